@@ -33,7 +33,7 @@ def test_the_commands_of_the_document_do_what_it_says(home: Path) -> None:
     done = _run(home, "".join(BLOCKS))
 
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"^to go on with it: cd /repo/project && (codex resume 01|claude --resume )", done.stderr, re.MULTILINE) == [
+    assert re.findall(r"^to resume it: cd /repo/project && (codex resume 01|claude --resume )", done.stderr, re.MULTILINE) == [
         "codex resume 01",
         "claude --resume ",
     ]

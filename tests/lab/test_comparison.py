@@ -5,10 +5,10 @@ from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.view import View
-from palimpsest.lab.comparison import Plan, as_builtins, compared, replay_session
+from palimpsest.lab.comparison import ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Outcome, figures
 from palimpsest.lab.simulation.environment import replay_card
-from palimpsest.lab.simulation.taking import Taken, take_log
+from palimpsest.lab.simulation.loading import LoadedSession, load_log
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.encoding.media import Fetch
@@ -24,28 +24,28 @@ SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers"
 SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)
 
 
-def _taken(name: str) -> Taken:
+def _taken(name: str) -> LoadedSession:
     timed: list[tuple[int, Body]] = said(0, "Please look around, and never push.")
     for number in range(6):
         timed += used(10 * number + 1, f"c{number}", "Bash", f'{{"command": "cat src/part_{number}.py"}}', "line of code\n" * 300)
-    return take_log(log_of(*timed, *ended(90), session=name), MemoryBlobs(), f"{name}.jsonl")
+    return load_log(log_of(*timed, *ended(90), session=name), MemoryBlobs(), f"{name}.jsonl")
 
 
-def _compared(plan: Plan) -> Comparison:
+def _compared(plan: ReplayPlan) -> Comparison:
     return compared([replay_session(_taken(name), plan) for name in ("one", "two")], plan)
 
 
 def test_one_card_gives_sessions_and_their_total() -> None:
-    told = as_builtins(_compared(Plan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
+    reported = as_builtins(_compared(ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
 
-    assert list(told) == ["sessions", "total", "card", "ttl", "window", "settings"]
-    sessions = told["sessions"]
+    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings"]
+    sessions = reported["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [
         {"id": "one", "source": "one.jsonl", "format": "palimpsest", "events": 23},
         {"id": "two", "source": "two.jsonl", "format": "palimpsest", "events": 23},
     ]
-    total = told["total"]
+    total = reported["total"]
     assert isinstance(total, dict)
     assert list(total) == ["claude-code-2.1.325", "none"]
     assert list(total["none"]) == R
@@ -56,9 +56,9 @@ def test_one_card_gives_sessions_and_their_total() -> None:
 
 
 def test_several_cards_stand_beside_each_other() -> None:
-    told = as_builtins(_compared(Plan((profile("none"),), (SONNET, GPT), ttl="1h")))
+    reported = as_builtins(_compared(ReplayPlan((profile("none"),), (SONNET, GPT), ttl="1h")))
 
-    cards = told["cards"]
+    cards = reported["cards"]
     assert isinstance(cards, dict)
     assert list(cards) == ["claude-sonnet-4-5", "gpt-5.5"]
     assert (cards["claude-sonnet-4-5"]["ttl"], cards["gpt-5.5"]["ttl"]) == ("1h", "")
@@ -66,13 +66,13 @@ def test_several_cards_stand_beside_each_other() -> None:
 
 
 def test_ratios_are_taken_against_claude_code_as_it_was_measured_if_it_is_there() -> None:
-    assert Plan((profile("claude-code"), profile("claude-code-2.1.325")), ()).against == "claude-code-2.1.325"
-    assert Plan((profile("claude-code"), profile("none")), ()).against == "claude-code"
-    assert Plan((profile("codex"), profile("none")), ()).against == ""
+    assert ReplayPlan((profile("claude-code"), profile("claude-code-2.1.325")), ()).against == "claude-code-2.1.325"
+    assert ReplayPlan((profile("claude-code"), profile("none")), ()).against == "claude-code"
+    assert ReplayPlan((profile("codex"), profile("none")), ()).against == ""
 
 
 def test_probes_are_asked_after_so_many_folds_when_they_are_wanted() -> None:
-    plan = Plan((profile("palimpsest"), profile("codex")), (SONNET,), cycles=(1, 2))
+    plan = ReplayPlan((profile("palimpsest"), profile("codex")), (SONNET,), cycles=(1, 2))
     (run,) = _compared(plan).runs
 
     assert [list(outcome.probes) for outcome in run.sessions[0].profiles.values()] == [["1", "2"], ["1", "2"]]
@@ -80,20 +80,20 @@ def test_probes_are_asked_after_so_many_folds_when_they_are_wanted() -> None:
 
 def test_requests_over_the_window_are_counted_where_nothing_makes_them_shorter() -> None:
     small = replay_card("claude-sonnet-4-5", window=5_000)
-    (run,) = _compared(Plan((profile("none"), profile("palimpsest")), (small,))).runs
-    told = {name: figures([outcome]) for name, outcome in run.sessions[0].profiles.items()}
+    (run,) = _compared(ReplayPlan((profile("none"), profile("palimpsest")), (small,))).runs
+    reported = {name: figures([outcome]) for name, outcome in run.sessions[0].profiles.items()}
 
     sizes = [call.tokens for call in run.sessions[0].profiles["none"].calls]
-    assert (told["none"].too_long, told["none"].invalid) == (sum(size > 5_000 for size in sizes), 0)
-    assert 0 < told["none"].too_long < len(sizes)
-    assert told["palimpsest"].too_long < told["none"].too_long
+    assert (reported["none"].too_long, reported["none"].invalid) == (sum(size > 5_000 for size in sizes), 0)
+    assert 0 < reported["none"].too_long < len(sizes)
+    assert reported["palimpsest"].too_long < reported["none"].too_long
 
 
-def test_what_stopped_a_profile_is_told_once_for_all_sessions() -> None:
+def test_the_reason_why_a_profile_stopped_is_reported_once_for_all_sessions() -> None:
     many = [Outcome("one", stopped="the head alone is 9,000 tokens", faults=("a", "b")), Outcome("one"), Outcome("one", faults=("b", "c"))]
 
-    told = figures([*many, many[0]])
-    assert (told.stopped, told.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
+    reported = figures([*many, many[0]])
+    assert (reported.stopped, reported.faults) == (("the head alone is 9,000 tokens",), ("a", "b", "c"))
 
 
 async def _failing(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
@@ -104,9 +104,9 @@ async def _answering(view: View, tools: tuple[Tool, ...], params: Params, fetch:
     return ModelReplied((Text("<summary>All went well.</summary>", "assistant"),), usage=Usage(output=9), stop="end_turn")
 
 
-def test_a_model_that_fails_is_told_with_its_first_words() -> None:
+def test_a_model_that_fails_is_reported_with_its_first_message() -> None:
     small = replay_card("claude-sonnet-4-5", window=8_000)
-    plan = Plan((profile("claude-code-2.1.325"), profile("none")), (small,), real=_failing)
+    plan = ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (small,), real=_failing)
     total = as_builtins(_compared(plan))["total"]
 
     assert isinstance(total, dict)
@@ -118,7 +118,8 @@ def test_a_model_that_fails_is_told_with_its_first_words() -> None:
 
 def test_the_model_is_asked_for_the_folds_of_probes_too() -> None:
     without, once = (
-        _compared(Plan((profile("claude-code-2.1.325"),), (SONNET,), cycles=cycles, real=_answering)).runs[0] for cycles in ((), (1, 2))
+        _compared(ReplayPlan((profile("claude-code-2.1.325"),), (SONNET,), cycles=cycles, real=_answering)).runs[0]
+        for cycles in ((), (1, 2))
     )
 
     assert [run.sessions[0].profiles["claude-code-2.1.325"].asked for run in (without, once)] == [0, 3]
@@ -127,7 +128,7 @@ def test_the_model_is_asked_for_the_folds_of_probes_too() -> None:
 
 def test_progress_goes_on_while_probes_are_asked() -> None:
     done: list[float] = []
-    replay_session(_taken("one"), Plan((profile("palimpsest"), profile("none")), (SONNET,), cycles=(1, 2, 5)), done.append)
+    replay_session(_taken("one"), ReplayPlan((profile("palimpsest"), profile("none")), (SONNET,), cycles=(1, 2, 5)), done.append)
 
     assert done == sorted(done)
     assert [each for each in done if each in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)] == [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
@@ -135,7 +136,7 @@ def test_progress_goes_on_while_probes_are_asked() -> None:
 
 def test_progress_counts_replays() -> None:
     done: list[float] = []
-    replay_session(_taken("one"), Plan((profile("palimpsest"), profile("none")), (SONNET, GPT)), done.append)
+    replay_session(_taken("one"), ReplayPlan((profile("palimpsest"), profile("none")), (SONNET, GPT)), done.append)
 
     assert done == sorted(done)
     assert (done[0], done[-1], len(done)) == (1 / 7, 4.0, 28)

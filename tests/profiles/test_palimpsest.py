@@ -12,7 +12,7 @@ from palimpsest.core.policy import Policy
 from palimpsest.engine.policies import run_policies
 from palimpsest.lab.simulation.recording import recording_of
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.clear.dead import ClearDead
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.policies.fold.narrate import Narrate
@@ -114,7 +114,7 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
 
 
 def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
-    recording = recording_of(made_up(4, 200_000, MemorySessions(), "demo"), MemoryBlobs())
+    recording = recording_of(synthetic_session(4, 200_000, MemorySessions(), "demo"), MemoryBlobs())
     outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT_NAMES]
     costs = [sum(call.cost.total for call in outcome.calls) for outcome in outcomes]
     rereads = [len(outcome.rereads) for outcome in outcomes]

@@ -1,1 +1,1 @@
-"""Sessions made up, replayed, priced and measured."""
+"""Replays of recorded sessions, synthetic sessions, probes, reports and benchmarks."""

@@ -1,4 +1,4 @@
-"""How far the simulated cache agrees with what providers reported, when it is fed the recorded prompt sizes."""
+"""Agreement between the cache simulator and the cache reads that providers reported, on recorded prompt sizes."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -7,14 +7,14 @@ from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheC
 from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Value
-from palimpsest.lab.simulation.measure import measure_of
+from palimpsest.lab.simulation.calibration import calibrate
 from palimpsest.wire.models.cards import recorded_card
 
 
-class Compared(Value, frozen=True, omit_defaults=False):
-    """One recorded session: its calls with reported usage, the cache reads reported and simulated, and the error of a usual call.
+class SessionAgreement(Value, frozen=True, omit_defaults=False):
+    """Cache reads of one recorded session, reported and simulated, in tokens; `calls` counts the calls with reported usage.
 
-    `error` is that of the sums, `call_error` the median over calls; both are shares of what was reported.
+    `error` is the relative error of the sums, `call_error` the median relative error of a call.
     """
 
     session: str
@@ -27,28 +27,30 @@ class Compared(Value, frozen=True, omit_defaults=False):
 
 
 class Agreement(Value, frozen=True, omit_defaults=False):
-    """All sessions that tell, the median of their errors by format, and how many sessions say nothing of a cache."""
+    """All sessions with reported cache reads, the median error by format, and `silent`: the number of sessions without any."""
 
-    sessions: tuple[Compared, ...]
+    sessions: tuple[SessionAgreement, ...]
     median: dict[str, float]
     silent: int = 0
 
 
-def agreement_of(found: Iterable[Compared], silent: int = 0) -> Agreement:
-    """Sessions side by side."""
-    sessions = tuple(found)
+def agreement_of(compared: Iterable[SessionAgreement], silent: int = 0) -> Agreement:
+    """Collect the agreement of several sessions, with the median error of each format."""
+    sessions = tuple(compared)
     formats = dict.fromkeys(one.format for one in sessions)
     medians = {name: round(median(one.error for one in sessions if one.format == name), 5) for name in formats}
     return Agreement(sessions, medians, silent)
 
 
-def agreement_markdown(told: Agreement) -> str:
-    """The table for a document: every session, the good and the bad, and the medians below."""
-    cells = [(f"`{one.session}`", one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}") for one in told.sessions]
-    errors = [(f"{one.error:.2%}", f"{one.call_error:.2%}") for one in told.sessions]
+def agreement_markdown(agreement: Agreement) -> str:
+    """Return the agreement as a Markdown table of all sessions, followed by the medians."""
+    cells = [(f"`{one.session}`", one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}") for one in agreement.sessions]
+    errors = [(f"{one.error:.2%}", f"{one.call_error:.2%}") for one in agreement.sessions]
     rows = [f"| {' | '.join((*some, *more))} |" for some, more in zip(cells, errors, strict=True)]
-    medians = ", ".join(f"{name} {error:.2%} of {sum(one.format == name for one in told.sessions)}" for name, error in told.median.items())
-    silent = f" {told.silent} more sessions report no cache reads." if told.silent else ""
+    medians = ", ".join(
+        f"{name} {error:.2%} of {sum(one.format == name for one in agreement.sessions)}" for name, error in agreement.median.items()
+    )
+    silent = f" {agreement.silent} more sessions report no cache reads." if agreement.silent else ""
     head = [
         "| session | format | calls | reported | simulated | error of the sums | median error of a call |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -56,22 +58,22 @@ def agreement_markdown(told: Agreement) -> str:
     return "\n".join([*head, *rows, "", f"Median error of the sessions of a format: {medians}.{silent}"])
 
 
-def compare(session: str, form: str, events: Iterable[Event]) -> Compared | None:
-    """The simulated cache beside the reported one; nothing where no cache read was reported."""
-    told = tuple(events)
-    walk = _Walk(measure_of(told).unseen)
-    pairs = [pair for event in told if (pair := walk.take(event)) is not None]
+def compare_cache(session: str, form: str, events: Iterable[Event]) -> SessionAgreement | None:
+    """Simulate the cache over the events of a session. Returns None if no cache read was reported."""
+    events_read = tuple(events)
+    walk = _PromptTracker(calibrate(events_read).unseen)
+    pairs = [pair for event in events_read if (pair := walk.take(event)) is not None]
     reported = sum(usage.cache_read for usage, _ in pairs)
     if not reported:
         return None
-    simulated = sum(guess.cache_read for _, guess in pairs)
-    errors = [abs(guess.cache_read - usage.cache_read) / usage.cache_read for usage, guess in pairs if usage.cache_read]
+    simulated = sum(simulated_usage.cache_read for _, simulated_usage in pairs)
+    errors = [abs(simulated_usage.cache_read - usage.cache_read) / usage.cache_read for usage, simulated_usage in pairs if usage.cache_read]
     error = abs(simulated - reported) / reported
-    return Compared(session, form, len(pairs), reported, simulated, round(error, 5), round(median(errors), 5))
+    return SessionAgreement(session, form, len(pairs), reported, simulated, round(error, 5), round(median(errors), 5))
 
 
-class _Walk:
-    """Follows the prompts of a recording: their sizes as reported, their blocks as many as were recorded."""
+class _PromptTracker:
+    """Rebuilds the prompts of a recording as blocks: sizes as reported, block counts as recorded."""
 
     def __init__(self, unseen: int) -> None:
         self._unseen = unseen
@@ -84,7 +86,7 @@ class _Walk:
         self._kept: dict[str, CacheContents] = {}
 
     def take(self, event: Event) -> tuple[Usage, Usage] | None:
-        """What was reported and what is simulated, if the event is a reply that tells."""
+        """Process one event. Returns reported and simulated usage if it is a reply with usage, else None."""
         body = event.body
         if isinstance(body, CallStarted) and body.purpose == "turn":
             self._started = min(event.at, self._arrived or event.at)
@@ -105,19 +107,19 @@ class _Walk:
     def _reply(self, at: int, reply: ModelReplied) -> tuple[Usage, Usage]:
         usage = reply.usage
         card = recorded_card(reply.model)
-        self._lay_out(usage.prompt)
+        self._resize(usage.prompt)
         now = at if self._started is None else self._started
         rules = cache_rules(card)
         billed = bill(Prompt.of(self._blocks), self._kept.get(reply.model, EMPTY_CACHE), now, rules, self._breakpoints(rules, usage))
         self._kept[reply.model] = billed.contents
         return usage, billed.usage
 
-    def _lay_out(self, tokens: int) -> None:
-        """Bring the blocks to the reported size: what was appended is new, and after an edit only the head is as it was."""
+    def _resize(self, tokens: int) -> None:
+        """Bring the blocks to the reported size: appended items are new blocks, and after an edit only the head is kept."""
         if self._edited or not self._blocks:
             self._blocks = [("head", min(self._unseen, tokens))]
         total = sum(size for _, size in self._blocks)
-        # A prompt that became smaller without an edit lost something near its end: thoughts of the last turn, as a rule.
+        # A prompt that shrank without an edit lost blocks near its end, usually the thinking of the last turn.
         while total > tokens:
             total -= self._blocks.pop()[1]
         count = max(1, self._new)
@@ -129,7 +131,7 @@ class _Walk:
         self._new, self._edited = 0, False
 
     def _breakpoints(self, rules: CacheRules, usage: Usage) -> tuple[Breakpoint, ...]:
-        """Head and tail, as all programs mark them."""
+        """Return breakpoints at the head and at the tail, where all known programs place them."""
         if rules.kind != "breakpoints":
             return ()
         long = usage.cache_write_long > 0

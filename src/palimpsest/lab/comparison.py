@@ -1,4 +1,4 @@
-"""Replays sessions under several profiles and cards, and tells what was found as programs read it."""
+"""Replays sessions under several profiles and cards, and converts the results to JSON values."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,27 +7,28 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.lab.outcome import CardRun, Comparison, Outcome, Replayed, figures
-from palimpsest.lab.probes.cycles import Material, Summarised, probed
-from palimpsest.lab.simulation.billing import Asked
+from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession, figures
+from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
+from palimpsest.lab.simulation.billing import CountedSummaries
+from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import Names
-from palimpsest.lab.simulation.taking import Taken
-from palimpsest.lab.simulation.unsent import RealSummaries
+from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
 
 BASELINE = "claude-code-2.1.325"
 COMPARED = ("palimpsest", BASELINE, "codex-0.166", "opencode-1.18", "classroom", "none")
-_BASELINES = (BASELINE, "claude-code")
+_BASELINE_NAMES = (BASELINE, "claude-code")
 Ttl = Literal["5m", "1h"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be replayed: profiles and cards in their order, how long caches last, and whether time and probes are wanted.
+class ReplayPlan:
+    """Options of a comparison: profiles, cards, the lifetime of cache entries, and whether to measure time and to probe.
 
-    `real` writes summaries where they are not imitated, `settings` what profiles were told by the environment.
+    `cycles` are the numbers of forced folds after which probes are asked. With `real`, a model writes the summaries instead of
+    an imitation. `settings` are the environment settings that change a profile, by profile.
     """
 
     profiles: tuple[Profile, ...]
@@ -40,61 +41,68 @@ class Plan:
 
     @property
     def against(self) -> str:
-        """The profile that ratios are taken against."""
+        """Name of the baseline profile for ratios; empty if none is replayed."""
         names = [profile.name for profile in self.profiles]
-        return next((name for name in _BASELINES if name in names), "")
+        return next((name for name in _BASELINE_NAMES if name in names), "")
 
     @property
     def replays(self) -> int:
-        """How often each session is replayed."""
+        """Number of replays of each session."""
         return len(self.profiles) * len(self.cards)
 
 
-def replay_session(taken: Taken, plan: Plan, tell: Callable[[float], None] | None = None) -> dict[str, Replayed]:
-    """One session under every card and profile, by card; `tell` hears how many replays are done."""
-    recording, names = taken.recording, Names(taken.recording.steps)
-    material = Material(taken.events) if plan.cycles else None
-    found: dict[str, Replayed] = {}
+def replay_session(
+    loaded: LoadedSession, plan: ReplayPlan, on_progress: Callable[[float], None] | None = None
+) -> dict[str, ReplayedSession]:
+    """Replay one session under every card and profile. Returns results by card name; `on_progress` gets the number of replays done."""
+    recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+    probed_session = ProbedSession(loaded.events) if plan.cycles else None
+    by_card: dict[str, ReplayedSession] = {}
     done, parts = 0, 1 + len(plan.cycles)
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            asked, told = None if plan.real is None else Asked(plan.real), _part(tell, done, parts)
-            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=asked, tell=told)
-            if material is not None:
-                summarised = Summarised(recording.measure.factor, asked)
-                outcome = replace(outcome, probes=probed(material, profile, card, _told(plan.cycles, tell, done), summarised))
-            if asked is not None:
-                outcome = replace(outcome, asked=asked.requests, failed=asked.failed, failure=asked.failure)
+            summaries = None if plan.real is None else CountedSummaries(plan.real)
+            report_step = _step_progress(on_progress, done, parts)
+            outcome = replay(
+                recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=summaries, on_progress=report_step
+            )
+            if probed_session is not None:
+                summary_source = SummarySource(recording.calibration.factor, summaries)
+                outcome = replace(
+                    outcome, probes=probed(probed_session, profile, card, _reporting_cycles(plan.cycles, on_progress, done), summary_source)
+                )
+            if summaries is not None:
+                outcome = replace(outcome, asked=summaries.requests, failed=summaries.failed, failure=summaries.failure)
             outcomes[profile.name] = outcome
             done += 1
-        found[card.name] = Replayed(
-            taken.id,
-            taken.source,
-            taken.format,
+        by_card[card.name] = ReplayedSession(
+            loaded.id,
+            loaded.source,
+            loaded.format,
             recording.events,
             recording.title,
             recording.model,
             recording.tokens,
             outcomes,
         )
-    return found
+    return by_card
 
 
-def _part(tell: Callable[[float], None] | None, done: int, parts: int) -> Callable[[int, int], None] | None:
-    return None if tell is None else lambda steps, total: tell(done + steps / max(1, total) / parts)
+def _step_progress(on_progress: Callable[[float], None] | None, done: int, parts: int) -> Callable[[int, int], None] | None:
+    return None if on_progress is None else lambda steps, total: on_progress(done + steps / max(1, total) / parts)
 
 
-def _told(cycles: Sequence[int], tell: Callable[[float], None] | None, done: int) -> Iterator[int]:
-    """Cycles one by one; whoever wants the next is done with the one before."""
+def _reporting_cycles(cycles: Sequence[int], on_progress: Callable[[float], None] | None, done: int) -> Iterator[int]:
+    """Yield the cycles one by one; report progress each time the caller asks for the next."""
     for number, cycle in enumerate(cycles, 1):
         yield cycle
-        if tell is not None:
-            tell(done + (number + 1) / (1 + len(cycles)))
+        if on_progress is not None:
+            on_progress(done + (number + 1) / (1 + len(cycles)))
 
 
-def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparison:
-    """Everything that was replayed, card by card."""
+def compared(sessions: Sequence[Mapping[str, ReplayedSession]], plan: ReplayPlan) -> Comparison:
+    """Collect replayed sessions into one result for each card."""
     runs = [
         CardRun(card.name, plan.ttl if card.cache == "breakpoints" else "", card.window, tuple(each[card.name] for each in sessions))
         for card in plan.cards
@@ -103,12 +111,12 @@ def compared(sessions: Sequence[Mapping[str, Replayed]], plan: Plan) -> Comparis
 
 
 def as_builtins(comparison: Comparison) -> dict[str, object]:
-    """What `pal replay --json` prints: sessions and their total, by card where there are several."""
-    told = {run.card: _run(run, comparison) for run in comparison.runs}
-    return {"cards": told} if len(told) > 1 else next(iter(told.values()))
+    """Return the value that `pal replay --json` prints: sessions and totals, keyed by card if there are several."""
+    cards = {run.card: _card_as_builtins(run, comparison) for run in comparison.runs}
+    return {"cards": cards} if len(cards) > 1 else next(iter(cards.values()))
 
 
-def _run(run: CardRun, comparison: Comparison) -> dict[str, object]:
+def _card_as_builtins(run: CardRun, comparison: Comparison) -> dict[str, object]:
     return {
         "sessions": [
             {
@@ -116,11 +124,11 @@ def _run(run: CardRun, comparison: Comparison) -> dict[str, object]:
                 "source": session.source,
                 "format": session.format,
                 "events": session.events,
-                "profiles": {name: _figures([outcome]) for name, outcome in session.profiles.items()},
+                "profiles": {name: _figures_as_builtins([outcome]) for name, outcome in session.profiles.items()},
             }
             for session in run.sessions
         ],
-        "total": {name: _figures([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
+        "total": {name: _figures_as_builtins([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
         "card": run.card,
         "ttl": run.ttl,
         "window": run.window,
@@ -128,6 +136,6 @@ def _run(run: CardRun, comparison: Comparison) -> dict[str, object]:
     }
 
 
-def _figures(outcomes: list[Outcome]) -> dict[str, object]:
-    told: dict[str, object] = msgspec.to_builtins(figures(outcomes))
-    return told
+def _figures_as_builtins(outcomes: list[Outcome]) -> dict[str, object]:
+    builtins: dict[str, object] = msgspec.to_builtins(figures(outcomes))
+    return builtins

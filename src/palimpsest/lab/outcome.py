@@ -1,10 +1,10 @@
-"""What a replay found, as plain values: figures of each profile, every call, every edit, and who filled the window."""
+"""Results of a replay as plain values: billed calls, edits, re-reads, the fullest window, and figures of each profile."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from palimpsest.audit.visibility.survival import Survival as Counted
+from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
@@ -13,12 +13,12 @@ from palimpsest.wire.models.prices import FREE, Cost
 Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
-_REASONS = 5
+_MOST_REASONS = 5
 SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers")
 
 
-class Survival(Value, frozen=True, omit_defaults=False):
-    """The share of what was there to be kept that still shows, from 0 to 1; 1 where there was nothing."""
+class SurvivalShares(Value, frozen=True, omit_defaults=False):
+    """Shares of the entities of folded spans that are still visible, from 0 to 1; 1 if there were none."""
 
     user_messages: float = 1.0
     edited_paths: float = 1.0
@@ -27,10 +27,10 @@ class Survival(Value, frozen=True, omit_defaults=False):
     numbers: float = 1.0
 
 
-class Called(Value, frozen=True):
-    """One billed request: when it left, for what, how much it carried, and what it cost.
+class BilledCall(Value, frozen=True):
+    """One billed request: its time in milliseconds, its purpose, its usage and its cost in dollars.
 
-    `step` counts the recorded calls from 0, so that the same step of two profiles is the same moment of the work.
+    `step` is the number of the recorded call, from 0, so the same step under two profiles is the same moment of the work.
     """
 
     step: int
@@ -41,16 +41,16 @@ class Called(Value, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """The size of the context."""
+        """Size of the prompt, in tokens."""
         return self.usage.prompt
 
 
-class Edited(Value, frozen=True):
+class ReplayedEdit(Value, frozen=True):
     """One edit that was installed before the call of a step.
 
-    `event` is its place in the replayed log. `hides` are the recorded events whose items it hid, `loss` what was in them by kind
-    of entity (its ids are items of the replayed log). Folds have a `survival`, and the counts behind it in `survived`. Tokens `before`
-    and `after` are as the profile counts, those `billed` are of the requests before and after all edits of this moment, as calls have them.
+    `event` is its sequence number in the replayed log. `hides` are the recorded events whose items it hid; `loss` lists the entities
+    in them (its ids are items of the replayed log). Folds have `survival`, and the counts behind it in `survived`. `tokens_before` and
+    `tokens_after` are counted by the profile; `billed_before` and `billed_after` are request sizes around all edits of this moment.
     """
 
     step: int
@@ -66,14 +66,14 @@ class Edited(Value, frozen=True):
     saved_usd_per_call: float | None = None
     hides: tuple[int, ...] = ()
     loss: Loss = Loss()
-    survival: Survival | None = None
-    survived: Counted | None = None
+    survival: SurvivalShares | None = None
+    survived: SurvivalCounts | None = None
     billed_before: int = 0
     billed_after: int = 0
 
 
 class Reread(Value, frozen=True):
-    """A recorded call that needed what was hidden: the names it used, the recorded event that showed them, and the tokens fetched again."""
+    """A recorded call that used hidden names: those names, the recorded event that showed them, and the tokens that were fetched again."""
 
     step: int
     at: int
@@ -82,8 +82,8 @@ class Reread(Value, frozen=True):
     tokens: int
 
 
-class Share(Value, frozen=True):
-    """Who filled the window when it was fullest: a kind of item, the tool or source it came from, its tokens and its items."""
+class WindowShare(Value, frozen=True):
+    """Tokens and number of items of one kind, from one tool or source, in the fullest window."""
 
     kind: str
     name: str
@@ -91,8 +91,8 @@ class Share(Value, frozen=True):
     items: int
 
 
-class Line(Value, frozen=True):
-    """A recorded event that some profile hid, in words: what it is, the tool or source it came from, and how it begins."""
+class HiddenEvent(Value, frozen=True):
+    """A recorded event that a profile hid: its kind, the tool or source it came from, the beginning of its text, and its tokens."""
 
     event: int
     kind: str
@@ -101,19 +101,19 @@ class Line(Value, frozen=True):
     tokens: int = 0
 
 
-class Kept(Value, frozen=True, omit_defaults=False):
-    """The share of the probes of one kind that can be answered from what shows, and with one recall; in so many sessions there are some."""
+class KindScores(Value, frozen=True, omit_defaults=False):
+    """Shares of the probes of one kind that the view answers, alone and with one recall; `sessions` counts sessions with such probes."""
 
     visible: float
     with_recall: float
     sessions: int
 
 
-class Probed(Value, frozen=True, omit_defaults=False):
-    """The share of probes that can be answered from what shows, and with one recall beside it; of several sessions the mean.
+class ProbeScores(Value, frozen=True, omit_defaults=False):
+    """Shares of probes that the view answers, alone and with one recall; of several sessions, the mean.
 
-    Of the `forced` folds so many `folds` were made, and `rested` tells why the others were not. `sessions` were folded once at least,
-    and several are averaged over those; `unfolded` are the others, of which nothing could be lost.
+    `forced` folds were attempted and `folds` were made; `rested` counts the reasons of the others. `sessions` is the number of sessions
+    with at least one fold, over which shares are averaged; `unfolded` is the number of the others.
     """
 
     visible: float
@@ -123,31 +123,31 @@ class Probed(Value, frozen=True, omit_defaults=False):
     sessions: int = 1
     unfolded: int = 0
     rested: Mapping[str, int] = {}
-    kinds: Mapping[str, Kept] = {}
+    kinds: Mapping[str, KindScores] = {}
 
 
 class Outcome(Value, frozen=True):
-    """One session under one profile and card; `plan_ms` is there when time was measured, `probes` (by cycles) when they were asked for.
+    """Result of one session under one profile and card; `plan_ms` and `probes` (by cycles) are set only if they were requested.
 
-    `offloads` counts results that were bounded as they arrived, and `refused` edits that the gate did not let through. `invalid` counts
-    malformed requests, `faults` are the first things that are wrong with them. `overflows` counts requests that were longer than the
-    window before the profile did something about it, `too_long` those that were sent as long as that all the same. `stopped` says why the
-    profile could not make the view small enough: its program would have ended there, and the replay goes on. `asked` and `failed` count
-    requests for summaries to a real model, and `failure` is what the first of those said that failed.
+    `offloads` counts results that the result limiter shortened, `refused` counts edits that the gate refused. `invalid` counts
+    malformed requests; `faults` lists their first errors. `overflows` counts requests that exceeded the window before the profile
+    reacted, `too_long` those that were sent too long. `stopped` says why the profile could not make the view fit: the imitated
+    program would have ended there, and the replay continues. `asked` and `failed` count requests for summaries to a real model;
+    `failure` is the message of the first one that failed.
     """
 
     profile: str
-    calls: tuple[Called, ...] = ()
-    edits: tuple[Edited, ...] = ()
+    calls: tuple[BilledCall, ...] = ()
+    edits: tuple[ReplayedEdit, ...] = ()
     rereads: tuple[Reread, ...] = ()
-    census: tuple[Share, ...] = ()
+    census: tuple[WindowShare, ...] = ()
     offloads: int = 0
     invalid: int = 0
     refused: int = 0
     faults: tuple[str, ...] = ()
     overflows: int = 0
     too_long: int = 0
-    probes: Mapping[str, Probed] = {}
+    probes: Mapping[str, ProbeScores] = {}
     plan_ms: float | None = None
     stopped: str = ""
     asked: int = 0
@@ -156,12 +156,12 @@ class Outcome(Value, frozen=True):
 
     @property
     def cost(self) -> Cost:
-        """Dollars by part."""
+        """Total cost in dollars, by part."""
         return sum((call.cost for call in self.calls), FREE)
 
 
-class Replayed(Value, frozen=True):
-    """One session under several profiles; `source` is the file it was read from, or the home, `lines` what a page needs to name events."""
+class ReplayedSession(Value, frozen=True):
+    """One session under several profiles; `source` is its file or home, `lines` are the hidden events that a report names."""
 
     id: str
     source: str
@@ -171,22 +171,22 @@ class Replayed(Value, frozen=True):
     model: str = ""
     tokens: int = 0
     profiles: Mapping[str, Outcome] = {}
-    lines: tuple[Line, ...] = ()
+    lines: tuple[HiddenEvent, ...] = ()
 
 
 class CardRun(Value, frozen=True):
-    """All sessions under one card; `ttl` is the lifetime of its cache entries."""
+    """All sessions under one card; `ttl` is the lifetime of its cache entries (empty for automatic caches)."""
 
     card: str
     ttl: str
     window: int
-    sessions: tuple[Replayed, ...] = ()
+    sessions: tuple[ReplayedSession, ...] = ()
 
 
 class Comparison(Value, frozen=True):
-    """Everything that one `pal replay` found; `against` is the profile that ratios are taken against, if it was replayed.
+    """Result of one `pal replay`; `against` is the baseline profile for ratios, empty if it was not replayed.
 
-    `settings` are those of the environment that profiles followed, by profile.
+    `settings` are the environment settings that changed a profile, by profile.
     """
 
     runs: tuple[CardRun, ...]
@@ -196,7 +196,7 @@ class Comparison(Value, frozen=True):
 
 
 class Figures(Value, frozen=True, omit_defaults=False):
-    """The numbers of one outcome, or of many together, under the names that `pal replay --json` prints."""
+    """Totals over one or more outcomes, under the names that `pal replay --json` prints."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -220,13 +220,13 @@ class Figures(Value, frozen=True, omit_defaults=False):
     failed: int = 0
     failure: str = ""
     rereads: int = 0
-    survival: Survival = Survival()
-    probes: Mapping[str, Mapping[str, Probed]] = {}
+    survival: SurvivalShares = SurvivalShares()
+    probes: Mapping[str, Mapping[str, ProbeScores]] = {}
     plan_ms: float | None = None
 
 
 def figures(outcomes: Iterable[Outcome]) -> Figures:
-    """The numbers of some outcomes together; context sizes are those of the conversation's own calls, survivals those of all folds."""
+    """Return the totals of some outcomes; context sizes cover turn calls only, survival covers all folds."""
     many = tuple(outcomes)
     calls = [call for outcome in many for call in outcome.calls]
     turns = [call.tokens for call in calls if call.purpose == "turn"]
@@ -255,66 +255,66 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         failed=sum(outcome.failed for outcome in many),
         failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
-        survival=_pooled(many),
-        probes={"cycles": _probed(many)},
+        survival=_pooled_survival(many),
+        probes={"cycles": _mean_probes(many)},
         plan_ms=round(sum(timed), 3) if timed else None,
     )
 
 
-def survival(counted: Counted) -> Survival:
-    """Counts as shares."""
+def survival(counted: SurvivalCounts) -> SurvivalShares:
+    """Convert survival counts to shares from 0 to 1."""
     named = {"edited_paths": counted.edited, "read_paths": counted.read, "user_messages": counted.messages}
     shares = {"commands": counted.commands, "numbers": counted.numbers, **named}
-    return Survival(**{name: round(share.ratio, 4) for name, share in shares.items()})
+    return SurvivalShares(**{name: round(share.ratio, 4) for name, share in shares.items()})
 
 
-def _pooled(outcomes: Iterable[Outcome]) -> Survival:
-    """What survived all folds together; where nothing was folded everything did."""
+def _pooled_survival(outcomes: Iterable[Outcome]) -> SurvivalShares:
+    """Return the survival over all folds together; 1 for every kind if nothing was folded."""
     counts = [edit.survived for outcome in outcomes for edit in outcome.edits if edit.survived is not None]
-    return survival(sum(counts, Counted()))
+    return survival(sum(counts, SurvivalCounts()))
 
 
 def ratio(one: float, other: float) -> float | None:
-    """How many times the other; nothing where that is nothing."""
+    """Return `one / other`, or None if `other` is zero."""
     return one / other if other else None
 
 
 def _distinct(reasons: Iterable[str]) -> tuple[str, ...]:
-    """The first reasons of several sessions, each once."""
-    return tuple(dict.fromkeys(reason for reason in reasons if reason))[:_REASONS]
+    """Return the first distinct reasons, without empty ones."""
+    return tuple(dict.fromkeys(reason for reason in reasons if reason))[:_MOST_REASONS]
 
 
 def _count(outcomes: Iterable[Outcome], kind: EditKind) -> int:
     return sum(edit.kind == kind for outcome in outcomes for edit in outcome.edits)
 
 
-def _by_purpose(calls: Iterable[Called]) -> dict[str, float]:
-    """What the conversation's own calls, summaries and re-reads cost, each with all its parts."""
+def _by_purpose(calls: Iterable[BilledCall]) -> dict[str, float]:
+    """Return the dollars of turn calls, of summaries and of re-reads."""
     found = {"turn": 0.0, "summary": 0.0, "reread": 0.0}
     for call in calls:
         found[call.purpose] += call.cost.total
     return {name: round(dollars, 6) for name, dollars in found.items()}
 
 
-def _probed(outcomes: Iterable[Outcome]) -> dict[str, Probed]:
-    found: dict[str, list[Probed]] = {}
+def _mean_probes(outcomes: Iterable[Outcome]) -> dict[str, ProbeScores]:
+    found: dict[str, list[ProbeScores]] = {}
     for outcome in outcomes:
         for cycles, each in outcome.probes.items():
             found.setdefault(cycles, []).append(each)
-    return {cycles: averaged(many) for cycles, many in found.items()}
+    return {cycles: mean_scores(many) for cycles, many in found.items()}
 
 
-def averaged(many: Sequence[Probed]) -> Probed:
-    """Several sessions as one; where none of them was folded, as what they all are."""
+def mean_scores(many: Sequence[ProbeScores]) -> ProbeScores:
+    """Average the scores of several sessions over those that were folded, or over all if none was."""
     folded = [each for each in many if each.sessions] or many
     rested: Counter[str] = Counter()
-    kinds: dict[str, list[Kept]] = {}
+    kinds: dict[str, list[KindScores]] = {}
     for each in many:
         rested.update(each.rested)
     for each in folded:
         for kind, kept in each.kinds.items():
             kinds.setdefault(kind, []).append(kept)
-    return Probed(
+    return ProbeScores(
         _mean(each.visible for each in folded),
         _mean(each.with_recall for each in folded),
         sum(each.folds for each in many),
@@ -322,7 +322,10 @@ def averaged(many: Sequence[Probed]) -> Probed:
         sum(each.sessions for each in many),
         sum(each.unfolded for each in many),
         dict(rested),
-        {kind: Kept(_mean(one.visible for one in kept), _mean(one.with_recall for one in kept), len(kept)) for kind, kept in kinds.items()},
+        {
+            kind: KindScores(_mean(one.visible for one in kept), _mean(one.with_recall for one in kept), len(kept))
+            for kind, kept in kinds.items()
+        },
     )
 
 

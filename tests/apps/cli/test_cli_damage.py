@@ -33,9 +33,7 @@ DATA = _home_data()
 
 @settings(max_examples=40, deadline=None)
 @given(place=st.integers(0, len(DATA) - 1), noise=st.binary(max_size=6), cut=st.integers(0, 40), with_checkpoint=st.booleans())
-def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(
-    place: int, noise: bytes, cut: int, with_checkpoint: bool
-) -> None:
+def test_damage_is_reported_in_one_line_and_never_as_a_traceback(place: int, noise: bytes, cut: int, with_checkpoint: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pal = Pal(Path(folder))
         edited(pal.home)
@@ -47,8 +45,8 @@ def test_whatever_is_damaged_is_told_in_one_line_and_never_as_a_traceback(
         for words in _COMMANDS:
             result = pal(*words)
             assert result.exit_code in {0, 1, 2}
-            told = result.stdout if "--json" in words else result.stderr
-            assert result.exit_code != 2 or told.count("\n") == 1
+            reported = result.stdout if "--json" in words else result.stderr
+            assert result.exit_code != 2 or reported.count("\n") == 1
 
 
 def test_a_log_with_a_hole_in_it_says_where_and_what_to_do(pal: Pal) -> None:

@@ -113,10 +113,10 @@ def test_doctor_finds_a_home_in_memory_in_order() -> None:
     assert {name: checks[name] for name in ("home", "disk", "index", "locks", "remains", "logs", "secrets")} == {
         "home": ("ok", "memory, 1 sessions"),
         "disk": ("ok", "not needed"),
-        "index": ("ok", "not there yet, made when needed"),
+        "index": ("ok", "does not exist yet, created when needed"),
         "locks": ("ok", "not needed"),
-        "remains": ("ok", "nothing was set aside"),
-        "logs": ("ok", "1 looked at, all begin and end as they should"),
+        "remains": ("ok", "no files were left by crashes or repairs"),
+        "logs": ("ok", "1 checked, all begin and end correctly"),
         "secrets": ("ok", "none known in imported sessions"),
     }
 

@@ -83,9 +83,9 @@ def test_a_reader_that_goes_away_is_no_error(pal: Pal, words: tuple[str, ...], u
         assert running.stderr is not None
         running.stdout.read(10)
         running.stdout.close()
-        told = running.stderr.read()
+        reported = running.stderr.read()
 
-    assert (running.returncode, told) == (141, b"")
+    assert (running.returncode, reported) == (141, b"")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -136,12 +136,12 @@ def test_streams_that_are_closed_and_not_needed_stop_nothing(pal: Pal) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("streams", ["2>/dev/full", ">/dev/full 2>&1", "2>&-", ">&- 2>/dev/full"])
-def test_an_error_that_cannot_be_told_keeps_its_exit_code(pal: Pal, streams: str) -> None:
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code(pal: Pal, streams: str) -> None:
     assert _run_in_shell(pal, streams, "show", "nope").returncode == 2
     assert _run_in_shell(pal, streams, "nonsense").returncode == 2
 
 
-@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.ending", "palimpsest.apps.cli.look.cards"])
+@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.command_line", "palimpsest.apps.cli.look.cards"])
 def test_an_interrupt_while_modules_are_loaded_ends_quietly(module: str) -> None:
     script = f"""
 import sys
@@ -169,9 +169,9 @@ def test_an_interrupt_ends_quietly(pal: Pal) -> None:
         pal.home.cards_path.open("wb"),
     ):
         running.send_signal(signal.SIGINT)
-        out, told = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=30)
 
-    assert (running.returncode, out, told) == (130, b"", b"")
+    assert (running.returncode, out, reported) == (130, b"", b"")
 
 
 def test_a_home_that_cannot_be_made_is_one_line(pal: Pal) -> None:

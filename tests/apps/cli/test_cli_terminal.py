@@ -40,7 +40,7 @@ def test_a_person_is_asked_before_edits_that_rest_on_it_go_too(pal: Pal, answer:
     ended, shown = _in_terminal(pal, "undo", SMALL, "14", answer=answer)
 
     assert ended == code
-    assert "edit 15 rests on edit 14 and would be undone too. Go on? [y/N]:" in shown
+    assert "edit 15 depends on edit 14 and would be undone too. Continue? [y/N]:" in shown
     assert shown.strip().endswith(last)
     assert (pal.json("context", SMALL) == before) is (code == 1)
 
@@ -60,7 +60,7 @@ def test_what_was_found_stands_out_in_a_terminal(pal: Pal) -> None:
     assert "[timeout]" in _in_terminal(pal, "search", "timeout", "--kind", "assistant", NO_COLOR="1")[1]
 
 
-def test_whoever_waits_for_the_demo_sees_how_far_it_is_and_no_trace_of_it_in_the_end(pal: Pal, tmp_path: Path) -> None:
+def test_the_demo_shows_a_progress_bar_and_removes_it_at_the_end(pal: Pal, tmp_path: Path) -> None:
     ended, shown = _in_terminal(pal, "demo", "--tokens", "120000", "--html", str(tmp_path / "page.html"))
 
     assert ended == 0

@@ -10,16 +10,16 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
-from palimpsest.lab.bench.choosing import Fit, fit, fit_markdown
 from palimpsest.lab.bench.counting import KINDS
 from palimpsest.lab.bench.finding import find_ripgrep
-from palimpsest.lab.bench.replaying import JUDGED
-from palimpsest.lab.bench.room import FULL, Sizes, Unit, side_by_side, write_session
-from palimpsest.lab.bench.suite import FAMILIES, choose, run_bench
-from palimpsest.lab.synthetic.shape import Shape
+from palimpsest.lab.bench.replaying import LIMITED_TOKENS
+from palimpsest.lab.bench.suite import GROUPS, bars_named, run_bench
+from palimpsest.lab.bench.tuning import Fit, fit, fit_markdown
+from palimpsest.lab.bench.workspace import FULL, BenchSizes, DecodeUnit, side_by_side, write_session
+from palimpsest.lab.synthetic.statistics import SessionStatistics
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
-TINY = Sizes(
+TINY = BenchSizes(
     small=60,
     middle=90,
     large=120,
@@ -47,7 +47,7 @@ def test_a_value_is_held_against_its_limit_from_the_side_that_is_better() -> Non
     assert bar("tokens_error", None) == Bar("tokens_error", None, 12, "%", ok=None)
 
 
-def test_a_report_names_the_bars_that_were_missed_and_not_those_that_nobody_measured() -> None:
+def test_a_report_names_the_bars_that_were_missed_and_not_those_that_were_not_measured() -> None:
     missed, kept, unknown = bar("fork", 0.2), bar("load", 1.2), bar("tokens_error", None)
     assert Report(4.0, (missed, kept, unknown), quick=False, took_s=1.0).missed == (missed,)
 
@@ -58,25 +58,25 @@ def test_a_value_has_four_digits_and_keeps_what_it_was_made_of() -> None:
 
 
 def test_every_bar_belongs_to_exactly_one_family() -> None:
-    names = [name for family, _ in FAMILIES for name in family]
+    names = [name for family, _ in GROUPS for name in family]
     assert sorted(names) == sorted(GOALS)
 
 
 def test_bars_are_chosen_by_name_or_by_how_several_begin() -> None:
-    assert choose(()) == frozenset(GOALS)
-    assert choose(("turn", "fork")) == {"turn_1k", "turn_10k", "turn_100k", "fork"}
+    assert bars_named(()) == frozenset(GOALS)
+    assert bars_named(("turn", "fork")) == {"turn_1k", "turn_10k", "turn_100k", "fork"}
     with pytest.raises(BadInput, match=r"there is no bar 'speed'; there are turn_1k, "):
-        choose(("speed",))
+        bars_named(("speed",))
 
 
 def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
     store = MemorySessions()
-    log, material = write_session(store, "made-up", 2_000, FixedClock(1, 1), seed=7)
+    log, rounds = write_session(store, "made-up", 2_000, FixedClock(1, 1), seed=7)
     sizes = [len(chunk) for _, chunk in store.open("made-up").chunks()]
     events = list(log.events())
 
     assert 2_000 <= len(events) < 2_020
-    assert material.seq == log.tip
+    assert rounds.seq == log.tip
     assert 2_500 < sum(sizes) / len(events) < 3_500
     assert 330 < len(log.view.items) < 450
     assert sum(isinstance(event.body, ViewEdited) for event in events) > 10
@@ -85,24 +85,24 @@ def test_a_session_to_measure_has_the_size_and_the_view_it_promises() -> None:
 
 
 def test_what_happens_next_in_a_session_fits_its_view() -> None:
-    log, material = write_session(MemorySessions(), "made-up", 700, FixedClock(1, 1), seed=3)
+    log, rounds = write_session(MemorySessions(), "made-up", 700, FixedClock(1, 1), seed=3)
     for _ in range(200):
-        for body in material.round():
+        for body in rounds.next_round():
             assert log.append(body).seq == log.tip
-    assert material.seq == log.tip
+    assert rounds.seq == log.tip
 
 
 def test_works_take_turns_and_a_unit_is_as_long_as_itself() -> None:
     order: list[str] = []
     assert len(side_by_side(3, lambda: order.append("a"), lambda: order.append("b"))) == 2
     assert order == ["a", "b"] * 3
-    unit = Unit(json.loads, [b"1", b"[2]"])
-    assert unit.of_timed(3, unit.pulse)[0] > 0
+    unit = DecodeUnit(json.loads, [b"1", b"[2]"])
+    assert unit.of_timed(3, unit.measure)[0] > 0
     assert unit.milliseconds > 0
 
 
 def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
-    report = run_bench(tmp_path, quick=True, sizes=TINY, tell=_silent)
+    report = run_bench(tmp_path, quick=True, sizes=TINY, announce=_silent)
     values = {each.name: each.value for each in report.bars}
 
     assert list(values) == list(GOALS)
@@ -119,11 +119,11 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
 
 def test_a_replay_is_timed_and_judged_only_for_a_session_as_long_as_the_limit_is_for(tmp_path: Path) -> None:
     wanted = frozenset({"replay_seconds", "replay_peak_mb"})
-    short = run_bench(tmp_path, wanted=wanted, sizes=TINY, tell=_silent).bars
+    short = run_bench(tmp_path, wanted=wanted, sizes=TINY, announce=_silent).bars
     assert [(each.name, each.limit, each.ok) for each in short] == [("replay_seconds", None, True), ("replay_peak_mb", None, True)]
     assert 8_000 <= short[0].detail["tokens"] < 20_000
     assert short[0].detail["cpu_s"] > 0
-    assert [(bar("replay_seconds", 10.1).ok, bar("replay_peak_mb", 500).ok, FULL.replayed_long)] == [(False, True, JUDGED)]
+    assert [(bar("replay_seconds", 10.1).ok, bar("replay_peak_mb", 500).ok, FULL.replayed_long)] == [(False, True, LIMITED_TOKENS)]
 
 
 def test_the_memory_of_a_replay_is_not_that_of_the_process_that_started_it() -> None:
@@ -134,7 +134,7 @@ def test_the_memory_of_a_replay_is_not_that_of_the_process_that_started_it() -> 
 
 
 def test_a_run_of_some_bars_measures_only_those(tmp_path: Path) -> None:
-    report = run_bench(tmp_path, wanted=frozenset({"fork_bytes", "tokens_error"}), sizes=TINY, tell=_silent)
+    report = run_bench(tmp_path, wanted=frozenset({"fork_bytes", "tokens_error"}), sizes=TINY, announce=_silent)
     assert [each.name for each in report.bars] == ["fork_bytes", "tokens_error"]
     assert set(report.bars[1].detail) == set(KINDS)
 
@@ -150,7 +150,7 @@ def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path
     folder.mkdir()
     (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
     (folder / "one.jsonl").write_bytes(source.read_bytes())
-    report = run_bench(tmp_path / "room", wanted=frozenset({"cost_anthropic", "invalid"}), sizes=TINY, recorded=folder, tell=_silent)
+    report = run_bench(tmp_path / "room", wanted=frozenset({"cost_anthropic", "invalid"}), sizes=TINY, recorded=folder, announce=_silent)
     assert [(each.name, each.ok) for each in report.bars] == [("cost_anthropic", False), ("invalid", True)]
     assert report.bars[0].value == 1.0
     assert (report.unit_ms, report.replayed, len(report.sessions)) == (0.0, "sessions that were given", 1)
@@ -158,32 +158,33 @@ def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path
 
 
 def test_a_folder_without_sessions_cannot_be_replayed_or_measured(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no session to be replayed"):
-        run_bench(tmp_path / "room", wanted=frozenset({"invalid"}), sizes=TINY, recorded=tmp_path, tell=_silent)
-    with pytest.raises(BadInput, match="there is no session to be measured"):
-        fit(tmp_path, tell=_silent)
+    with pytest.raises(BadInput, match="there is no session to replay"):
+        run_bench(tmp_path / "room", wanted=frozenset({"invalid"}), sizes=TINY, recorded=tmp_path, announce=_silent)
+    with pytest.raises(BadInput, match="there is no session to measure"):
+        fit(tmp_path, announce=_silent)
 
 
-def test_made_up_sessions_are_shown_beside_recorded_ones() -> None:
+def test_synthetic_sessions_are_shown_beside_recorded_ones() -> None:
     found = Fit(
-        Shape(3, {"reads again %": 39.3, "read, tokens, median": 667.0, "read, tokens, mean": 1470.0}), Shape(5, {"reads again %": 37.8})
+        SessionStatistics(3, {"reads again %": 39.3, "read, tokens, median": 667.0, "read, tokens, mean": 1470.0}),
+        SessionStatistics(5, {"reads again %": 37.8}),
     )
     assert fit_markdown(found).splitlines() == [
-        "| | 3 recorded | 5 made up |",
+        "| | 3 recorded | 5 synthetic |",
         "|---|---:|---:|",
         "| reads again % | 39.3 | 37.8 |",
         "| read, tokens (median / p90 / mean) | 667 / 1,470 | - |",
     ]
 
 
-def test_recorded_and_made_up_sessions_are_measured_alike(tmp_path: Path) -> None:
+def test_recorded_and_synthetic_sessions_are_measured_alike(tmp_path: Path) -> None:
     (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
     (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
-    told: list[str] = []
-    found = fit(tmp_path, sessions=2, tokens=5_000, tell=told.append)
-    assert (found.recorded.sessions, found.made_up.sessions) == (1, 2)
+    messages: list[str] = []
+    found = fit(tmp_path, sessions=2, tokens=5_000, announce=messages.append)
+    assert (found.recorded.sessions, found.synthetic.sessions) == (1, 2)
     assert found.recorded.figures["replies a turn, mean"] > 0
-    assert told == [f"reading {tmp_path}", "making 2 sessions up"]
+    assert messages == [f"reading {tmp_path}", "generating 2 sessions"]
 
 
 def test_the_command_replays_the_sessions_of_a_folder_without_the_extras(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def _pal(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
 
 
-def test_the_command_prints_one_json_value_and_leaves_the_folder_it_was_told_to_keep(tmp_path: Path) -> None:
+def test_the_command_prints_one_json_value_and_keeps_the_folder_on_request(tmp_path: Path) -> None:
     done = _pal("bench", "--quick", "--only", "tokens_error", "--keep", str(tmp_path / "kept"), "--json")
     value = json.loads(done.stdout)
 
@@ -227,5 +228,5 @@ def test_without_orjson_the_command_says_in_one_line_what_to_install(tmp_path: P
 def test_the_command_refuses_a_folder_that_holds_something(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     done = _pal("bench", "--keep", str(tmp_path), "--json")
-    assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (2, "the folder to work in must be new or empty")
+    assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (2, "the working folder must be new or empty")
     assert (tmp_path / "mine.txt").read_text() == "precious"

@@ -5,10 +5,10 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Peer, Report, bar
-from palimpsest.lab.bench.compared import Row, SessionRow, short_names
 from palimpsest.lab.bench.costing import reread_bar
-from palimpsest.lab.bench.markdown import as_markdown, put_into, tables_of
-from palimpsest.lab.outcome import Kept, Probed, Survival
+from palimpsest.lab.bench.markdown import as_markdown, replace_table, tables_of
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, short_names
+from palimpsest.lab.outcome import KindScores, ProbeScores, SurvivalShares
 
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}
 
@@ -21,30 +21,32 @@ def test_the_table_shows_value_limit_and_peer_and_what_was_missed() -> None:
         "|---|---|---:|---:|---|",
         "| `fork` | begin a new session from the tip of another, 10,000 events | 0.2u (missed) | ≤ 0.1u |  |",
         "| `append` | append one event durably, against a raw write and fdatasync | 1.2x | ≤ 1.5x | openai-agents 2.5x |",
-        "| `index_mb_s` | making the search index | 41.3 MB/s |  |  |",
+        "| `index_mb_s` | building the search index | 41.3 MB/s |  |  |",
         "",
         "u = 3.46 ms. Linux, Python 3.12.1, 2 processors. 61 s in all. Smaller sizes (`--quick`).",
     ]
 
 
 def test_money_and_time_stand_in_tables_of_their_own() -> None:
-    cost = Report(0.0, (bar("cost_openai", 0.8), bar("invalid", 0)), quick=False, took_s=1.0, machine=MACHINE, replayed="made-up sessions")
+    cost = Report(
+        0.0, (bar("cost_openai", 0.8), bar("invalid", 0)), quick=False, took_s=1.0, machine=MACHINE, replayed="synthetic sessions"
+    )
     assert tables_of(cost) == {
         "cost": "| bar | what | value | limit | peer |\n|---|---|---:|---:|---|\n"
         "| `cost_openai` | the same; automatic prefix cache | 0.8x | ≤ 0.88x |  |\n"
-        "| `invalid` | malformed requests, under all profiles | 0 | ≤ 0 |  |\n\n0 made-up sessions."
+        "| `invalid` | malformed requests, under all profiles | 0 | ≤ 0 |  |\n\n0 synthetic sessions."
     }
     halved = bar("cost_openai", 0.8, even=0.75, odd=0.85)
-    told = tables_of(Report(0.0, (halved, bar("cost_anthropic", 0.9, even=0.9)), quick=False, took_s=1.0, replayed="made-up sessions"))[
-        "cost"
-    ]
-    assert told.endswith("\n\n0 made-up sessions. Their even and odd halves: `cost_openai` 0.750 / 0.850.")
+    cost_table_text = tables_of(
+        Report(0.0, (halved, bar("cost_anthropic", 0.9, even=0.9)), quick=False, took_s=1.0, replayed="synthetic sessions")
+    )["cost"]
+    assert cost_table_text.endswith("\n\n0 synthetic sessions. Their even and odd halves: `cost_openai` 0.750 / 0.850.")
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
-BEHIND = "Behind each score: folds that were made, of all that were forced."
+BEHIND = "After each score: folds made, of all that were forced."
 ROWS = (
-    Row(
+    ProfileRow(
         "palimpsest",
         {"cost_anthropic": 8.0, "cost_openai": 9.0},
         {"cost_anthropic": 0.8, "cost_openai": 0.9},
@@ -52,13 +54,13 @@ ROWS = (
         4,
         5,
         0,
-        Survival(numbers=0.5),
+        SurvivalShares(numbers=0.5),
         {
-            "1": Probed(0.9, 1.0, 2, 2, kinds={"open": Kept(0.5, 0.75, 2), "asked": Kept(1.0, 1.0, 2)}),
-            "10": Probed(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": Kept(0.4, 0.7, 1)}),
+            "1": ProbeScores(0.9, 1.0, 2, 2, kinds={"open": KindScores(0.5, 0.75, 2), "asked": KindScores(1.0, 1.0, 2)}),
+            "10": ProbeScores(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": KindScores(0.4, 0.7, 1)}),
         },
     ),
-    Row(
+    ProfileRow(
         "none",
         {"cost_anthropic": 15.0},
         {"cost_anthropic": None},
@@ -66,16 +68,16 @@ ROWS = (
         0,
         0,
         0,
-        Survival(),
-        {"1": Probed(1.0, 1.0, 0, 2, 0, 2), "10": Probed(1.0, 1.0, 0, 20, 0, 2)},
+        SurvivalShares(),
+        {"1": ProbeScores(1.0, 1.0, 0, 2, 0, 2), "10": ProbeScores(1.0, 1.0, 0, 20, 0, 2)},
     ),
 )
 
 
 def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
     sessions = (
-        SessionRow("a", "claude", 90_000, {"cost_anthropic": 1.0}, 0, 0),
-        SessionRow("b", "codex", 1_250_000, {"cost_anthropic": 0.75, "cost_anthropic_1h": 0.8, "cost_openai": 0.7}, 3, 9),
+        SessionCostRow("a", "claude", 90_000, {"cost_anthropic": 1.0}, 0, 0),
+        SessionCostRow("b", "codex", 1_250_000, {"cost_anthropic": 0.75, "cost_anthropic_1h": 0.8, "cost_openai": 0.7}, 3, 9),
     )
     report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=ROWS, sessions=sessions)
     assert {place: table.splitlines() for place, table in tables_of(report).items()} == {
@@ -102,7 +104,7 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `palimpsest` | 90 / 100 %; 2 of 2 | 80 / 95 %; 9 of 20 |",
             "| `none` | - | - |",
             "",
-            f"{BEHIND} Sessions left out, for nothing of them was folded: `palimpsest` 0 / 1, `none` 2.",
+            f"{BEHIND} Sessions left out because nothing was folded: `palimpsest` 0 / 1, `none` 2.",
         ],
         "kinds": [
             "| kind | `palimpsest`, 1 | `palimpsest`, 10 | `none`, 1 | `none`, 10 |",
@@ -142,7 +144,7 @@ def test_a_profile_that_has_something_of_ours_in_it_is_marked_in_every_table() -
     for place in ("profiles", "survival", "probes"):
         lines = tables[place].splitlines()
         assert [line.split("|")[1] for line in lines if line.startswith("| `")] == [" `palimpsest` ", " `codex-0.166` \\* "]
-        assert lines[-2:] == ["", "\\* With our block of evidence from the log beside its summaries, which the original does not have."]
+        assert lines[-2:] == ["", "\\* With our evidence block beside its summaries, which the original does not have."]
     assert "\\*" not in tables_of(structs.replace(report, profiles=ROWS))["profiles"]
 
 
@@ -161,17 +163,17 @@ def test_re_reads_are_judged_by_the_kind_of_cache_that_has_more_the_marks_of_one
 
 def test_a_table_is_put_between_the_marks_of_a_document() -> None:
     old = "Before.\n<!-- bench begins -->\nold\n<!-- bench ends -->\nAfter.\n"
-    assert put_into(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
-    assert put_into("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
-    with pytest.raises(BadInput, match="no place for the table"):
-        put_into("nothing here", "new", "d.md")
+    assert replace_table(old, "new", "d.md") == "Before.\n<!-- bench begins -->\nnew\n<!-- bench ends -->\nAfter.\n"
+    assert replace_table("<!-- fit begins --><!-- fit ends -->", "new", "d.md", "fit") == "<!-- fit begins -->\nnew\n<!-- fit ends -->"
+    with pytest.raises(BadInput, match="no placeholder for the table"):
+        replace_table("nothing here", "new", "d.md")
 
 
 def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
     text = (Path(__file__).parents[3] / "docs" / "benchmark.md").read_text(encoding="utf-8")
     for place in ("bench", "cost"):
-        shown = text.partition(f"<!-- {place} begins -->")[2].partition(f"<!-- {place} ends -->")[0]
-        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("| `")]
+        format_value = text.partition(f"<!-- {place} begins -->")[2].partition(f"<!-- {place} ends -->")[0]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in format_value.splitlines() if line.startswith("| `")]
         names = [name for name, goal in GOALS.items() if goal.table == place]
         expected = [tables_of(Report(1, (bar(name, 1),), quick=False, took_s=1, machine=MACHINE))[place].splitlines()[2] for name in names]
         wanted = [[cell.strip() for cell in line.split("|")[1:-1]] for line in expected]
@@ -181,4 +183,4 @@ def test_the_document_shows_every_bar_with_the_limit_it_has_now() -> None:
 def test_the_document_has_a_place_for_every_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "benchmark.md").read_text(encoding="utf-8")
     for place in ("bench", "cost", "profiles", "survival", "sessions", "probes", "kinds", "fit"):
-        assert put_into(text, "new", "d.md", place) != text
+        assert replace_table(text, "new", "d.md", place) != text

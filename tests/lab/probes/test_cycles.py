@@ -15,8 +15,8 @@ from palimpsest.core.view import View
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
-from palimpsest.lab.outcome import Kept, Probed, averaged
-from palimpsest.lab.probes.cycles import NOTHING, Asked, Material, Summarised, ask_after, probed
+from palimpsest.lab.outcome import KindScores, ProbeScores, mean_scores
+from palimpsest.lab.probes.cycles import NOTHING_TO_FOLD, ProbedSession, ProbeResult, SummarySource, probe_after, probed
 from palimpsest.lab.probes.score import Score
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -27,15 +27,15 @@ from palimpsest.wire.request import Params, Tool
 SONNET = card("claude-sonnet-4-5")
 
 
-def _generated(seed: int, events: int) -> Material:
+def _generated(seed: int, events: int) -> ProbedSession:
     log = Log.create(MemorySessions(), SessionOpened("made-up"), FixedClock(1_000, 1_000))
     for body in generate(seed, events):
         log.append(body)
-    return Material(log.events())
+    return ProbedSession(log.events())
 
 
 @pytest.fixture(scope="module")
-def long_session() -> Material:
+def long_session() -> ProbedSession:
     return _generated(4, 700)
 
 
@@ -50,29 +50,29 @@ def _chat(turns: int) -> Iterator[Event]:
 
 
 def test_a_session_is_cut_into_parts_of_as_many_replies_where_no_call_is_open() -> None:
-    material = Material(_chat(6))
-    assert [[event.seq for event in part] for part in material.parts(3)] == [
+    probed_session = ProbedSession(_chat(6))
+    assert [[event.seq for event in part] for part in probed_session.parts(3)] == [
         [1, 2, 3, 5, 6, 7],
         [9, 10, 11, 13, 14, 15],
         [17, 18, 19, 21, 22, 23],
     ]
-    assert [len(part) for part in material.parts(1)] == [18]
+    assert [len(part) for part in probed_session.parts(1)] == [18]
 
 
 def test_a_session_that_is_too_short_is_cut_into_fewer_parts() -> None:
-    assert len(Material(_chat(2)).parts(10)) == 2
-    assert Material(()).parts(10) == []
+    assert len(ProbedSession(_chat(2)).parts(10)) == 2
+    assert ProbedSession(()).parts(10) == []
 
 
-def test_without_a_policy_everything_can_be_answered(long_session: Material) -> None:
-    asked = ask_after(long_session, profile("none"), SONNET, 5)
+def test_without_a_policy_everything_can_be_answered(long_session: ProbedSession) -> None:
+    asked = probe_after(long_session, profile("none"), SONNET, 5)
     assert (asked.folds, asked.visible.total, asked.with_recall.total) == (0, 1.0, 1.0)
     assert set(asked.visible.kinds) >= {"asked", "edited", "commands", "tests", "open"}
 
 
-def test_our_folds_keep_what_the_user_said_however_often_they_come(long_session: Material) -> None:
+def test_our_folds_keep_what_the_user_said_however_often_they_come(long_session: ProbedSession) -> None:
     for cycles in (1, 10):
-        asked = ask_after(long_session, profile("palimpsest"), SONNET, cycles)
+        asked = probe_after(long_session, profile("palimpsest"), SONNET, cycles)
         assert asked.folds == cycles
         assert asked.visible.kinds["asked"] == 1.0
         assert asked.visible.total < 1.0
@@ -80,40 +80,44 @@ def test_our_folds_keep_what_the_user_said_however_often_they_come(long_session:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_can_be_asked_and_says_the_same_twice(name: str, long_session: Material) -> None:
-    once = ask_after(long_session, profile(name), SONNET, 2)
-    assert once == ask_after(long_session, profile(name), SONNET, 2)
+def test_every_profile_can_be_asked_and_says_the_same_twice(name: str, long_session: ProbedSession) -> None:
+    once = probe_after(long_session, profile(name), SONNET, 2)
+    assert once == probe_after(long_session, profile(name), SONNET, 2)
     assert once.visible.probes == len(long_session.probes)
     assert all(0 <= share <= 1 for each in (once.visible, once.with_recall) for share in each.kinds.values())
 
 
-def test_a_summary_that_says_nothing_loses_what_it_covers(long_session: Material) -> None:
+def test_a_summary_that_says_nothing_loses_what_it_covers(long_session: ProbedSession) -> None:
     async def real(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
         return ModelReplied((Text("<summary>We worked.</summary>", "assistant"),), usage=Usage(output=5))
 
-    ours = ask_after(long_session, profile("palimpsest"), SONNET, 2)
-    theirs = ask_after(long_session, profile("claude-code-2.1.325"), SONNET, 2, Summarised(1.0, real))
+    ours = probe_after(long_session, profile("palimpsest"), SONNET, 2)
+    theirs = probe_after(long_session, profile("claude-code-2.1.325"), SONNET, 2, SummarySource(1.0, real))
     assert theirs.folds == 2
     assert theirs.visible.kinds["asked"] < 0.2
     assert theirs.visible.total < ours.visible.total
 
 
-def test_a_replay_is_told_the_shares_by_the_number_of_cycles(long_session: Material) -> None:
-    asked: list[Asked] = [ask_after(long_session, profile("palimpsest"), SONNET, cycles) for cycles in (1, 2)]
+def test_scores_are_reported_by_the_number_of_cycles(long_session: ProbedSession) -> None:
+    asked: list[ProbeResult] = [probe_after(long_session, profile("palimpsest"), SONNET, cycles) for cycles in (1, 2)]
     assert probed(long_session, profile("palimpsest"), SONNET, (1, 2)) == {str(each.cycles): each.probed for each in asked}
 
 
-def test_what_a_replay_is_told_has_the_folds_that_were_made_and_every_kind_of_question() -> None:
+def test_scores_have_the_folds_that_were_made_and_every_kind_of_probe() -> None:
     visible, with_recall = Score(0.5, {"asked": 1.0, "open": 0.0}, 3), Score(0.75, {"asked": 1.0, "open": 0.5}, 3)
-    kinds = {"asked": Kept(1.0, 1.0, 1), "open": Kept(0.0, 0.5, 1)}
-    assert Asked(5, 4, 3, visible, with_recall, {"too small": 1}).probed == Probed(0.5, 0.75, 3, 4, 1, 0, {"too small": 1}, kinds)
-    assert Asked(5, 4, 0, visible, with_recall, {"too small": 4}).probed == Probed(0.5, 0.75, 0, 4, 0, 1, {"too small": 4}, kinds)
+    kinds = {"asked": KindScores(1.0, 1.0, 1), "open": KindScores(0.0, 0.5, 1)}
+    assert ProbeResult(5, 4, 3, visible, with_recall, {"too small": 1}).probed == ProbeScores(
+        0.5, 0.75, 3, 4, 1, 0, {"too small": 1}, kinds
+    )
+    assert ProbeResult(5, 4, 0, visible, with_recall, {"too small": 4}).probed == ProbeScores(
+        0.5, 0.75, 0, 4, 0, 1, {"too small": 4}, kinds
+    )
 
 
 def test_a_fold_that_is_not_made_says_why() -> None:
-    short = Material(_chat(3))
-    assert ask_after(short, profile("palimpsest"), SONNET, 3).rested == {NOTHING: 3}
-    assert ask_after(short, profile("claude-code-2.1.325"), SONNET, 3, Summarised(1.0)).rested == {
+    short = ProbedSession(_chat(3))
+    assert probe_after(short, profile("palimpsest"), SONNET, 3).rested == {NOTHING_TO_FOLD: 3}
+    assert probe_after(short, profile("claude-code-2.1.325"), SONNET, 3, SummarySource(1.0)).rested == {
         "the view would not be smaller": 2,
         "too_few_groups: there is only one exchange, and that stays": 1,
     }
@@ -134,18 +138,18 @@ class _Failing:
 
 
 @pytest.mark.parametrize("error", [TooFull("there is no room"), CannotFold("nothing is left to be cut")])
-def test_an_error_is_told_with_its_words_and_not_taken_for_a_fold_that_found_nothing(error: PalimpsestError) -> None:
+def test_an_error_is_counted_with_its_message_and_not_as_a_fold_that_found_nothing(error: PalimpsestError) -> None:
     failing = replace(profile("palimpsest"), policies=(_Failing(error),))
-    assert ask_after(Material(_chat(3)), failing, SONNET, 2).rested == {error.message: 2}
+    assert probe_after(ProbedSession(_chat(3)), failing, SONNET, 2).rested == {error.message: 2}
 
 
 def test_several_sessions_are_averaged_over_those_that_were_folded() -> None:
-    whole = Probed(1.0, 1.0, 0, 2, 0, 1, {"too small": 2}, {"asked": Kept(1.0, 1.0, 1)})
-    first = Probed(0.5, 0.6, 2, 2, 1, 0, {}, {"asked": Kept(0.5, 0.6, 1)})
-    second = Probed(0.7, 0.8, 1, 2, 1, 0, {"too small": 1}, {"asked": Kept(0.6, 0.8, 1), "open": Kept(0.2, 0.4, 1)})
-    kinds = {"asked": Kept(0.55, 0.7, 2), "open": Kept(0.2, 0.4, 1)}
-    assert averaged((whole, first, second)) == Probed(0.6, 0.7, 3, 6, 2, 1, {"too small": 3}, kinds)
-    assert averaged((whole, whole)) == Probed(1.0, 1.0, 0, 4, 0, 2, {"too small": 4}, {"asked": Kept(1.0, 1.0, 2)})
+    whole = ProbeScores(1.0, 1.0, 0, 2, 0, 1, {"too small": 2}, {"asked": KindScores(1.0, 1.0, 1)})
+    first = ProbeScores(0.5, 0.6, 2, 2, 1, 0, {}, {"asked": KindScores(0.5, 0.6, 1)})
+    second = ProbeScores(0.7, 0.8, 1, 2, 1, 0, {"too small": 1}, {"asked": KindScores(0.6, 0.8, 1), "open": KindScores(0.2, 0.4, 1)})
+    kinds = {"asked": KindScores(0.55, 0.7, 2), "open": KindScores(0.2, 0.4, 1)}
+    assert mean_scores((whole, first, second)) == ProbeScores(0.6, 0.7, 3, 6, 2, 1, {"too small": 3}, kinds)
+    assert mean_scores((whole, whole)) == ProbeScores(1.0, 1.0, 0, 4, 0, 2, {"too small": 4}, {"asked": KindScores(1.0, 1.0, 2)})
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
@@ -154,8 +158,8 @@ def test_in_real_sessions_everything_can_be_answered_before_something_is_hidden(
     store, blobs, clock = MemorySessions(), MemoryBlobs(), FixedClock(1)
     for source in find_sources(FORMATS, paths).sources:
         session = import_session(format_named(source.format), source, store, blobs, clock).session
-        material = Material(Log.open(store, session, clock).events())
-        asked = ask_after(material, profile("none"), SONNET, 1)
+        probed_session = ProbedSession(Log.open(store, session, clock).events())
+        asked = probe_after(probed_session, profile("none"), SONNET, 1)
         assert (source.path, asked.visible.total) == (source.path, 1.0)
-        ours = ask_after(material, profile("palimpsest"), SONNET, 5)
+        ours = probe_after(probed_session, profile("palimpsest"), SONNET, 5)
         assert (source.path, ours.visible.kinds.get("asked", 1.0) > 0.9) == (source.path, True)

@@ -9,10 +9,10 @@ from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, Too
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
-from palimpsest.lab.probes.probes import Changed, Ended, Fact, Held, Probe, Worded, probes_of, spread
-from palimpsest.lab.probes.score import Score, answerable, prover, score
-from palimpsest.lab.probes.seen import Piece, Recorded, ending_of, visible
-from palimpsest.lab.probes.values import Named, given, named_values
+from palimpsest.lab.probes.probes import CommandOutcome, EditedFile, Fact, LastValue, Probe, QuotedText, probes_of, spread
+from palimpsest.lab.probes.score import Score, answerable, fact_checker, score
+from palimpsest.lab.probes.values import NamedValue, assignments, named_values
+from palimpsest.lab.probes.visible_texts import RecordedTexts, VisibleText, path_ending, visible
 
 
 def _events(*bodies: Body) -> tuple[Event, ...]:
@@ -58,27 +58,27 @@ CHINESE = _events(
 
 
 def test_questions_come_with_their_answers_and_the_events_that_prove_them() -> None:
-    failed = Ended("pytest -q tests/shop", 1, "1 failed, 41 passed in 2.10s", 7)
+    failed = CommandOutcome("pytest -q tests/shop", 1, "1 failed, 41 passed in 2.10s", 7)
     assert probes_of(ENGLISH) == (
         Probe(
             "asked",
             "What did the user ask at turn 1?",
-            (Worded("Fix the timeout in src/shop/cart.py."), Worded("Never touch migrations/.")),
+            (QuotedText("Fix the timeout in src/shop/cart.py."), QuotedText("Never touch migrations/.")),
             (1,),
         ),
-        Probe("edited", "Which files were edited?", (Changed("/repo/src/shop/cart.py"),)),
+        Probe("edited", "Which files were edited?", (EditedFile("/repo/src/shop/cart.py"),)),
         Probe("commands", "Which commands were run last, and how did each end?", (failed,), (7,)),
         Probe("tests", "What was the exit code of the last test run?", (failed,), (7,)),
-        Probe("values", "Which value did request_timeout have last?", (Held("request_timeout", "45"),), (4,)),
-        Probe("open", "What is still open?", (Worded("update the changelog"), failed), (7,)),
+        Probe("values", "Which value did request_timeout have last?", (LastValue("request_timeout", "45"),), (4,)),
+        Probe("open", "What is still open?", (QuotedText("update the changelog"), failed), (7,)),
     )
 
 
 def test_questions_are_derived_from_chinese_sessions_too() -> None:
     found = {probe.kind: probe.facts for probe in probes_of(CHINESE)}
-    assert found["asked"] == (Worded("把购物车的超时改掉。"), Worded("不要修改 migrations 目录。"))
-    assert found["values"] == (Held("超时时间", "30"),)
-    assert found["tests"] == (Ended("pytest -q 测试", 0, "3 passed in 0.20s", 5),)
+    assert found["asked"] == (QuotedText("把购物车的超时改掉。"), QuotedText("不要修改 migrations 目录。"))
+    assert found["values"] == (LastValue("超时时间", "30"),)
+    assert found["tests"] == (CommandOutcome("pytest -q 测试", 0, "3 passed in 0.20s", 5),)
     assert "open" not in found
 
 
@@ -90,7 +90,7 @@ def test_steering_and_words_that_could_stand_anywhere_are_no_questions() -> None
 def test_a_message_of_which_nothing_reads_like_a_sentence_counts_by_its_lines() -> None:
     events = _events(_said("at Object.run (http://localhost/a.ts:17:40)\n\nat main (b.ts:2)"))
     (asked, *_) = probes_of(events)
-    assert asked.facts == (Worded("at Object.run (http://localhost/a.ts:17:40)"), Worded("at main (b.ts:2)"))
+    assert asked.facts == (QuotedText("at Object.run (http://localhost/a.ts:17:40)"), QuotedText("at main (b.ts:2)"))
 
 
 def test_things_are_spread_with_both_ends() -> None:
@@ -105,9 +105,9 @@ def test_of_more_than_a_hundred_facts_as_many_are_asked_for_at_even_distances_wh
     todos = "\n".join(f"- [ ] finish part {number}" for number in range(150))
     planned = (_replied(_call(200, "TodoWrite", todos=todos)), _gave(200, "ok", "TodoWrite"))
     found = {probe.kind: probe.facts for probe in probes_of(_events(_said(wishes), _replied(*edits), *written, *planned))}
-    assert found["asked"] == tuple(spread([Worded(f"Look at part {number} first.") for number in range(150)], 100))
-    assert found["edited"] == tuple(spread([Changed(f"/repo/src/part_{number}.py") for number in range(150)], 100))
-    assert found["open"] == tuple(spread([Worded(f"finish part {number}") for number in range(150)], 100))
+    assert found["asked"] == tuple(spread([QuotedText(f"Look at part {number} first.") for number in range(150)], 100))
+    assert found["edited"] == tuple(spread([EditedFile(f"/repo/src/part_{number}.py") for number in range(150)], 100))
+    assert found["open"] == tuple(spread([QuotedText(f"finish part {number}") for number in range(150)], 100))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_of_more_than_a_hundred_facts_as_many_are_asked_for_at_even_distances_wh
     ],
 )
 def test_a_name_has_a_value_where_a_sign_gives_it_a_number(text: str, found: list[tuple[str, str]]) -> None:
-    assert list(given(text)) == found
+    assert list(assignments(text)) == found
 
 
 def test_the_newest_value_counts_and_one_that_a_text_gives_twice_does_not() -> None:
@@ -137,62 +137,62 @@ def test_the_newest_value_counts_and_one_that_a_text_gives_twice_does_not() -> N
         _replied(_call(3, "Bash", command="cat c")),
         _gave(3, "pool_size = 99", "Bash", 1, error=True),
     )
-    assert named_values(events) == [Named("pool_size", "12", 4)]
+    assert named_values(events) == [NamedValue("pool_size", "12", 4)]
 
 
 @pytest.mark.parametrize(
     ("fact", "piece", "proven"),
     [
-        (Worded("Never touch  migrations/."), Piece("He said: Never touch\nmigrations/. And left."), True),
-        (Worded("Never touch migrations/."), Piece("Never touch the migrations/."), False),
-        (Changed("/repo/src/shop/cart.py"), Piece("- src/: shop/cart.py"), True),
-        (Changed("C:\\repo\\shop\\cart.py"), Piece("edited C:\\repo\\shop\\cart.py"), True),
-        (Changed("/repo/src/shop/cart.py"), Piece("shop/cart.pyc"), False),
-        (Changed("/repo/src/shop/cart.py"), Piece("src/shop/cart.py:3: def run", 4, result=True), False),
-        (Ended("make all", 2, "", 7), Piece("whatever it printed", 7, result=True), True),
-        (Ended("make all", 2, "", 7), Piece("whatever it printed", 8, result=True), False),
-        (Ended("make all", 2, "", 7), Piece("Commands:\n- [2] make all\n- [0] ls"), True),
-        (Ended("make all", 2, "", 7), Piece("- [0] make all\n- [2] ls"), False),
-        (Ended("make all", 2, "", 7), Piece("- [2] make all-docs"), True),
-        (Ended("make all", 2, "", 7), Piece("- [2] make allow"), False),
-        (Ended("echo " + 30 * "ab ", 3, "", 7), Piece("- [3] echo " + 30 * "ab "), True),
-        (Ended("echo " + 30 * "ab", 3, "", 7), Piece("- [3] echo " + 27 * "ab"), False),
-        (Ended("echo " + 30 * "ab", 3, "", 7), Piece("- [3] echo " + 28 * "ab"), True),
-        (Ended("echo " + 30 * "ab", 3, "", 7), Piece("- [0] echo " + 28 * "ab"), False),
-        (Ended("pytest", 1, "3 failed, 4 passed", 7), Piece("Last: 3 failed, 4 passed."), True),
-        (Ended("pytest", 1, "FAILED", 7), Piece("it FAILED"), False),
-        (Ended("pytest", None, "", 7), Piece("- [?] pytest"), False),
-        (Ended("cd a\nmake all", 2, "", 7), Piece("- [2] cd a\nmake all"), True),
-        (Held("pool_size", "12"), Piece("x\npool_size = 12"), True),
-        (Held("pool_size", "12"), Piece("pool_size = 112"), False),
-        (Held("pool_size", "12"), Piece("pool_size = 12.5"), False),
-        (Held("pool_size", "12"), Piece("pool_size\n12"), False),
-        (Held("pool_size", "12"), Piece("my_pool_size = 12"), False),
-        (Held("超时时间", "30"), Piece("现在超时时间是30秒"), True),
+        (QuotedText("Never touch  migrations/."), VisibleText("He said: Never touch\nmigrations/. And left."), True),
+        (QuotedText("Never touch migrations/."), VisibleText("Never touch the migrations/."), False),
+        (EditedFile("/repo/src/shop/cart.py"), VisibleText("- src/: shop/cart.py"), True),
+        (EditedFile("C:\\repo\\shop\\cart.py"), VisibleText("edited C:\\repo\\shop\\cart.py"), True),
+        (EditedFile("/repo/src/shop/cart.py"), VisibleText("shop/cart.pyc"), False),
+        (EditedFile("/repo/src/shop/cart.py"), VisibleText("src/shop/cart.py:3: def run", 4, result=True), False),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("whatever it printed", 7, result=True), True),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("whatever it printed", 8, result=True), False),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("Commands:\n- [2] make all\n- [0] ls"), True),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("- [0] make all\n- [2] ls"), False),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("- [2] make all-docs"), True),
+        (CommandOutcome("make all", 2, "", 7), VisibleText("- [2] make allow"), False),
+        (CommandOutcome("echo " + 30 * "ab ", 3, "", 7), VisibleText("- [3] echo " + 30 * "ab "), True),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [3] echo " + 27 * "ab"), False),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [3] echo " + 28 * "ab"), True),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [0] echo " + 28 * "ab"), False),
+        (CommandOutcome("pytest", 1, "3 failed, 4 passed", 7), VisibleText("Last: 3 failed, 4 passed."), True),
+        (CommandOutcome("pytest", 1, "FAILED", 7), VisibleText("it FAILED"), False),
+        (CommandOutcome("pytest", None, "", 7), VisibleText("- [?] pytest"), False),
+        (CommandOutcome("cd a\nmake all", 2, "", 7), VisibleText("- [2] cd a\nmake all"), True),
+        (LastValue("pool_size", "12"), VisibleText("x\npool_size = 12"), True),
+        (LastValue("pool_size", "12"), VisibleText("pool_size = 112"), False),
+        (LastValue("pool_size", "12"), VisibleText("pool_size = 12.5"), False),
+        (LastValue("pool_size", "12"), VisibleText("pool_size\n12"), False),
+        (LastValue("pool_size", "12"), VisibleText("my_pool_size = 12"), False),
+        (LastValue("超时时间", "30"), VisibleText("现在超时时间是30秒"), True),
     ],
 )
-def test_a_fact_is_proven_by_rules(fact: Fact, piece: Piece, *, proven: bool) -> None:
-    assert prover((piece,))(fact) is proven
+def test_a_fact_is_proven_by_rules(fact: Fact, piece: VisibleText, *, proven: bool) -> None:
+    assert fact_checker((piece,))(fact) is proven
 
 
 def test_every_kind_of_question_weighs_the_same_however_many_there_are() -> None:
     probes = (
-        Probe("asked", "1?", (Worded("the first wish"), Worded("the second wish"))),
-        Probe("asked", "2?", (Worded("the third wish"),)),
-        Probe("values", "3?", (Held("pool_size", "12"),)),
+        Probe("asked", "1?", (QuotedText("the first wish"), QuotedText("the second wish"))),
+        Probe("asked", "2?", (QuotedText("the third wish"),)),
+        Probe("values", "3?", (LastValue("pool_size", "12"),)),
     )
-    seen = (Piece("the first wish, the third wish"),)
+    seen = (VisibleText("the first wish, the third wish"),)
     assert score(probes, seen) == Score(0.375, {"asked": 0.75, "values": 0.0}, 3)
-    assert score(probes, seen, (Piece("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0}, 3)
+    assert score(probes, seen, (VisibleText("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0}, 3)
     assert score((), seen) == Score(1.0, {}, 0)
 
 
-def test_what_nobody_could_know_is_not_asked() -> None:
+def test_facts_that_the_recording_does_not_prove_are_not_asked() -> None:
     probes = (
-        Probe("asked", "1?", (Worded("the first wish"), Worded("the second wish"))),
-        Probe("values", "2?", (Held("pool_size", "12"),)),
+        Probe("asked", "1?", (QuotedText("the first wish"), QuotedText("the second wish"))),
+        Probe("values", "2?", (LastValue("pool_size", "12"),)),
     )
-    assert answerable(probes, (Piece("the first wish"),)) == (Probe("asked", "1?", (Worded("the first wish"),)),)
+    assert answerable(probes, (VisibleText("the first wish"),)) == (Probe("asked", "1?", (QuotedText("the first wish"),)),)
 
 
 SAME = {seq: seq for seq in range(11)}
@@ -206,25 +206,27 @@ def test_masked_and_folded_contents_are_not_seen_and_thinking_never_is() -> None
     events = _events(_said("Hello there."), _replied(Thinking("hm"), _call(1, "Bash", command="ls")), _gave(1, "a.txt", "Bash", 0))
     edited = Event(4, 3, 4_000, "", ViewEdited((Mask(("3.0",), "[Bash ls: 3 tokens, id 3.0]"),), "test"))
     assert visible(project((*events, edited)), {1: 101, 2: 102, 3: 103}) == (
-        Piece("Hello there.", 101),
-        Piece("", 102),
-        Piece("Bash\nls", 102),
-        Piece("[Bash ls: 3 tokens, id 3.0]"),
+        VisibleText("Hello there.", 101),
+        VisibleText("", 102),
+        VisibleText("Bash\nls", 102),
+        VisibleText("[Bash ls: 3 tokens, id 3.0]"),
     )
 
 
 def test_one_recall_brings_what_a_stub_or_a_fold_names_by_its_id() -> None:
-    recorded = Recorded(ENGLISH)
+    recorded = RecordedTexts(ENGLISH)
     masked = _view(Mask(("7.0",), "[Bash pytest: 9 tokens, id 7.0]"))
-    assert recorded.reachable(masked, SAME) == (Piece("1 failed, 41 passed in 2.10s", 7, result=True),)
+    assert recorded.reachable(masked, SAME) == (VisibleText("1 failed, 41 passed in 2.10s", 7, result=True),)
 
-    told = Put("summary", Text('Earlier messages:\n- 1.0, 2026-01-01 10:00: Fix the\n- forbidden (1.0): "Never"\nversion 7.0 was released'))
-    folded = _view(Fold("1.0", "9.0", (told,)))
-    assert recorded.reachable(folded, SAME) == (Piece("Fix the timeout in src/shop/cart.py. Never touch migrations/.", 1),)
+    reported = Put(
+        "summary", Text('Earlier messages:\n- 1.0, 2026-01-01 10:00: Fix the\n- forbidden (1.0): "Never"\nversion 7.0 was released')
+    )
+    folded = _view(Fold("1.0", "9.0", (reported,)))
+    assert recorded.reachable(folded, SAME) == (VisibleText("Fix the timeout in src/shop/cart.py. Never touch migrations/.", 1),)
 
 
 def test_one_recall_brings_the_newest_content_of_a_path_that_is_named() -> None:
-    recorded = Recorded(ENGLISH)
+    recorded = RecordedTexts(ENGLISH)
     folded = _view(Fold("1.0", "9.0", (Put("summary", Text("edited: src/shop/cart.py")),)))
     assert [piece.event for piece in recorded.reachable(folded, SAME)] == [3, 4]
     unnamed = _view(Fold("1.0", "9.0", (Put("summary", Text("something was edited")),)))
@@ -234,7 +236,7 @@ def test_one_recall_brings_the_newest_content_of_a_path_that_is_named() -> None:
 
 
 def test_one_recall_brings_the_whole_of_a_result_that_says_where_it_is_kept() -> None:
-    recorded = Recorded(_events(_replied(_call(1, "Bash", command="env")), _gave(1, "pool_size = 12\nand much more", "Bash", 0)))
+    recorded = RecordedTexts(_events(_replied(_call(1, "Bash", command="env")), _gave(1, "pool_size = 12\nand much more", "Bash", 0)))
 
     def reached(shown: str) -> list[str]:
         result = ToolResult("c1", (Text(shown),), blob="4be1f0")
@@ -246,12 +248,12 @@ def test_one_recall_brings_the_whole_of_a_result_that_says_where_it_is_kept() ->
 
 
 def test_a_path_is_known_by_its_last_two_parts() -> None:
-    assert [ending_of(path) for path in ("/a/b/c.py", "c.py", "C:\\x\\y.ts", "src/")] == ["b/c.py", "c.py", "x/y.ts", "src"]
+    assert [path_ending(path) for path in ("/a/b/c.py", "c.py", "C:\\x\\y.ts", "src/")] == ["b/c.py", "c.py", "x/y.ts", "src"]
 
 
 @drawn(st.lists(st.booleans(), min_size=7, max_size=7), st.lists(st.booleans(), min_size=7, max_size=7))
-def test_whoever_sees_less_never_knows_more(first: list[bool], second: list[bool]) -> None:
-    pieces = Recorded(ENGLISH).pieces
+def test_seeing_less_never_scores_more(first: list[bool], second: list[bool]) -> None:
+    pieces = RecordedTexts(ENGLISH).texts
     probes = probes_of(ENGLISH)
     less = [piece for piece, one, other in zip(pieces, first, second, strict=False) if one and other]
     more = [piece for piece, one in zip(pieces, first, strict=False) if one]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from replay_samples import CARD, comparison, outcome, session
 
-from palimpsest.lab.outcome import CardRun, Comparison, Line, Outcome, Replayed, Share, figures
+from palimpsest.lab.outcome import CardRun, Comparison, HiddenEvent, Outcome, ReplayedSession, WindowShare, figures
 from palimpsest.lab.report.page import write_page
-from palimpsest.lab.report.plot import parts_of
+from palimpsest.lab.report.plot import cost_parts
 
 
 def page(found: Comparison) -> str:
@@ -39,11 +39,11 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 
 def test_an_address_that_a_session_names_is_shown_and_is_none_in_the_file() -> None:
     one = session(1, 60, ("claude-code",))
-    told = replace(
-        one, title="see https://example.org/a//b", lines=(Line(12, "user_said", "", "//example.org and http://localhost:1/", 3),)
+    reported = replace(
+        one, title="see https://example.org/a//b", lines=(HiddenEvent(12, "user_said", "", "//example.org and http://localhost:1/", 3),)
     )
 
-    made = page(Comparison((CardRun(CARD, "5m", 200_000, (told,)),), ("claude-code",)))
+    made = page(Comparison((CardRun(CARD, "5m", 200_000, (reported,)),), ("claude-code",)))
 
     assert "//" not in made
     assert "see https://example.org/a//b" in Page(made).text
@@ -71,7 +71,7 @@ def test_the_page_has_every_part_of_a_report() -> None:
     assert read.looks["losses"] == 3 + 3 + 1
 
 
-def test_the_first_sentence_says_what_ours_costs_against_the_yardstick() -> None:
+def test_the_first_sentence_says_what_ours_costs_against_the_baseline() -> None:
     found = comparison()
     outcomes = found.runs[0].sessions[0].profiles
     ours, theirs = figures([outcomes["palimpsest"]]), figures([outcomes["claude-code"]])
@@ -85,7 +85,7 @@ def test_the_first_sentence_says_what_ours_costs_against_the_yardstick() -> None
 def test_the_parts_of_a_bar_are_the_whole_bill() -> None:
     found = outcome("claude-code")
 
-    parts = parts_of([found])
+    parts = cost_parts([found])
 
     assert sum(parts.values()) == pytest.approx(found.cost.total)
     assert parts["summaries"] > 0 < parts["rereads"]
@@ -104,7 +104,7 @@ def test_an_edit_links_to_the_events_it_hid_and_an_event_says_who_hid_it() -> No
 
 def test_user_messages_that_were_hidden_and_invalid_requests_stand_out() -> None:
     ill = replace(outcome("codex"), invalid=3, stopped="the floor <does not> fit")
-    found = Comparison((CardRun(CARD, "5m", 200_000, (Replayed("s", "home", "pal", 1, profiles={"codex": ill}),)),), ("codex",))
+    found = Comparison((CardRun(CARD, "5m", 200_000, (ReplayedSession("s", "home", "pal", 1, profiles={"codex": ill}),)),), ("codex",))
 
     made = page(found)
 
@@ -113,7 +113,7 @@ def test_user_messages_that_were_hidden_and_invalid_requests_stand_out() -> None
     assert "stopped: the floor &lt;does not&gt; fit" in made
 
 
-def test_many_sessions_are_listed_all_and_only_the_dearest_are_drawn() -> None:
+def test_all_sessions_are_listed_and_only_the_most_expensive_are_drawn() -> None:
     read = Page(page(comparison(10, 30)))
 
     assert read.looks["session"] == 8
@@ -121,7 +121,7 @@ def test_many_sessions_are_listed_all_and_only_the_dearest_are_drawn() -> None:
     assert all(f"shop & co: session <{number}>" in read.text for number in range(1, 11))
 
 
-def test_two_sessions_of_one_name_have_places_of_their_own_and_the_dearest_is_open() -> None:
+def test_two_sessions_of_one_name_have_their_own_anchors_and_the_most_expensive_is_open() -> None:
     short, long = session(1, 30), session(1, 60)
     made = page(Comparison((CardRun(CARD, "5m", 200_000, (short, long)),), tuple(short.profiles), "claude-code"))
 
@@ -135,13 +135,15 @@ def test_the_same_comparison_gives_the_same_bytes() -> None:
 
 
 def test_a_profile_without_a_call_is_shown_as_such() -> None:
-    found = Comparison((CardRun(CARD, "5m", 200_000, (Replayed("s", "home", "pal", 0, profiles={"none": Outcome("none")}),)),), ("none",))
+    found = Comparison(
+        (CardRun(CARD, "5m", 200_000, (ReplayedSession("s", "home", "pal", 0, profiles={"none": Outcome("none")}),)),), ("none",)
+    )
 
     read = Page(page(found))
 
     assert (read.open, read.odd) == ([], [])
     assert "no call" in read.text
-    assert "everything that was said stayed in sight" in read.text
+    assert "so everything stayed visible" in read.text
 
 
 @settings(max_examples=40, deadline=None)
@@ -154,10 +156,10 @@ def test_whatever_a_session_says_is_text_and_never_markup(words: str) -> None:
         replace(edit, by=hostile, why=hostile, loss=replace(edit.loss, paths=(hostile,), commands=(hostile,))) for edit in found.edits
     )
     rereads = tuple(replace(reread, names=(hostile,)) for reread in found.rereads)
-    made = replace(found, profile=hostile, edits=edits, rereads=rereads, census=(Share(hostile, hostile, 900, 1),), stopped=hostile)
-    told = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(Line(12, hostile, hostile, hostile, 3),))
+    made = replace(found, profile=hostile, edits=edits, rereads=rereads, census=(WindowShare(hostile, hostile, 900, 1),), stopped=hostile)
+    reported = replace(one, id=hostile, title=hostile, profiles={hostile: made}, lines=(HiddenEvent(12, hostile, hostile, hostile, 3),))
 
-    whole = page(Comparison((CardRun(hostile, hostile, 200_000, (told,)),), (hostile,), against=hostile))
+    whole = page(Comparison((CardRun(hostile, hostile, 200_000, (reported,)),), (hostile,), against=hostile))
     read = Page(whole)
 
     assert (read.open, read.odd) == ([], [])

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from replay_samples import comparison
 
-from palimpsest.lab.outcome import Probed, Share
-from palimpsest.lab.report.context import context
-from palimpsest.lab.report.figures import colours_of
-from palimpsest.lab.report.markup import amount, money, percent, times
-from palimpsest.lab.report.plot import Plane, probes, steps_to, thinned
+from palimpsest.lab.outcome import ProbeScores, WindowShare
+from palimpsest.lab.report.context import context_charts
+from palimpsest.lab.report.markup import dollars, percent, ratio_text, short_number
+from palimpsest.lab.report.plot import Plot, axis_steps, downsampled, probe_charts
+from palimpsest.lab.report.tables import profile_colours
 from palimpsest.lab.report.treemap import squarified, treemaps
 
 
@@ -26,14 +26,14 @@ from palimpsest.lab.report.treemap import squarified, treemaps
     ],
 )
 def test_axes_have_round_numbers_and_not_many(top: float, steps: list[float]) -> None:
-    assert steps_to(top) == pytest.approx(steps)
+    assert axis_steps(top) == pytest.approx(steps)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3_000))
 def test_thinning_keeps_the_ends_the_peak_the_floor_and_the_order(heights: list[int]) -> None:
     points = [(float(step), float(height)) for step, height in enumerate(heights)]
 
-    kept = thinned(points, 100)
+    kept = downsampled(points, 100)
 
     assert len(kept) <= 102
     assert set(kept) <= set(points)
@@ -44,15 +44,15 @@ def test_thinning_keeps_the_ends_the_peak_the_floor_and_the_order(heights: list[
 
 
 def test_places_of_a_plane_are_shares_across_and_pixels_up() -> None:
-    plane = Plane(100, 50, 132, head=14, foot=18)
+    plot = Plot(100, 50, 132, head=14, foot=18)
 
-    assert [plane.x(value) for value in (0, 25, 100)] == ["0.00%", "25.00%", "100.00%"]
-    assert [plane.y(value) for value in (0, 25, 50)] == ["114.0", "64.0", "14.0"]
+    assert [plot.x(value) for value in (0, 25, 100)] == ["0.00%", "25.00%", "100.00%"]
+    assert [plot.y(value) for value in (0, 25, 50)] == ["114.0", "64.0", "14.0"]
 
 
 @given(st.lists(st.integers(1, 200_000), min_size=1, max_size=40))
 def test_areas_of_a_treemap_are_as_their_tokens_and_fill_the_frame_without_overlap(sizes: list[int]) -> None:
-    cells = squarified([Share("tool_result", f"tool {number}", size, 1) for number, size in enumerate(sizes)], 480, 230)
+    cells = squarified([WindowShare("tool_result", f"tool {number}", size, 1) for number, size in enumerate(sizes)], 480, 230)
 
     assert sorted(cell.share.tokens for cell in cells) == sorted(sizes)
     for cell in cells:
@@ -69,11 +69,11 @@ def test_areas_of_a_treemap_are_as_their_tokens_and_fill_the_frame_without_overl
 
 
 def test_a_share_of_nothing_takes_no_room() -> None:
-    assert [cell.share.name for cell in squarified([Share("user", "a", 0, 1), Share("user", "b", 5, 1)])] == ["b"]
+    assert [cell.share.name for cell in squarified([WindowShare("user", "a", 0, 1), WindowShare("user", "b", 5, 1)])] == ["b"]
 
 
-def test_numbers_are_told_in_few_characters() -> None:
-    assert [amount(number) for number in (0, 950, 1_000, 9_512, 9_960, 163_400, 999_600, 1_234_567)] == [
+def test_numbers_are_formatted_in_few_characters() -> None:
+    assert [short_number(number) for number in (0, 950, 1_000, 9_512, 9_960, 163_400, 999_600, 1_234_567)] == [
         "0",
         "950",
         "1k",
@@ -83,11 +83,11 @@ def test_numbers_are_told_in_few_characters() -> None:
         "1.0M",
         "1.2M",
     ]
-    assert [money(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
+    assert [dollars(usd) for usd in (None, 0, 0.0512, 0.5, 1234.5, -0.02)] == ["?", "$0.00", "$0.0512", "$0.50", "$1,234.50", "−$0.0200"]
     assert [percent(share) for share in (0, 0.0001, 0.002, 0.006, 0.014, 0.5, 0.994, 0.996, 0.9999, 1)] == [
         *("0 %", "&lt;0.1 %", "0.2 %", "0.6 %", "1 %", "50 %", "99 %", "99.6 %", "99.9 %", "100 %")
     ]
-    assert [times(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
+    assert [ratio_text(ratio) for ratio in (None, 0.8765)] == ["–", "0.88×"]
 
 
 def test_edits_are_drawn_by_what_is_billed_as_the_line_is() -> None:
@@ -97,7 +97,7 @@ def test_edits_are_drawn_by_what_is_billed_as_the_line_is() -> None:
     miscounted = replace(replayed, profiles={name: replace(one, edits=edits[name]) for name, one in replayed.profiles.items()})
 
     assert sum(map(len, edits.values())) > 3
-    assert context(run, miscounted, {}) == context(run, replayed, {})
+    assert context_charts(run, miscounted, {}) == context_charts(run, replayed, {})
 
 
 def test_an_edit_after_a_call_is_drawn_at_the_next_one() -> None:
@@ -106,7 +106,7 @@ def test_an_edit_after_a_call_is_drawn_at_the_next_one() -> None:
     (fold,) = codex.edits
     later = replace(codex, edits=(replace(fold, moment="turn_ends", step=fold.step - 1),))
 
-    here, there = (context(run, replace(run.sessions[0], profiles={"codex": each}), {}) for each in (codex, later))
+    here, there = (context_charts(run, replace(run.sessions[0], profiles={"codex": each}), {}) for each in (codex, later))
     assert _circles(here) == _circles(there) != []
 
 
@@ -117,7 +117,7 @@ def _circles(drawn: str) -> list[str]:
 @pytest.mark.parametrize(("look", "width"), [("roomy", 416), ("tight", 290)])
 def test_labels_of_a_treemap_fit_their_cells_on_the_narrowest_screen_they_are_for(look: str, width: int) -> None:
     run = comparison().runs[0]
-    drawn = treemaps(run, run.sessions[0], colours_of(tuple(run.sessions[0].profiles)))
+    drawn = treemaps(run, run.sessions[0], profile_colours(tuple(run.sessions[0].profiles)))
 
     labels = 0
     for cell in re.findall(r'<svg x="[^"]+" y="[^"]+" width="([\d.]+)%" [^>]+>(.*?)</svg>', drawn):
@@ -132,6 +132,8 @@ def test_labels_of_a_treemap_fit_their_cells_on_the_narrowest_screen_they_are_fo
 
 def test_probes_are_drawn_with_how_many_of_the_forced_folds_were_made() -> None:
     colours = {"a": "c0", "b": "c1"}
-    drawn = probes({"a": {"10": Probed(0.5, 0.6, 1_213, 2_000), "1": Probed(0.9, 0.9, 1, 1)}, "b": {"1": Probed(1.0, 1.0)}}, colours)
+    drawn = probe_charts(
+        {"a": {"10": ProbeScores(0.5, 0.6, 1_213, 2_000), "1": ProbeScores(0.9, 0.9, 1, 1)}, "b": {"1": ProbeScores(1.0, 1.0)}}, colours
+    )
     assert drawn.endswith('<p class="note">Folds that were made in the last of these, of all that were forced: a 1,213 of 2,000.</p>\n')
-    assert "<p" not in probes({"b": {"1": Probed(1.0, 1.0)}}, colours)
+    assert "<p" not in probe_charts({"b": {"1": ProbeScores(1.0, 1.0)}}, colours)

@@ -4,10 +4,14 @@ from xml.etree import ElementTree as ET
 
 from replay_samples import comparison
 
-from palimpsest.lab.report.picture import Bytes, picture
+from palimpsest.lab.report.picture import RequestBytes, picture
 
 ROOT = Path(__file__).parents[3]
-REQUESTS = (Bytes("before the fold", "aa" * 32, 9_000), Bytes("folded", "bb" * 32, 400), Bytes("after the undo", "aa" * 32, 9_000))
+REQUESTS = (
+    RequestBytes("before the fold", "aa" * 32, 9_000),
+    RequestBytes("folded", "bb" * 32, 400),
+    RequestBytes("after the undo", "aa" * 32, 9_000),
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -19,19 +23,21 @@ def test_the_picture_tells_costs_and_that_the_undo_gave_the_same_bytes() -> None
     found = comparison()
     costs = {name: outcome.cost.total for name, outcome in found.runs[0].sessions[0].profiles.items()}
 
-    told = words(picture(found.runs[0], found.against, REQUESTS))
+    reported = words(picture(found.runs[0], found.against, REQUESTS))
 
-    assert [word for word in told if word.startswith("$")] == [f"${usd:.2f}, {usd / costs['claude-code']:.2f}×" for usd in costs.values()]
-    assert told.count(f"sha256 {'aa' * 12}…") == 2
-    assert "the same bytes: an edit is an event, and so is its undo" in told
+    assert [word for word in reported if word.startswith("$")] == [
+        f"${usd:.2f}, {usd / costs['claude-code']:.2f}×" for usd in costs.values()
+    ]
+    assert reported.count(f"sha256 {'aa' * 12}…") == 2
+    assert "the same bytes: an edit is an event, and so is its undo" in reported
 
 
 def test_a_picture_of_an_undo_that_failed_says_so() -> None:
     found = comparison()
 
-    told = words(picture(found.runs[0], found.against, (*REQUESTS[:2], REQUESTS[1])))
+    reported = words(picture(found.runs[0], found.against, (*REQUESTS[:2], REQUESTS[1])))
 
-    assert "not the same bytes" in told
+    assert "not the same bytes" in reported
 
 
 def test_the_picture_of_the_readme_was_drawn_by_the_demo_and_loads_nothing() -> None:

@@ -6,7 +6,7 @@ from corpus import CORPUS, WITHOUT
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from recorded import made_up
+from recorded import synthetic_session
 
 from palimpsest.core.events import CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
@@ -15,11 +15,11 @@ from palimpsest.core.view import View
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.lab.outcome import Purpose
-from palimpsest.lab.simulation.cache_simulator import CacheSimulator, Layout
-from palimpsest.lab.simulation.recording import Recording, Step
-from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.simulation.cache_simulator import BlockLayout, CacheSimulator
+from palimpsest.lab.simulation.loading import LoadedSession, load_foreign
+from palimpsest.lab.simulation.recording import RecordedSession, Step
+from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import Simulation
-from palimpsest.lab.simulation.taking import Taken, take_foreign
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -93,14 +93,14 @@ def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_marks_stand_where_the_wire_would_put_them(name: str) -> None:
-    assert sum(_same_marks(made_up(seed, 400), name) for seed in (2, 3)) > 50
+    assert sum(_same_marks(synthetic_session(seed, 400), name) for seed in (2, 3)) > 50
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
 def test_marks_of_a_real_session_stand_where_the_wire_would_put_them() -> None:
     source = next(iter(find_sources(FORMATS, [_smallest(CORPUS / "claude-code")]).sources))
-    taken = take_foreign(source)
-    assert isinstance(taken, Taken)
+    taken = load_foreign(source)
+    assert isinstance(taken, LoadedSession)
     for name in ("palimpsest", "claude-code-2.1.325", "opencode-1.18"):
         assert _same_marks(taken.recording, name) == len(taken.recording.steps)
 
@@ -109,14 +109,14 @@ def _smallest(folder: Path) -> Path:
     return min(folder.iterdir(), key=lambda path: path.stat().st_size)
 
 
-def _same_marks(recording: Recording, name: str) -> int:
+def _same_marks(recording: RecordedSession, name: str) -> int:
     """Walk a recording as a replay does and compare the breakpoints of each request with those that encoding it gives."""
-    simulation = Simulation(recording, Names(recording.steps), profile(name), SONNET, "5m")
+    simulation = Simulation(recording, NameIndex(recording.steps), profile(name), SONNET, "5m")
     session = simulation.session
     for step in recording.steps:
-        simulation.outside.clock.time = step.at
-        for arrived in step.arrived:
-            session.log.append(arrived.body)
+        simulation.environment.clock.time = step.at
+        for inputs in step.inputs:
+            session.log.append(inputs.body)
         encoded: list[tuple[str, ...]] = []
 
         def answer(view: View, step: Step = step, encoded: list[tuple[str, ...]] = encoded) -> tuple[ModelReplied, int, Purpose]:
@@ -138,13 +138,13 @@ def _same_marks(recording: Recording, name: str) -> int:
 def test_a_layout_that_followed_edits_is_the_one_made_at_once(views: list[tuple[list[int], str | None]]) -> None:
     contents = (Text("u"), Text("a", "assistant"), CALL, ToolResult("c"))
     plain = [Item(f"{number}.0", "user", contents[number % 4]) for number in range(8)]
-    followed = Layout(lambda item: len(item.id))
+    followed = BlockLayout(lambda item: len(item.id))
     for places, text in views:
         cover = None if text is None else Cover(text)
         items = tuple(replace(plain[place], mask=cover) if place % 3 == 0 and cover is not None else plain[place] for place in places)
-        followed.show(HEAD, items)
-        anew = Layout(lambda item: len(item.id))
-        anew.show(HEAD, items)
+        followed.update(HEAD, items)
+        anew = BlockLayout(lambda item: len(item.id))
+        anew.update(HEAD, items)
         assert (followed.blocks, followed.messages, followed.starts, followed.fragments) == (
             anew.blocks,
             anew.messages,

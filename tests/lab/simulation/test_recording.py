@@ -4,9 +4,9 @@ from palimpsest.core.edits import Mask
 from palimpsest.core.events import Body, CallStarted, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.measure import Measure, measure_of
-from palimpsest.lab.simulation.recording import Arrived, Step
-from palimpsest.lab.simulation.taking import take_log
+from palimpsest.lab.simulation.calibration import TokenCalibration, calibrate
+from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.simulation.recording import RecordedInput, Step
 from palimpsest.stores.ephemeral import MemoryBlobs
 
 CALL = ToolCall("c1", "Bash", '{"command": "ls"}')
@@ -15,7 +15,7 @@ CALL = ToolCall("c1", "Bash", '{"command": "ls"}')
 def test_a_step_is_what_arrived_since_the_last_reply_and_the_reply() -> None:
     recording = recorded(*said(10, "List it."), *used(20, "c1", "Bash", '{"command": "ls"}', "a.py"), *ended(30))
 
-    size = recording.measure.scaled
+    size = recording.calibration.scaled
     assert recording.steps == (
         Step(
             0,
@@ -23,7 +23,7 @@ def test_a_step_is_what_arrived_since_the_last_reply_and_the_reply() -> None:
             10_000,
             ModelReplied((CALL,), model="claude-sonnet-4-5"),
             size(palimpsest_size(CALL)),
-            (Arrived(1, 10_000, UserSaid((Text("List it."),))),),
+            (RecordedInput(1, 10_000, UserSaid((Text("List it."),))),),
             turn=True,
         ),
         Step(
@@ -32,7 +32,7 @@ def test_a_step_is_what_arrived_since_the_last_reply_and_the_reply() -> None:
             22_000,
             ModelReplied((Text("Done.", "assistant"),), model="claude-sonnet-4-5"),
             size(palimpsest_size(Text("Done."))),
-            (Arrived(4, 22_000, ToolReturned(ToolResult("c1", (Text("a.py"),)), "Bash")),),
+            (RecordedInput(4, 22_000, ToolReturned(ToolResult("c1", (Text("a.py"),)), "Bash")),),
             ends=True,
         ),
     )
@@ -48,10 +48,10 @@ def test_edits_of_the_recorded_program_are_left_out() -> None:
     edited = (25, ViewEdited((Mask(("4.0",), "[gone]"),), "another program"))
     recording = recorded(*said(10, "List it."), *used(20, "c1", "Bash", '{"command": "ls"}', "a.py"), edited, *ended(30))
 
-    assert [type(each.body).__name__ for step in recording.steps for each in step.arrived] == ["UserSaid", "ToolReturned"]
+    assert [type(each.body).__name__ for step in recording.steps for each in step.inputs] == ["UserSaid", "ToolReturned"]
 
 
-def test_a_message_after_a_reply_without_calls_begins_a_turn_even_if_nobody_said_that_one_ended() -> None:
+def test_a_message_after_a_reply_without_calls_begins_a_turn_even_if_no_end_was_recorded() -> None:
     first, second = ended(20, "Yes?"), ended(40, "Bye.")
     steps = recorded(*said(10, "Hello"), *first[:-1], *said(30, "Bye"), *second[:-1]).steps
 
@@ -95,13 +95,13 @@ def test_the_measure_learns_the_vocabulary_from_growth_and_the_unseen_from_what_
         timed.append((100 * turn + 2, ModelReplied((Text("Yes.", "assistant"),), usage=Usage(input=12_000 + round(1.5 * shown)))))
         shown += palimpsest_size(Text("Yes.", "assistant"))
 
-    measure = measure_of(log_of(*timed).events())
+    measure = calibrate(log_of(*timed).events())
     assert abs(measure.factor - 1.5) < 0.001
     assert abs(measure.unseen - 12_000) < 5
 
 
 def test_without_reported_usage_the_family_of_the_model_decides_and_nothing_is_unseen() -> None:
-    assert measure_of(log_of(*said(10, "Hello"), *ended(20)).events()) == Measure(1.33, 0)
+    assert calibrate(log_of(*said(10, "Hello"), *ended(20)).events()) == TokenCalibration(1.33, 0)
 
 
 def test_an_edit_that_brings_what_is_not_recorded_does_not_count_as_unseen() -> None:
@@ -115,13 +115,13 @@ def test_an_edit_that_brings_what_is_not_recorded_does_not_count_as_unseen() -> 
         shown = (turn + 1) * palimpsest_size(Text("word " * 500)) + turn * palimpsest_size(Text("Yes."))
         timed.append((100 * turn + 2, ModelReplied((Text("Yes.", "assistant"),), usage=Usage(input=9_000 + shown + extra))))
 
-    assert abs(measure_of(log_of(*timed).events()).unseen - 9_000) < 5
+    assert abs(calibrate(log_of(*timed).events()).unseen - 9_000) < 5
 
 
 def test_a_taken_log_says_where_it_came_from_and_how_much_it_is() -> None:
     log = log_of(*said(10, "Hello"), *ended(20))
-    taken = take_log(log, MemoryBlobs(), "here.jsonl")
+    taken = load_log(log, MemoryBlobs(), "here.jsonl")
 
     assert (taken.id, taken.source, taken.format, len(taken.events)) == ("recorded", "here.jsonl", "palimpsest", 5)
     sizes = palimpsest_size(Text("Hello")) + palimpsest_size(Text("Done."))
-    assert taken.recording.tokens == taken.recording.measure.scaled(sizes)
+    assert taken.recording.tokens == taken.recording.calibration.scaled(sizes)

@@ -1,5 +1,5 @@
 import pytest
-from recorded import ended, made_up, recorded, replied, said, used
+from recorded import ended, recorded, replied, said, synthetic_session, used
 
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ModelReplied, Usage
@@ -9,9 +9,9 @@ from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.simulation.environment import replay_card
-from palimpsest.lab.simulation.recording import Recording
+from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
@@ -26,7 +26,7 @@ GPT = card("gpt-5.5", window=200_000)
 CODE = "def merge_window(cursor_one, cursor_two):\n    return settle_basket(cursor_one)\n"
 
 
-def _reading(reads: int, *, gap: int = 10) -> Recording:
+def _reading(reads: int, *, gap: int = 10) -> RecordedSession:
     """A session that reads many files of 3,000 tokens, and in the end edits the first of them."""
     timed = said(0, "Please find out where merge_window is used, and never touch the tests.")
     for number in range(reads):
@@ -86,7 +86,7 @@ def test_something_hidden_that_a_later_call_uses_is_read_again_and_billed() -> N
 def test_a_reread_and_an_edit_name_the_recorded_events() -> None:
     recording = _reading(40)
     outcome = replay(recording, profile("classroom"), SONNET)
-    first = recording.steps[1].arrived[0].seq
+    first = recording.steps[1].inputs[0].seq
 
     assert first in {event for edit in outcome.edits for event in edit.hides}
     assert {each.event for each in outcome.rereads if "symbol_0_here" in each.names} == {first}
@@ -135,32 +135,32 @@ def test_a_result_that_is_too_large_arrives_bounded_and_is_counted() -> None:
 @pytest.mark.parametrize("model", [SONNET, GPT], ids=["claude", "gpt"])
 def test_every_request_of_every_profile_could_be_sent_and_is_the_same_each_time(name: str, model: ModelCard) -> None:
     # A small window, so that a short session has to be folded.
-    recording, narrow = made_up(4, 300), resized(model, 60_000)
+    recording, narrow = synthetic_session(4, 300), resized(model, 60_000)
     once, again = (replay(recording, profile(name), narrow) for _ in range(2))
 
     assert (once.invalid, once.faults, once.stopped) == (0, (), "")
     assert once == again
 
 
-def test_the_fullest_view_is_told_by_kind_and_by_tool() -> None:
+def test_the_fullest_view_is_counted_by_kind_and_by_tool() -> None:
     outcome = replay(_reading(20), profile("none"), SONNET)
 
     assert (outcome.census[0].kind, outcome.census[0].name, outcome.census[0].items) == ("result", "Read", 20)
     assert sum(share.tokens for share in outcome.census) == pytest.approx(figures([outcome]).peak, rel=0.02)
 
 
-def test_time_is_told_only_when_it_is_asked_for() -> None:
+def test_time_is_measured_only_on_request() -> None:
     recording = _reading(3)
 
     assert replay(recording, profile("palimpsest"), SONNET).plan_ms is None
     assert (replay(recording, profile("palimpsest"), SONNET, timing=True).plan_ms or 0) > 0
 
 
-def test_progress_is_told_step_by_step() -> None:
-    told: list[tuple[int, int]] = []
-    replay(_reading(2), profile("none"), SONNET, tell=lambda done, total: told.append((done, total)))
+def test_progress_is_reported_step_by_step() -> None:
+    reported: list[tuple[int, int]] = []
+    replay(_reading(2), profile("none"), SONNET, on_progress=lambda done, total: reported.append((done, total)))
 
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert reported == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_figures_of_several_outcomes_are_sums_and_the_parts_make_the_whole() -> None:
@@ -198,7 +198,7 @@ def test_a_model_that_fails_leaves_the_view_as_it_is_and_the_replay_goes_on() ->
     assert len([call for call in outcome.calls if call.purpose == "turn"]) == 82
 
 
-def test_edits_are_told_with_the_sizes_that_are_billed() -> None:
+def test_edits_have_the_sizes_that_are_billed() -> None:
     outcome = replay(_reading(80), profile("classroom"), SONNET)
     turns = {call.step: call.tokens for call in outcome.calls if call.purpose == "turn"}
     again = {reread.step for reread in outcome.rereads}
@@ -212,7 +212,7 @@ def test_edits_are_told_with_the_sizes_that_are_billed() -> None:
 @pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)
-    names = Names(recording.steps)
+    names = NameIndex(recording.steps)
     levels = {each: Simulation(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
 
     assert levels == {

@@ -5,31 +5,31 @@ from recorded import ended, recorded, said, used
 
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.lab.simulation.rereads import EXCERPT, Missing, Names, Need, Sight, plain_name
+from palimpsest.lab.simulation.rereads import EXCERPT_CHARACTERS, MissingContent, NameIndex, RequiredNames, VisibleNames, plain_name
 
 READ = ToolCall("c1", "Read", '{"file_path": "/repo/src/orders/merge_window.py"}')
 SHOWN = ToolResult("c1", (Text("def lift_ledger(): ..."),))
 EDIT = ToolCall("c2", "Edit", '{"file_path": "/repo/src/orders/merge_window.py", "old_string": "lift_ledger", "new_string": "drop_basket"}')
 ITEMS = (Item("1.0", "user", Text("Please rename it.")), Item("2.0", "call", READ), Item("3.0", "result", SHOWN))
 GONE = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("[Read src/orders/merge_window.py, 12 tokens, 3.0]")))
-NEED = Need(("orders/merge_window.py", "lift_ledger", "drop_basket"), ("orders/merge_window.py",))
+NEED = RequiredNames(("orders/merge_window.py", "lift_ledger", "drop_basket"), ("orders/merge_window.py",))
 
 
-def _names() -> Names:
+def _names() -> NameIndex:
     steps = recorded(
         *said(1, "Please rename it."),
         *used(2, "c1", "Read", READ.args, "def lift_ledger(): ..."),
         *used(9, "c2", "Edit", EDIT.args, "ok"),
         *ended(20),
     ).steps
-    return Names(steps)
+    return NameIndex(steps)
 
 
-def _sight(*views: View) -> Sight:
-    sight = Sight(_names())
+def _sight(*views: View) -> VisibleNames:
+    visible_names = VisibleNames(_names())
     for view in views:
-        sight.look(view)
-    return sight
+        visible_names.update(view)
+    return visible_names
 
 
 def test_a_path_is_compared_by_its_last_two_parts_and_a_name_as_it_is() -> None:
@@ -43,7 +43,7 @@ def test_a_path_is_compared_by_its_last_two_parts_and_a_name_as_it_is() -> None:
 
 
 def test_what_calls_name_and_edit_is_known_beforehand() -> None:
-    assert [_names().needs[number] for number in (0, 1, 2)] == [Need(("orders/merge_window.py",), ()), NEED, Need()]
+    assert [_names().required[number] for number in (0, 1, 2)] == [RequiredNames(("orders/merge_window.py",), ()), NEED, RequiredNames()]
 
 
 def test_what_shows_is_not_missing_and_what_never_showed_is_not_either() -> None:
@@ -54,69 +54,69 @@ def test_what_shows_is_not_missing_and_what_never_showed_is_not_either() -> None
 def test_a_masked_result_whose_name_is_used_again_is_fetched_with_its_own_call() -> None:
     missing = _sight(View(items=ITEMS), View(items=GONE)).missing(NEED)
 
-    assert missing == [Missing(("orders/merge_window.py", "lift_ledger"), "3.0", READ, SHOWN)]
+    assert missing == [MissingContent(("orders/merge_window.py", "lift_ledger"), "3.0", READ, SHOWN)]
 
 
 def test_a_stub_that_names_a_path_shows_the_name_but_not_the_content_that_an_edit_needs() -> None:
-    need = Need(("orders/merge_window.py",), ("orders/merge_window.py",))
+    need = RequiredNames(("orders/merge_window.py",), ("orders/merge_window.py",))
     missing = _sight(View(items=ITEMS), View(items=GONE)).missing(need)
 
-    assert missing == [Missing(("orders/merge_window.py",), "3.0", READ, SHOWN)]
+    assert missing == [MissingContent(("orders/merge_window.py",), "3.0", READ, SHOWN)]
 
 
 def test_a_name_that_another_item_still_shows_is_not_missing() -> None:
-    told = Item("4.0", "assistant", Text("It is lift_ledger.", "assistant"))
-    sight = _sight(View(items=(*ITEMS, told)), View(items=(*GONE, told)))
+    reported = Item("4.0", "assistant", Text("It is lift_ledger.", "assistant"))
+    visible_names = _sight(View(items=(*ITEMS, reported)), View(items=(*GONE, reported)))
 
-    assert sight.missing(Need(("lift_ledger",))) == []
+    assert visible_names.missing(RequiredNames(("lift_ledger",))) == []
 
 
 def test_what_was_brought_back_is_seen_again() -> None:
-    sight = _sight(View(items=ITEMS), View(items=GONE), View(items=ITEMS))
+    visible_names = _sight(View(items=ITEMS), View(items=GONE), View(items=ITEMS))
 
-    assert sight.missing(NEED) == []
+    assert visible_names.missing(NEED) == []
 
 
 def test_a_message_that_was_folded_away_is_looked_for_by_the_name() -> None:
     said_name = Item("1.0", "user", Text("Please rename lift_ledger."))
-    sight = _sight(View(items=(said_name,)), View(items=()))
+    visible_names = _sight(View(items=(said_name,)), View(items=()))
 
     wanted = ToolCall("", "Grep", '{"pattern":"lift_ledger"}')
     found = ToolResult("", (Text("Please rename lift_ledger."),))
-    assert sight.missing(Need(("lift_ledger",))) == [Missing(("lift_ledger",), "1.0", wanted, found)]
+    assert visible_names.missing(RequiredNames(("lift_ledger",))) == [MissingContent(("lift_ledger",), "1.0", wanted, found)]
 
 
 def test_one_fetch_brings_all_the_names_of_a_result() -> None:
     both = ToolResult("c1", (Text("def lift_ledger(): drop_basket()"),))
     items = (*ITEMS[:2], replace(ITEMS[2], content=both))
-    sight = _sight(View(items=items), View(items=items[:2]))
+    visible_names = _sight(View(items=items), View(items=items[:2]))
 
-    assert [each.names for each in sight.missing(NEED)] == [("orders/merge_window.py", "lift_ledger", "drop_basket")]
+    assert [each.names for each in visible_names.missing(NEED)] == [("orders/merge_window.py", "lift_ledger", "drop_basket")]
 
 
 def test_of_a_result_that_was_never_shown_whole_only_the_place_is_fetched() -> None:
     whole = ToolResult("c1", (Text("x" * 50_000 + " lift_ledger " + "y" * 50_000),))
-    sight = Sight(_names())
-    sight.look(View(items=ITEMS[:2]))
-    sight.beyond("3.0", whole)
-    sight.look(View(items=(*ITEMS[:2], replace(ITEMS[2], content=ToolResult("c1", (Text("x" * 100),))))))
+    visible_names = VisibleNames(_names())
+    visible_names.update(View(items=ITEMS[:2]))
+    visible_names.add_truncated("3.0", whole)
+    visible_names.update(View(items=(*ITEMS[:2], replace(ITEMS[2], content=ToolResult("c1", (Text("x" * 100),))))))
 
-    (missing,) = sight.missing(Need(("lift_ledger",)))
+    (missing,) = visible_names.missing(RequiredNames(("lift_ledger",)))
     (part,) = missing.content.parts
     assert isinstance(part, Text)
     assert "lift_ledger" in part.text
-    assert len(part.text) == 2 * EXCERPT
+    assert len(part.text) == 2 * EXCERPT_CHARACTERS
     assert missing.item == "3.0"
 
 
 def test_a_summary_shows_the_names_that_were_drawn_for_it_whether_or_not_they_had_room() -> None:
-    sight = _sight(View(items=ITEMS))
-    sight.draw("summary 1", frozenset({"lift_ledger"}))
+    visible_names = _sight(View(items=ITEMS))
+    visible_names.add_sampled("summary 1", frozenset({"lift_ledger"}))
     summary = Item("9.0.0", "summary", Text("What was done (summary 1)."))
-    sight.look(View(items=(summary,)))
+    visible_names.update(View(items=(summary,)))
 
-    assert sight.visible() == {"lift_ledger"}
-    assert [each.names for each in sight.missing(NEED)] == [("orders/merge_window.py",)]
+    assert visible_names.visible() == {"lift_ledger"}
+    assert [each.names for each in visible_names.missing(NEED)] == [("orders/merge_window.py",)]
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), unique_by=lambda each: each[0]), max_size=5))
@@ -125,7 +125,7 @@ def test_what_is_seen_after_many_edits_is_what_is_seen_at_once(views: list[list[
     masked = tuple(replace(item, mask=Cover("[orders/merge_window.py]")) for item in plain)
     shown = [View(items=tuple((masked if hidden else plain)[number] for number, hidden in view)) for view in views]
     followed = _sight(*shown)
-    for need in (NEED, Need(("lift_ledger",)), Need(("drop_basket",))):
+    for need in (NEED, RequiredNames(("lift_ledger",)), RequiredNames(("drop_basket",))):
         last = _sight(*shown[-1:])
         assert followed.visible() == last.visible()
         missing = {name for each in followed.missing(need) for name in each.names}
@@ -134,5 +134,5 @@ def test_what_is_seen_after_many_edits_is_what_is_seen_at_once(views: list[list[
 
 def test_the_names_of_a_part_are_looked_for_once() -> None:
     names = _names()
-    assert names.told(EDIT) == ("/repo/src/orders/merge_window.py", "lift_ledger", "drop_basket")
-    assert names.told(EDIT) is names.told(EDIT)
+    assert names.used_in(EDIT) == ("/repo/src/orders/merge_window.py", "lift_ledger", "drop_basket")
+    assert names.used_in(EDIT) is names.used_in(EDIT)

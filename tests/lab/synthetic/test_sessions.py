@@ -11,29 +11,29 @@ from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.probes.cycles import Material
-from palimpsest.lab.synthetic.fitted import CALLS, PLACES, RESULT_TOKENS, drawn, tool_drawn
-from palimpsest.lab.synthetic.sessions import START, made_up, story
-from palimpsest.lab.synthetic.shape import Shape, Tally
+from palimpsest.lab.probes.cycles import ProbedSession
+from palimpsest.lab.synthetic.distributions import CALL_SHARES, QUANTILES, RESULT_TOKENS, sample, sample_tool_class
+from palimpsest.lab.synthetic.sessions import START, generate_events, synthetic_session
+from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
 from palimpsest.stores.ephemeral import MemorySessions
 
 
 @pytest.fixture(scope="module")
-def shape() -> Shape:
-    tally = Tally()
+def shape() -> SessionStatistics:
+    tally = StatisticsCollector()
     for seed in range(1, 13):
-        tally.take(made_up(seed, 60_000, MemorySessions()).events())
-    return tally.shape()
+        tally.take(synthetic_session(seed, 60_000, MemorySessions()).events())
+    return tally.statistics()
 
 
 def test_a_seed_always_tells_the_same_story_and_another_seed_another() -> None:
-    once, again, other = ([(at, encode_body(body)) for at, body in islice(story(seed), 300)] for seed in (7, 7, 8))
+    once, again, other = ([(at, encode_body(body)) for at, body in islice(generate_events(seed), 300)] for seed in (7, 7, 8))
     assert once == again
     assert once != other
 
 
 def test_a_session_has_the_length_that_was_asked_for_and_ends_with_a_turn() -> None:
-    log = made_up(2, 90_000, MemorySessions())
+    log = synthetic_session(2, 90_000, MemorySessions())
     assert TokenCounter(palimpsest_size).total(log.view) >= 90_000
     assert isinstance(log.event(log.tip).body, TurnEnded)
     assert unanswered_calls(log.view.items) == ()
@@ -41,12 +41,14 @@ def test_a_session_has_the_length_that_was_asked_for_and_ends_with_a_turn() -> N
 
 
 def test_a_short_session_is_the_beginning_of_a_longer_one() -> None:
-    short, long = ([encode_body(event.body) for event in made_up(5, tokens, MemorySessions(), "s").events()] for tokens in (20_000, 80_000))
+    short, long = (
+        [encode_body(event.body) for event in synthetic_session(5, tokens, MemorySessions(), "s").events()] for tokens in (20_000, 80_000)
+    )
     assert long[: len(short)] == short
 
 
 def test_time_goes_on_and_every_reply_answers_its_request_with_usage() -> None:
-    events = list(made_up(4, 60_000, MemorySessions()).events())
+    events = list(synthetic_session(4, 60_000, MemorySessions()).events())
     times = [event.at for event in events]
     assert times == sorted(times)
     assert times[0] == START
@@ -57,12 +59,12 @@ def test_time_goes_on_and_every_reply_answers_its_request_with_usage() -> None:
     assert 0 < sum(body.usage.cache_read == 0 for body in replies) < len(replies) / 2
 
 
-def test_tools_are_called_as_often_as_in_recorded_sessions(shape: Shape) -> None:
+def test_tools_are_called_as_often_as_in_recorded_sessions(shape: SessionStatistics) -> None:
     for kind in ("command", "read", "edit"):
-        assert abs(shape.figures[f"{kind}, of all calls %"] - CALLS[kind]) < 6
+        assert abs(shape.figures[f"{kind}, of all calls %"] - CALL_SHARES[kind]) < 6
 
 
-def test_sizes_turns_and_pauses_are_those_of_recorded_sessions(shape: Shape) -> None:
+def test_sizes_turns_and_pauses_are_those_of_recorded_sessions(shape: SessionStatistics) -> None:
     limits = {
         "tokens, results %": (65, 85),
         "tokens, calls %": (8, 20),
@@ -82,7 +84,7 @@ def test_an_edit_changes_what_the_next_read_of_the_file_shows() -> None:
     content: dict[str, str] = {}
     calls: dict[str, ToolCall] = {}
     seen = 0
-    for event in made_up(6, 400_000, MemorySessions()).events():
+    for event in synthetic_session(6, 400_000, MemorySessions()).events():
         body = event.body
         if isinstance(body, ModelReplied):
             calls |= {part.call_id: part for part in body.parts if isinstance(part, ToolCall)}
@@ -100,20 +102,22 @@ def test_an_edit_changes_what_the_next_read_of_the_file_shows() -> None:
 
 def test_a_failing_test_is_run_again_until_it_passes() -> None:
     codes: dict[str, list[int]] = {}
-    for event in made_up(3, 300_000, MemorySessions()).events():
+    for event in synthetic_session(3, 300_000, MemorySessions()).events():
         if isinstance(event.body, ToolReturned) and event.body.exit is not None:
             codes.setdefault(event.body.tool, []).append(event.body.exit)
     assert Counter(codes["Bash"]).keys() == {0, 1}
 
 
-def test_made_up_sessions_can_be_asked_every_kind_of_question() -> None:
-    found = Counter(probe.kind for seed in (1, 2, 3) for probe in Material(made_up(seed, 120_000, MemorySessions()).events()).probes)
+def test_synthetic_sessions_have_probes_of_every_kind() -> None:
+    found = Counter(
+        probe.kind for seed in (1, 2, 3) for probe in ProbedSession(synthetic_session(seed, 120_000, MemorySessions()).events()).probes
+    )
     assert set(found) == {"asked", "edited", "commands", "tests", "values", "open"}
     assert found["values"] > 5
 
 
 def test_some_users_write_chinese_and_the_world_is_stated_now_and_then() -> None:
-    stories = [list(islice(story(seed), 400)) for seed in range(12)]
+    stories = [list(islice(generate_events(seed), 400)) for seed in range(12)]
     said = [encode_body(body).decode() for facts in stories for _, body in facts if isinstance(body, UserSaid)]
     assert 0 < sum(any("\u4e00" <= sign <= "\u9fff" for sign in text) for text in said) < len(said) / 3
     assert all(isinstance(facts[0].body, ContextStated) for facts in stories)
@@ -122,8 +126,8 @@ def test_some_users_write_chinese_and_the_world_is_stated_now_and_then() -> None
 
 def test_numbers_are_drawn_as_their_quantiles_say() -> None:
     random = Random(1)
-    values = sorted(drawn(random, RESULT_TOKENS["command"]) for _ in range(4_000))
-    for place, quantile in zip(PLACES[1:-1], RESULT_TOKENS["command"][1:-1], strict=True):
+    values = sorted(sample(random, RESULT_TOKENS["command"]) for _ in range(4_000))
+    for place, quantile in zip(QUANTILES[1:-1], RESULT_TOKENS["command"][1:-1], strict=True):
         assert values[int(place * len(values))] == pytest.approx(quantile, rel=0.25)
-    kinds = Counter(tool_drawn(random) for _ in range(4_000))
+    kinds = Counter(sample_tool_class(random) for _ in range(4_000))
     assert kinds["command"] / 4_000 == pytest.approx(0.672, abs=0.03)

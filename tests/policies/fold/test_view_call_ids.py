@@ -7,13 +7,13 @@ import pytest
 from situations import situation
 from stubs import stub_of
 
-from palimpsest.apps.cli.look.lost import codes_in
+from palimpsest.apps.cli.look.hidden import codes_in
 from palimpsest.audit.citations import sources_of
 from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.pins import pinned
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.lab.simulation.observer import shares
+from palimpsest.lab.simulation.observer import window_shares
 from palimpsest.policies.clear.mask_old import MaskOld
 from palimpsest.policies.clear.prune import PruneResults
 from palimpsest.policies.clear.results import maskable
@@ -46,7 +46,7 @@ QUESTIONS: dict[str, Callable[[View], Any]] = {
     "read_paths": read_paths,
     "must_read_again": must_read_again,
     "maskable": lambda view: [item.id for item in maskable(view)],
-    "shares": lambda view: shares(view, lambda _: 1),
+    "shares": lambda view: window_shares(view, lambda _: 1),
     "codes_in": lambda view: codes_in(view, {item.id: place for place, item in enumerate(view.items) if item.kind == "result"}),
     "mask_old": lambda view: MaskOld(keep=0).plan(situation(view.items)),
     "prune_results": lambda view: PruneResults(protect=0, least=0, turns=0).plan(situation(view.items)),

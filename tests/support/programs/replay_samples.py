@@ -3,19 +3,19 @@
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import Usage
 from palimpsest.lab.outcome import (
-    Called,
+    BilledCall,
     CardRun,
     Comparison,
-    Edited,
     EditKind,
-    Line,
+    HiddenEvent,
     Outcome,
-    Probed,
+    ProbeScores,
     Purpose,
-    Replayed,
+    ReplayedEdit,
+    ReplayedSession,
     Reread,
-    Share,
-    Survival,
+    SurvivalShares,
+    WindowShare,
 )
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.models.prices import cost
@@ -30,8 +30,8 @@ def outcome(name: str, calls: int = 120, *, grows: int = 3_000) -> Outcome:
     """One profile on a session whose context grows by as much at every call."""
     fold_at, left, mask_every = LAW[name]
     size, cached = 12_000, 0
-    called: list[Called] = []
-    edits: list[Edited] = []
+    called: list[BilledCall] = []
+    edits: list[ReplayedEdit] = []
     rereads: list[Reread] = []
     for step in range(calls):
         at = BEGAN + step * 20_000 + (step // 40) * 900_000
@@ -39,7 +39,7 @@ def outcome(name: str, calls: int = 120, *, grows: int = 3_000) -> Outcome:
         kept = size
         if size > fold_at:
             kept = left
-            survival = Survival(1.0, 0.9, 0.5 / (len(edits) + 1), 0.4, 0.3)
+            survival = SurvivalShares(1.0, 0.9, 0.5 / (len(edits) + 1), 0.4, 0.3)
             edits.append(_edited((step, at), "fold", name, (size, kept), survival))
             if name != "palimpsest":
                 called.append(_called((step, at), "summary", size, cached, 6_000))
@@ -53,25 +53,27 @@ def outcome(name: str, calls: int = 120, *, grows: int = 3_000) -> Outcome:
         called.append(_called((step, at), "turn", size, cached, 300))
         cached = size
     census = (
-        Share("tool_result", "read", size // 2, 40),
-        Share("tool_result", "bash", size // 5, 30),
-        Share("assistant", "", size // 6, 60),
-        Share("user", "", size // 40, 12),
-        Share("head", "base", 6_000, 2),
-        Share("context", "environment <&>", 900, 3),
+        WindowShare("tool_result", "read", size // 2, 40),
+        WindowShare("tool_result", "bash", size // 5, 30),
+        WindowShare("assistant", "", size // 6, 60),
+        WindowShare("user", "", size // 40, 12),
+        WindowShare("head", "base", 6_000, 2),
+        WindowShare("context", "environment <&>", 900, 3),
     )
-    falling = {str(cycle): Probed(1 / (1 + cycle / 8), 1 - cycle / 50) for cycle in (1, 2, 5, 10)}
+    falling = {str(cycle): ProbeScores(1 / (1 + cycle / 8), 1 - cycle / 50) for cycle in (1, 2, 5, 10)}
     return Outcome(name, tuple(called), tuple(edits), tuple(rereads), census, offloads=2, probes=falling)
 
 
-def session(number: int = 1, calls: int = 120, profiles: tuple[str, ...] = tuple(LAW)) -> Replayed:
+def session(number: int = 1, calls: int = 120, profiles: tuple[str, ...] = tuple(LAW)) -> ReplayedSession:
     """A session under some profiles, with the events that were hidden."""
     lines = tuple(
-        Line(event, "tool_returned", "read", f"{event}: def parse_it(text): # <script>alert({event})</script>", 1_200)
+        HiddenEvent(event, "tool_returned", "read", f"{event}: def parse_it(text): # <script>alert({event})</script>", 1_200)
         for event in range(10, 40)
     )
     found = {name: outcome(name, calls) for name in profiles}
-    return Replayed(f"2031040{number}-090000-aaaa", "home", "pal", 400, f"shop & co: session <{number}>", CARD, 380_000, found, lines)
+    return ReplayedSession(
+        f"2031040{number}-090000-aaaa", "home", "pal", 400, f"shop & co: session <{number}>", CARD, 380_000, found, lines
+    )
 
 
 def comparison(sessions: int = 1, calls: int = 120, cards: tuple[str, ...] = (CARD,)) -> Comparison:
@@ -80,13 +82,13 @@ def comparison(sessions: int = 1, calls: int = 120, cards: tuple[str, ...] = (CA
     return Comparison(runs, tuple(LAW), against="claude-code")
 
 
-def _called(moment: tuple[int, int], purpose: Purpose, size: int, cached: int, output: int) -> Called:
+def _called(moment: tuple[int, int], purpose: Purpose, size: int, cached: int, output: int) -> BilledCall:
     usage = Usage(3, min(cached, size), max(0, size - cached - 3), output=output)
-    return Called(*moment, purpose, usage, cost(usage, card(CARD)))
+    return BilledCall(*moment, purpose, usage, cost(usage, card(CARD)))
 
 
-def _edited(moment: tuple[int, int], kind: EditKind, by: str, sizes: tuple[int, int], survival: Survival | None) -> Edited:
+def _edited(moment: tuple[int, int], kind: EditKind, by: str, sizes: tuple[int, int], survival: SurvivalShares | None) -> ReplayedEdit:
     loss = Loss(("src/a<b>.py", "src/deep/path.py"), ("pytest -q && echo '<done>'",), 41, int(by == "codex"), ("12.0",))
     hides = tuple(range(10, 10 + (20 if kind == "fold" else 4)))
     why = "the view was <full>"
-    return Edited(*moment, moment[0] * 4, kind, by, why, "before_call", *sizes, 0.0512, 0.021, hides, loss, survival, None, *sizes)
+    return ReplayedEdit(*moment, moment[0] * 4, kind, by, why, "before_call", *sizes, 0.0512, 0.021, hides, loss, survival, None, *sizes)

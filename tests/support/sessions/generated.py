@@ -26,7 +26,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.synthetic.prose import Prose
+from palimpsest.lab.synthetic.texts import TextGenerator
 
 MODEL = "claude-sonnet-4-5"
 FOLD_AT = 110_000
@@ -62,7 +62,7 @@ class _Session:
 
     def __init__(self, seed: int, first: int, fold_at: int | None) -> None:
         self._random = Random(seed)
-        self._prose = Prose(seed)
+        self._prose = TextGenerator(seed)
         self._seq = first - 1
         self._fold_at = fold_at
         self._shown: list[_Shown] = []

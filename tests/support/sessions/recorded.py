@@ -5,7 +5,7 @@ from generated import generate
 from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.lab.simulation.recording import Recording, recording_of
+from palimpsest.lab.simulation.recording import RecordedSession, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 SECOND = 1_000
@@ -20,7 +20,7 @@ def log_of(*timed: tuple[int, Body], session: str = "recorded", model: str = "cl
     return log
 
 
-def recorded(*timed: tuple[int, Body]) -> Recording:
+def recorded(*timed: tuple[int, Body]) -> RecordedSession:
     """The recording of such a log."""
     return recording_of(log_of(*timed), MemoryBlobs())
 
@@ -46,7 +46,7 @@ def ended(at: int, text: str = "Done.") -> list[tuple[int, Body]]:
     return [*replied(at, Text(text, "assistant")), (at + 1, TurnEnded())]
 
 
-def made_up(seed: int, events: int) -> Recording:
+def synthetic_session(seed: int, events: int) -> RecordedSession:
     """A generated session that nobody ever folded."""
     log = Log.create(MemorySessions(), SessionOpened(f"made{seed}", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 2_000))
     log.extend(list(generate(seed, events, fold_at=None)))

@@ -1,4 +1,4 @@
-"""Where `pal` keeps things, and how a person names a session."""
+"""Finds the home folder of `pal`, and the session that a command line argument names."""
 
 import os
 from dataclasses import dataclass
@@ -15,34 +15,34 @@ from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
 __all__ = [
     "NEWEST",
     "AnyHome",
-    "Found",
     "Home",
-    "expanded",
+    "SessionLocation",
+    "expand_path",
     "find_home",
     "find_session",
-    "folder_of_sessions",
     "new_session_id",
+    "stores_of_folder",
 ]
 
 NEWEST = "last"
 
 
 def find_home() -> AnyHome:
-    """The home that a program gave which runs a command within itself, that of PAL_HOME, or the platform's data folder."""
+    """Return the home given by the calling program, that of PAL_HOME, or the data folder of the platform."""
     context = click.get_current_context(silent=True)
     given: AnyHome | None = None if context is None else context.find_root().obj
     if given is not None:
         return given
     named = os.environ.get("PAL_HOME")
     if named:
-        return Home(expanded(named))
-    from platformdirs import user_data_dir  # noqa: PLC0415 - needed only where nobody names a home
+        return Home(expand_path(named))
+    from platformdirs import user_data_dir  # noqa: PLC0415 - needed only without PAL_HOME
 
     return Home(Path(user_data_dir("palimpsest")))
 
 
-def expanded(word: str) -> Path:
-    """A path as a person writes it; a `~name` of nobody is taken as it stands."""
+def expand_path(word: str) -> Path:
+    """Expand `~` in a path; a `~name` of an unknown user stays as it is."""
     try:
         return Path(word).expanduser()
     except RuntimeError:
@@ -50,8 +50,8 @@ def expanded(word: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A session that was named, the stores it lives in, and the clock of its home."""
+class SessionLocation:
+    """A session id with the stores that hold it, and the clock of its home."""
 
     session: str
     store: SessionArchive
@@ -60,41 +60,43 @@ class Found:
 
     @property
     def name(self) -> str:
-        """What errors and listings call its log: a path, as a rule."""
+        """Name of its log in errors and listings, usually a path."""
         return self.store.stat(self.session).name
 
 
-def find_session(home: AnyHome, word: str) -> Found:
-    """The session that a word means: an id, a prefix that no other id has, a path, or `last`."""
+def find_session(home: AnyHome, word: str) -> SessionLocation:
+    """Find a session by id, unique id prefix, path, or `last`. Raises `BadInput` if there is none or more than one."""
     if word.endswith(SUFFIX) or os.sep in word:
-        return _find_file(home, expanded(word))
+        return _find_file(home, expand_path(word))
     stats = {stat.session: stat.changed for stat in home.store.stats()}
     if word in stats:
-        return Found(word, home.store, home.blobs, home.clock)
+        return SessionLocation(word, home.store, home.blobs, home.clock)
     if not stats:
-        raise BadInput(f"there is no session {word!r}: there are none yet; `pal demo` makes one to look at", where=home.store.name)
+        raise BadInput(
+            f"there is no session {word!r}: the home has no sessions yet; `pal demo --home DIR` creates one", where=home.store.name
+        )
     if word == NEWEST:
-        return Found(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
+        return SessionLocation(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
         raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-        raise BadInput(f"{word!r} begins the ids of {len(matching)} sessions: {some}; write more of it", where=home.store.name)
-    return Found(matching[0], home.store, home.blobs, home.clock)
+        raise BadInput(f"{word!r} is the prefix of {len(matching)} sessions: {some}; give a longer prefix", where=home.store.name)
+    return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
-def folder_of_sessions(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
-    """The stores of a folder that holds logs; those of the home, where it is the home's own."""
+def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
+    """Return the stores of a folder of logs; those of the home if it is the home's own folder."""
     if home.folder is not None and folder.resolve() == (home.folder / "sessions").resolve():
         return home.store, home.blobs
     return JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs")
 
 
-def _find_file(home: AnyHome, path: Path) -> Found:
+def _find_file(home: AnyHome, path: Path) -> SessionLocation:
     if not path.is_file():
         raise BadInput("there is no such file", where=str(path))
     if path.suffix != SUFFIX:
-        raise BadInput(f"a session is kept in a file that ends in {SUFFIX}", where=str(path))
-    return Found(path.stem, *folder_of_sessions(home, path.resolve().parent), home.clock)
+        raise BadInput(f"the file of a session ends in {SUFFIX}", where=str(path))
+    return SessionLocation(path.stem, *stores_of_folder(home, path.resolve().parent), home.clock)

@@ -1,4 +1,4 @@
-"""The `pal` command: a table of commands, each loaded when it is used."""
+"""The `pal` command: a table of subcommands, each imported on use."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -7,42 +7,42 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.ending import run_to_the_end
+from palimpsest.apps.cli.command_line import run_command_line
 
-# Name: (module and attribute, one line of help). The table is all that `pal --help` needs, so no command's module is imported for it.
+# Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),
         "show": ("look.show:show", "Show a session, or any of its requests byte for byte."),
-        "context": ("look.context:context", "Show who fills the model's window."),
-        "audit": ("look.audit:audit", "Show every edit of the view: why, its price, what it hides."),
+        "context": ("look.context:context", "Show what fills the model's window."),
+        "audit": ("look.audit:audit", "Show every edit of the view: its reason, its price, what it hides."),
         "search": ("look.search:search", "Find words in all sessions."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
     "Change": {
-        "compact": ("change.compact:compact", "Fold a session now, or preview what that would hide and cost."),
-        "pin": ("change.pins:pin", "Pin items or files, so that no policy hides them."),
-        "unpin": ("change.pins:unpin", "Take pins off again."),
-        "undo": ("change.undo:undo", "Take back an edit of the view."),
+        "compact": ("change.compact:compact", "Fold a session now, or preview what a fold would hide and cost."),
+        "pin": ("change.pins:pin", "Pin items or files so that no policy hides them."),
+        "unpin": ("change.pins:unpin", "Remove pins."),
+        "undo": ("change.undo:undo", "Undo an edit of the view."),
         "restore": ("change.undo:restore", "Bring one hidden item back into the view."),
         "rewind": ("change.branches:rewind", "Go back in the conversation; nothing is deleted."),
-        "fork": ("change.branches:fork", "Begin a new session from a point of another."),
+        "fork": ("change.branches:fork", "Start a new session from a point of another."),
     },
     "Exchange": {
-        "import": ("exchange.imports:import_", "Read the sessions of other agents."),
-        "export": ("exchange.export:export", "Write a session for another agent, a provider, or people."),
+        "import": ("exchange.imports:import_", "Import sessions of other agents."),
+        "export": ("exchange.export:export", "Export a session for another agent, for an API, or to read."),
     },
     "Keep": {
-        "verify": ("keep.verify:verify", "Check logs for damage, and repair copies of them."),
-        "index": ("keep.index:index", "Bring the search index up to date, or make it anew."),
+        "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
+        "index": ("keep.index:index", "Update or rebuild the search index."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.delete:delete", "Delete a session, unless a fork reads through it."),
-        "completion": ("keep.completion:completion", "Print the completion script of a shell."),
+        "delete": ("keep.delete:delete", "Delete a session, unless a fork depends on it."),
+        "completion": ("keep.completion:completion", "Print the completion script for a shell."),
     },
     "Try": {
-        "replay": ("try_out.replay:replay", "See what sessions would have cost and lost under other policies."),
-        "demo": ("try_out.demo:demo", "Replay a made-up session, fold it, audit and undo, and write a page."),
-        "bench": ("try_out.bench:bench", "Measure this machine against the bars and the peers."),
+        "replay": ("try_out.replay:replay", "Replay sessions under other policies, and compare cost and losses."),
+        "demo": ("try_out.demo:demo", "Replay a synthetic session; fold it, audit and undo the fold; write a report."),
+        "bench": ("try_out.bench:bench", "Run the benchmarks and check their limits."),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
@@ -52,11 +52,11 @@ class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all command names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded now."""
+        """Import and return the command of that name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
@@ -70,24 +70,24 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, by section."""
+        """Write the table by section."""
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, text) for name, (_, text) in section.items()], col_max=14)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names from the table, so that pressing tab loads nothing."""
+        """Complete command names from the table, without importing a command."""
         found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
-        """Run a command line to its end: whatever happens becomes one line and an exit code."""
-        run_to_the_end(self, None if args is None else list(args), extra.get("obj"))
+        """Run a command line and exit; errors become one line and an exit code."""
+        run_command_line(self, None if args is None else list(args), extra.get("obj"))
 
 
-def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - the signature of a click callback
+def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 - costs more than the rest of the help
+        from importlib.metadata import version  # noqa: PLC0415 - slower than the rest of --help
 
         click.echo(f"pal {version('palimpsest-agent')}")
         ctx.exit()
@@ -96,14 +96,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nBegin with:\n  pal demo\n  pal sessions",
+    epilog="\b\nStart with:\n  pal demo\n  pal sessions",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit.")
 def cli() -> None:
     """Context you can audit, undo and price.
 
-    A session is named by its id, by a prefix of it that no other has, by the path of its file, or by `last`.
-    Everything lives in one folder, which PAL_HOME moves. Every command takes --json.
+    Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
+    All data is in one folder; PAL_HOME sets another. Every command takes --json.
     """
 
 

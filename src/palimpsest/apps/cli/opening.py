@@ -1,14 +1,16 @@
-"""How commands take a session on the command line, open it, and count its tokens."""
+"""Opens the session or the index that a command works on, loads model cards, and counts the tokens of views."""
+
+from collections.abc import Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.home import AnyHome, Found
-from palimpsest.apps.cli.output import plain
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home
+from palimpsest.apps.cli.output import plain, progress
+from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
-from palimpsest.core.ports import Blobs
+from palimpsest.core.ports import Blobs, Index
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import Calibration
@@ -17,37 +19,34 @@ from palimpsest.core.view import View
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 
-_SHOWN = 50
+_MOST_COMPLETIONS = 50
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of sessions that begin so, newest first; a home that cannot be read completes to nothing."""
-    from palimpsest.apps.cli.home import find_home  # noqa: PLC0415 - only when somebody presses tab
-    from palimpsest.core.errors import PalimpsestError  # noqa: PLC0415 - the same
-
+    """Return at most 50 session ids with this prefix, newest first; none if the home cannot be read."""
     try:
         stats = sorted(find_home().store.stats(), key=lambda stat: -stat.changed)
     except PalimpsestError:
         return []
-    return [CompletionItem(stat.session) for stat in stats if stat.session.startswith(incomplete)][:_SHOWN]
+    return [CompletionItem(stat.session) for stat in stats if stat.session.startswith(incomplete)][:_MOST_COMPLETIONS]
 
 
 session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)
 
 
-_USUAL_WINDOW, _USUAL_REPLY = 200_000, 32_000
+_DEFAULT_WINDOW, _DEFAULT_REPLY = 200_000, 32_000
 
 
-def open_log(found: Found, *, write: bool = False, whole: bool = False) -> Log:
-    """The session, for reading or held for writing; `whole` is for commands that show what the log says, and checks every line.
+def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False) -> Log:
+    """Open a session for reading or writing; `whole` verifies every line, for commands that show the log.
 
-    A model call that a crash left without an outcome is closed before anything is written: until then the log takes no edit.
+    For writing, a model call that a crash left open is closed first, because an open call blocks edits.
     """
-    return closing_calls(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
 
 
-def closing_calls(log: Log, *, write: bool = True) -> Log:
-    """The same log; one that is held for writing without the model call that a crash left open in it."""
+def close_open_call(log: Log, *, write: bool = True) -> Log:
+    """Return the log; with `write`, a model call that a crash left open is closed first."""
     try:
         if write and log.open_call is not None:
             recover(log)
@@ -58,55 +57,86 @@ def closing_calls(log: Log, *, write: bool = True) -> Log:
 
 
 def cards_of(home: AnyHome) -> tuple[ModelCard, ...]:
-    """All cards of a home; when the user's own cannot be read, that is said and the built-in ones do."""
+    """Return all cards of a home; if the user's own cannot be read, print a warning and return the built-in ones."""
     own = own_cards_of(home)
     return CARDS if own is None else home.cards()
 
 
 def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
-    """The user's own cards; nothing, and a line that says why, when they cannot be read."""
+    """Return the user's own cards; if they cannot be read, print a warning and return None."""
     try:
         return home.own_cards()
     except (BadInput, StoreError) as error:
-        click.echo(plain(f"pal: {error}; until this is mended only the built-in cards are used"), err=True)
+        click.echo(plain(f"pal: {error}; until this is fixed, only the built-in cards are used"), err=True)
         return None
 
 
 def counter_of(view: View, calibration: Calibration | None = None) -> TokenCounter:
-    """Weighs items the way the model of a view counts, as far as that is known."""
+    """Return a token counter calibrated to the model of a view."""
     learned = Calibration() if calibration is None else calibration
     return TokenCounter(palimpsest_size, learned.factor(view.model))
 
 
 def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
-    """The room of a model; one that has no card is taken for a usual one."""
+    """Return the budget of a model; a model without a card gets a window of 200,000 tokens."""
     try:
         found = card(model, cards, window=window)
     except BadInput:
-        return palimpsest_budget(window or _USUAL_WINDOW, _USUAL_REPLY)
+        return palimpsest_budget(window or _DEFAULT_WINDOW, _DEFAULT_REPLY)
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
 def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
-    """What the tools of the last call take of the window."""
+    """Return the tokens of the tools of the last call."""
     call = view.call
     if call is None or not call.tools or call.tools not in blobs:
         return 0
     return counter.scaled(tool_list_size(blobs.get(call.tools)))
 
 
-def weigh(view: View, log: Log, found: Found) -> int:
-    """Tokens of a view and of the tools that go with it, weighed whole: what a provider reported was said of another view."""
+def view_tokens(view: View, log: Log, found: SessionLocation) -> int:
+    """Return the tokens of a view and its tools, counted in full, because reported usage belongs to another view."""
     counter = counter_of(view, log.ledger.calibration)
     return counter.total(view) + tools_tokens(view, found.blobs, counter)
 
 
-def demand_room(after: View, log: Log, found: Found, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
-    """Tokens of a view to come and the room there is; one that does not fit is refused with both numbers."""
-    tokens = weigh(after, log, found)
+def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
+    """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
+    tokens = view_tokens(after, log, found)
     budget = budget_of(after.model, cards)
     room = budget.block_at or budget.window
     if tokens >= room:
-        numbers = f"it would have {tokens:,} tokens, and of {budget.window:,} the model's window takes {room:,}"
-        raise BadInput(f"the view after this would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
+        numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
+        raise BadInput(f"the resulting view would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
     return tokens, room
+
+
+_MOST_FAULTS = 5
+
+
+def refresh_index(index: Index, only: str = "") -> bool:
+    """Update the index from the logs, and print logs that cannot be read. Returns whether the index is complete.
+
+    `only` limits the printed faults to one log, by name.
+    """
+    behind = False
+    try:
+        with progress("reading new events") as show_progress:
+            index.refresh(show_progress)
+    except Locked as error:
+        behind = True
+        click.echo(f"pal: {error.where}: another process is writing the index; results may be out of date", err=True)
+    if index.note:
+        click.echo(f"pal: {index.note}", err=True)
+    faults = [fault for fault in index.faults() if only in {"", fault[0]}]
+    print_index_faults(faults)
+    return not (behind or faults)
+
+
+def print_index_faults(faults: Sequence[tuple[str, str]]) -> None:
+    """Print a line for each log that cannot be read whole, at most five, and the number of the others."""
+    for path, why in faults[:_MOST_FAULTS]:
+        click.echo(plain(f"pal: {path}: {why}"), err=True)
+    more = len(faults) - _MOST_FAULTS
+    if more > 0:
+        click.echo(f"pal: {more:,} more logs cannot be read whole; `pal index --json` names them all", err=True)

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, progress for those who wait."""
+"""Output of commands: JSON values, tables, number and time formats, and progress bars."""
 
 import os
 import re
@@ -13,42 +13,42 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-# Columns of words are not made narrower than this: fewer letters tell nothing.
+# Text columns are at least this wide.
 _NARROWEST = 8
 _GAP = 2
 
 
 class Columns:
-    """A table without frame, for `Console.print`; where it does not fit even with words cut, each row is a block of `name: value` lines.
+    """A table without frame for `Console.print`; if it does not fit even with texts cut, each row becomes a block of `name: value` lines.
 
-    Columns in `right` are numbers, set to the right; these and those in `keep` are never cut.
+    Columns in `right` are right-aligned numbers; these and the columns in `keep` are never cut.
     """
 
     def __init__(self, names: Sequence[str], right: Sequence[str] = (), keep: Sequence[str] = ()) -> None:
         self._names = tuple(names)
         self._right = [name in right for name in names]
-        self._kept = [name in right or name in keep for name in names]
+        self._uncut = [name in right or name in keep for name in names]
         self._rows: list[tuple[tuple[str, ...], str]] = []
 
     def add_row(self, *cells: str, style: str = "") -> None:
-        """One more row, a cell for each column."""
+        """Add a row with a cell for each column."""
         self._rows.append((cells, style))
 
     def __rich_console__(self, screen: Console, options: ConsoleOptions) -> Iterator[Text]:
         widths = self._widths(options.max_width)
         if widths is None:
-            yield from self._blocks(options.max_width)
+            yield from self._row_blocks(options.max_width)
             return
         yield self._line(self._names, widths, "bold")
         for cells, style in self._rows:
             yield self._line(cells, widths, style)
 
     def _widths(self, room: int) -> list[int] | None:
-        """How wide each column is; nothing when what may not be cut does not fit. The widest column of words gives way first."""
+        """Return the column widths, or None if the columns that are never cut do not fit; the widest text column shrinks first."""
         widths = [
             max(cell_len(cells[place]) for cells in (self._names, *(cells for cells, _ in self._rows))) for place in range(len(self._names))
         ]
-        least = [width if kept else min(width, _NARROWEST) for width, kept in zip(widths, self._kept, strict=True)]
+        least = [width if kept else min(width, _NARROWEST) for width, kept in zip(widths, self._uncut, strict=True)]
         gaps = _GAP * (len(widths) - 1)
         if sum(least) + gaps > room:
             return None
@@ -58,14 +58,14 @@ class Columns:
         return widths
 
     def _line(self, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
-        shown = [_set(cell, width, right=side) for cell, width, side in zip(cells, widths, self._right, strict=True)]
-        return Text((" " * _GAP).join(shown).rstrip(), style=style, no_wrap=True)
+        is_shown = [_align(cell, width, right=side) for cell, width, side in zip(cells, widths, self._right, strict=True)]
+        return Text((" " * _GAP).join(is_shown).rstrip(), style=style, no_wrap=True)
 
-    def _blocks(self, room: int) -> Iterator[Text]:
+    def _row_blocks(self, room: int) -> Iterator[Text]:
         for number, (cells, style) in enumerate(self._rows):
             if number:
                 yield Text()
-            for name, cell, kept in zip(self._names, cells, self._kept, strict=True):
+            for name, cell, kept in zip(self._names, cells, self._uncut, strict=True):
                 if not cell:
                     continue
                 head = f"{name}: " if name else ""
@@ -73,10 +73,10 @@ class Columns:
                 yield Text.assemble((head, "bold"), words, style=style, overflow="fold")
 
 
-def _set(cell: str, width: int, *, right: bool) -> str:
-    shown = _cut(cell, width)
-    space = " " * (width - cell_len(shown))
-    return space + shown if right else shown + space
+def _align(cell: str, width: int, *, right: bool) -> str:
+    is_shown = _cut(cell, width)
+    space = " " * (width - cell_len(is_shown))
+    return space + is_shown if right else is_shown + space
 
 
 def _cut(cell: str, width: int) -> str:
@@ -89,7 +89,7 @@ _INDENT = 2
 
 
 def print_listing(screen: Console, header: Sequence[str], rows: Sequence[tuple[Sequence[str], Text | None]], right: frozenset[str]) -> None:
-    """Cells in columns, two spaces between them, on more lines where the screen is narrow; the text of a row stands under it."""
+    """Print rows in columns, wrapped to several lines on a narrow screen, with the text of a row below it."""
     widths = [max(cell_len(cells[place]) for cells in (header, *(cells for cells, _ in rows))) for place in range(len(header))]
     sides = [name in right for name in header]
     lines = _lines(widths, screen.width)
@@ -108,7 +108,7 @@ def print_listing(screen: Console, header: Sequence[str], rows: Sequence[tuple[S
 
 
 def _lines(widths: Sequence[int], room: int) -> list[range]:
-    """Which columns stand together on a line; the second line and later ones are indented."""
+    """Return the columns of each line; the second and later lines are indented."""
     lines: list[range] = []
     used, first = 0, 0
     for place, width in enumerate(widths):
@@ -125,8 +125,8 @@ def _pad(cell: str, width: int, *, right: bool) -> str:
 
 
 @contextmanager
-def waiting(what: str, total: int) -> Iterator[Callable[[float], None]]:
-    """Hears how many parts are done, and shows it with the time that is left; nothing where nobody looks."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
+    """Yield a function that takes the number of parts done and shows a progress bar with the remaining time; silent without a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -140,7 +140,7 @@ def waiting(what: str, total: int) -> Iterator[Callable[[float], None]]:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 
-# Control characters of a log must not command the terminal; those that only lay text out are kept.
+# Control characters from a log must not reach the terminal; newline and tab are kept.
 _HARMLESS = {ord("\n"), ord("\t")}
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
@@ -150,33 +150,33 @@ _PART_OF_NUMBER = re.compile(r"[-+$~(]*\d[\d,.:%-]*")
 
 
 def emit(value: object) -> None:
-    """One JSON value on standard output."""
-    # Raw pieces of a damaged log may hold bytes that are no text; what is printed is text all the same.
+    """Print one JSON value to standard output."""
+    # Raw parts of a damaged log may not be valid UTF-8; invalid bytes are replaced.
     click.echo(msgspec.json.encode(value).decode(errors="replace"))
 
 
 class _Screen(Console):
-    """A console that leaves a reader who went away to whoever ends the program."""
+    """A console that raises `BrokenPipeError` instead of exiting, so that the command line handles it."""
 
     def on_broken_pipe(self) -> None:
-        """Say so instead of exiting on the spot."""
+        """Raise `BrokenPipeError`."""
         raise BrokenPipeError
 
 
 def console(*, err: bool = False) -> Console:
-    """A console of the width it has, 80 columns where nobody says; colour only on a terminal that wants it."""
-    # A width of no columns is none: shells and containers set it where they do not know.
+    """Return a console for standard output or error: width of the terminal, else 80 columns; colours only on a terminal."""
+    # Shells and containers set COLUMNS=0 if the width is unknown, so zero is ignored.
     settings = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"} or value.strip("0")}
     return _Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False, _environ=settings)
 
 
 def plain(text: str) -> str:
-    """Text from a log as it may go to a terminal: no control character gets through."""
+    """Return a text with control characters replaced, safe for a terminal."""
     return text.translate(_CONTROLS)
 
 
 def one_line(text: str, width: int) -> str:
-    """The beginning of a text on one line, at most so many columns wide; a number shows whole or not at all."""
+    """Return the beginning of a text on one line of at most `width` columns; a number is never cut."""
     whole = " ".join(plain(text[: width * 8]).split())
     line = Text(whole)
     line.truncate(width, overflow="ellipsis")
@@ -190,30 +190,30 @@ def one_line(text: str, width: int) -> str:
 
 
 def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> Columns:
-    """A table without frame; `right` columns are numbers, which like those in `keep` are never cut."""
+    """Return an empty table; columns in `right` are right-aligned numbers, and like those in `keep` are never cut."""
     return Columns(columns, right, keep)
 
 
-def when(at: int) -> str:
-    """A moment in local time."""
+def local_time(at: int) -> str:
+    """Format a time in milliseconds as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
 
 
-def lately(at: int) -> str:
-    """A moment in eleven columns: day and time of this year, the date alone of another."""
+def short_time(at: int) -> str:
+    """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
 
 
 def short(number: int) -> str:
-    """A count in at most five characters: 950, 12k, 3.4M."""
+    """Format a count in at most five characters: 950, 12k, 3.4M."""
     if number < 10_000:
         return str(number)
     return f"{number // 1000}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
 
 
 def dollars(cost: float | None) -> str:
-    """A price for people."""
+    """Format dollars, with four decimals below a cent; `?` for None."""
     if cost is None:
         return "?"
     return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
@@ -222,28 +222,28 @@ def dollars(cost: float | None) -> str:
 _BAR = 30
 
 
-def _say_nothing(done: int, total: int) -> None:
+def _no_progress(done: int, total: int) -> None:
     return
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Tells a waiting person how far something is, after a second and only on a terminal."""
+    """Yield a function that takes done and total and shows a progress bar, after one second and only on a terminal."""
     if not sys.stderr.isatty():
-        yield _say_nothing
+        yield _no_progress
         return
-    begun = time.monotonic()
-    shown = False
+    started = time.monotonic()
+    is_shown = False
 
-    def tell(done: int, total: int) -> None:
-        nonlocal shown
-        if time.monotonic() - begun >= 1:
-            shown = True
+    def show(done: int, total: int) -> None:
+        nonlocal is_shown
+        if time.monotonic() - started >= 1:
+            is_shown = True
             share = min(100, done * 100 // max(1, total))
             click.echo(f"\r{what} {'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %", nl=False, err=True)
 
     try:
-        yield tell
+        yield show
     finally:
-        if shown:
+        if is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,4 +1,4 @@
-"""Where `pal` begins: an interrupt while its modules are loaded ends it as quietly as a later one."""
+"""Entry point of `pal`, which also ends quietly on an interrupt while its modules are imported."""
 
 import sys
 
@@ -8,7 +8,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """The entry point of `pal`."""
     try:
-        from palimpsest.apps.cli.main import main as run  # noqa: PLC0415 - an interrupt while this loads is to be caught here
+        from palimpsest.apps.cli.main import main as run  # noqa: PLC0415 - an interrupt during this import must be caught here
 
         run()
     except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""Measures this machine against the bars: ratios within one run, and the same work done by peers."""
+"""Benchmarks: measures this machine against the bars, mostly as ratios within one run, and against other libraries."""

@@ -1,18 +1,18 @@
-"""The bars: what is measured, in which unit, and the limit that a value must keep."""
+"""The bars: what each one measures, its unit, and the limit that its value must keep."""
 
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from palimpsest.lab.bench.compared import Row, SessionRow
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow
 
 Better: TypeAlias = Literal["lower", "higher"]
-# Which table of docs/benchmark.md a bar stands in: what this machine does in time, or what sessions cost wherever they are replayed.
+# The table of docs/benchmark.md that holds a bar: speed of this machine, or cost of replayed sessions.
 Table: TypeAlias = Literal["bench", "cost"]
 
 
 class Goal(Struct, frozen=True):
-    """What a bar is about. `u` is the time to decode 1,000 typical events; without a limit the value is only reported."""
+    """Definition of a bar; the unit `u` is the time to decode 1,000 typical events. A bar without a limit is only reported."""
 
     unit: str
     limit: float | None
@@ -25,7 +25,7 @@ GOALS: dict[str, Goal] = {
     "turn_1k": Goal("u", 0.35, "build the request of a turn and decide, 1,000 events"),
     "turn_10k": Goal("u", 0.35, "the same, 10,000 events"),
     "turn_100k": Goal("u", 0.35, "the same, 100,000 events"),
-    "decide": Goal("u", 0.01, "count what is used and decide, the slowest of the three lengths"),
+    "decide": Goal("u", 0.01, "count the used tokens and decide, the slowest of the three lengths"),
     "resume_1k": Goal("u", 1.2, "open a session to a view ready for the model, 1,000 events"),
     "resume_10k": Goal("u", 1.2, "the same, 10,000 events"),
     "resume_100k": Goal("u", 1.2, "the same, 100,000 events"),
@@ -39,22 +39,22 @@ GOALS: dict[str, Goal] = {
     "fold_ms": Goal("ms", 50, "processor time of a fold without a model at 200,000 tokens, with its gate, price and loss"),
     "group_commit": Goal("x", 2.5, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
-    "fork_bytes": Goal("B", 4096, "what a fork puts on the disk, all files"),
+    "fork_bytes": Goal("B", 4096, "bytes that a fork writes, all files"),
     "disk_ratio": Goal("x", 1.15, "log and checkpoint, against the same bodies as plain JSONL"),
     "index_ratio": Goal("x", None, "the search index, against the logs it covers"),
-    "index_mb_s": Goal("MB/s", None, "making the search index", "higher"),
+    "index_mb_s": Goal("MB/s", None, "building the search index", "higher"),
     "search_vs_ripgrep": Goal("x", 100, "find a rare word in all sessions: how much faster than ripgrep", "higher"),
     "list_2000": Goal("u", 10, "list 2,000 sessions, looking at each file's size and time"),
     "tokens_error": Goal("%", 12, "mean error of the calibrated token estimate against the exact count"),
     "replay_seconds": Goal("s", 10, "replay a session of 1M tokens under six profiles, start to end"),
-    "replay_peak_mb": Goal("MB", 500, "the most memory that this takes"),
+    "replay_peak_mb": Goal("MB", 500, "peak memory of this replay"),
     "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
     "cost_anthropic": Goal(
         "x", 0.88, "dollars against `claude-code-2.1.325`, re-reads billed, no model; breakpoints of five minutes", table="cost"
     ),
     "cost_anthropic_1h": Goal("x", None, "the same; breakpoints of one hour", table="cost"),
     "cost_openai": Goal("x", 0.88, "the same; automatic prefix cache", table="cost"),
-    "cost_worst": Goal("x", 1.1, "the dearest session of all, in any of the three ways", table="cost"),
+    "cost_worst": Goal("x", 1.1, "the most expensive session of all, in any of the three ways of pricing", table="cost"),
     "rereads": Goal(
         "x",
         1.0,
@@ -62,12 +62,12 @@ GOALS: dict[str, Goal] = {
         table="cost",
     ),
     "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),
-    "survival_user_messages": Goal("%", 100, "user messages that still show after a fold", "higher", "cost"),
+    "survival_user_messages": Goal("%", 100, "user messages that are still visible after a fold", "higher", "cost"),
     "survival_edited_paths": Goal("%", 99, "edited files that are still named", "higher", "cost"),
     "survival_read_paths": Goal("%", 90, "read files that are still named", "higher", "cost"),
-    "survival_commands": Goal("%", 95, "commands that are still told", "higher", "cost"),
-    "survival_numbers": Goal("%", None, "numbers that still show", "higher", "cost"),
-    "probes_1": Goal("%", None, "probes answered from what shows after a forced fold", "higher", "cost"),
+    "survival_commands": Goal("%", 95, "commands that are still visible", "higher", "cost"),
+    "survival_numbers": Goal("%", None, "numbers that are still visible", "higher", "cost"),
+    "probes_1": Goal("%", None, "probes answered from the view after a forced fold", "higher", "cost"),
     "probes_2": Goal("%", None, "the same after two", "higher", "cost"),
     "probes_5": Goal("%", None, "the same after five", "higher", "cost"),
     "probes_10": Goal("%", None, "the same after ten", "higher", "cost"),
@@ -75,19 +75,19 @@ GOALS: dict[str, Goal] = {
 
 
 class Peer(Struct, frozen=True):
-    """The same work on the same material by another library, in the unit of the bar."""
+    """Value of another library for the same work on the same data, in the unit of the bar."""
 
     name: str
     value: float
 
 
-def peer_of(name: str, value: float | None) -> Peer | None:
-    """What a peer needs for the same; nothing where it is not installed or would take too long."""
-    return None if value is None else Peer(name, rounded(value))
+def peer_value(name: str, value: float | None) -> Peer | None:
+    """Return the value of a peer, or None if it is not installed or would take too long."""
+    return None if value is None else Peer(name, round_to_4(value))
 
 
 class Bar(Struct, frozen=True):
-    """One value. `ok` is null when it could not be measured here; `detail` holds the numbers it was made of."""
+    """One measured value; `ok` is None if it could not be measured, `detail` holds the numbers behind it."""
 
     name: str
     value: float | None
@@ -100,33 +100,33 @@ class Bar(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """All bars of one run, and what `u` was in it; `profiles` and `sessions` are there when sessions were replayed."""
+    """All bars of one run, and the length of `u` in milliseconds; `profiles` and `sessions` are set if sessions were replayed."""
 
     unit_ms: float
     bars: tuple[Bar, ...]
     quick: bool
     took_s: float
     machine: dict[str, str] = {}
-    profiles: tuple[Row, ...] = ()
-    sessions: tuple[SessionRow, ...] = ()
+    profiles: tuple[ProfileRow, ...] = ()
+    sessions: tuple[SessionCostRow, ...] = ()
     replayed: str = ""
 
     @property
     def missed(self) -> tuple[Bar, ...]:
-        """The bars that do not keep their limit."""
+        """Bars whose value is outside its limit."""
         return tuple(bar for bar in self.bars if bar.ok is False)
 
 
 def bar(name: str, value: float | None, peer: Peer | None = None, **detail: float) -> Bar:
-    """A value held against its goal."""
+    """Return a bar with its value compared to its limit."""
     goal = GOALS[name]
-    shown = None if value is None else rounded(value)
-    numbers = {key: rounded(each) for key, each in detail.items()}
-    return Bar(name, shown, goal.limit, goal.unit, keeps(goal, shown), peer, goal.better, numbers)
+    rounded_value = None if value is None else round_to_4(value)
+    numbers = {key: round_to_4(each) for key, each in detail.items()}
+    return Bar(name, rounded_value, goal.limit, goal.unit, within_limit(goal, rounded_value), peer, goal.better, numbers)
 
 
-def keeps(goal: Goal, value: float | None) -> bool | None:
-    """Whether a value is within its limit; nobody knows of a value that is missing."""
+def within_limit(goal: Goal, value: float | None) -> bool | None:
+    """Whether a value is within its limit; None if there is no value."""
     if value is None:
         return None
     if goal.limit is None:
@@ -134,6 +134,6 @@ def keeps(goal: Goal, value: float | None) -> bool | None:
     return value <= goal.limit if goal.better == "lower" else value >= goal.limit
 
 
-def rounded(value: float) -> float:
-    """Four significant digits: a measurement has no more."""
+def round_to_4(value: float) -> float:
+    """Round to four significant digits; a measurement has no more."""
     return float(f"{value:.4g}")

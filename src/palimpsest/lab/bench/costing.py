@@ -1,4 +1,4 @@
-"""What sessions cost and lose under each profile, replayed without a model: the bars of money, re-reads, survival and probes."""
+"""Bars of cost, re-reads, survival and probes: sessions replayed under each profile without a model."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
@@ -7,16 +7,16 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.compared import Row, SessionRow, halves_of
-from palimpsest.lab.bench.room import Room
+from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, split_halves
+from palimpsest.lab.bench.workspace import Workspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
-from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, Probed, averaged, figures, ratio
-from palimpsest.lab.probes.cycles import CYCLES, Material, Summarised, probed
+from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, mean_scores, ratio
+from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import Names
-from palimpsest.lab.simulation.taking import Taken, take_all, take_log
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 
@@ -27,8 +27,8 @@ PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
 COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}
 
 
-class Run(NamedTuple):
-    """A way to price: the bar that it is for, the card, and how long its entries last."""
+class PricingRun(NamedTuple):
+    """A way of pricing: its bar, the card, and the lifetime of cache entries."""
 
     bar: str
     card: str
@@ -36,56 +36,58 @@ class Run(NamedTuple):
 
 
 RUNS: Final = (
-    Run("cost_anthropic", "claude-sonnet-4-5"),
-    Run("cost_anthropic_1h", "claude-sonnet-4-5", "1h"),
-    Run("cost_openai", "gpt-5.5"),
+    PricingRun("cost_anthropic", "claude-sonnet-4-5"),
+    PricingRun("cost_anthropic_1h", "claude-sonnet-4-5", "1h"),
+    PricingRun("cost_openai", "gpt-5.5"),
 )
 
 
-def measure_costing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_costing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`cost_*`, `rereads`, `invalid`, `survival_*` and `probes_*`."""
-    names = (OURS, BASELINE, *(PEERS if room.sizes.peers else ()))
+    names = (OURS, BASELINE, *(PEERS if workspace.sizes.peers else ()))
     cycles = CYCLES if wanted & PROBE_BARS else ()
-    table = _Table(names, cycles)
-    for taken in sessions_of(room):
-        room.tell(f"replaying {taken.id} ({taken.recording.tokens:,} tokens)")
-        table.take(taken)
+    table = _CostTable(names, cycles)
+    for loaded in sessions_of(workspace):
+        workspace.announce(f"replaying {loaded.id} ({loaded.recording.tokens:,} tokens)")
+        table.take(loaded)
     if not table.sessions:
-        raise BadInput("there is no session to be replayed", where=str(room.recorded))
-    room.rows, room.session_rows = table.rows(), table.session_rows()
-    yield from (_judged(each, made_up=room.recorded is None) for each in table.bars() if each.name in wanted)
+        raise BadInput("there is no session to replay", where=str(workspace.recorded))
+    workspace.rows, workspace.session_rows = table.rows(), table.session_rows()
+    yield from (
+        _without_limit_if_synthetic(each, synthetic_session=workspace.recorded is None) for each in table.bars() if each.name in wanted
+    )
 
 
-def _judged(each: Bar, *, made_up: bool) -> Bar:
-    """A bar as it is held to its limit; made-up sessions cause so few re-reads that their ratio is told and not judged."""
-    return structs.replace(each, limit=None, ok=True) if made_up and each.name == "rereads" and each.value is not None else each
+def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
+    """Remove the limit of `rereads` for synthetic sessions, which cause too few re-reads for a meaningful ratio."""
+    return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
 
 
-def sessions_of(room: Room) -> Iterator[Taken]:
-    """The sessions below the folder that was given, or made-up ones."""
-    if room.recorded is not None:
-        yield from take_all([room.recorded])
+def sessions_of(workspace: Workspace) -> Iterator[LoadedSession]:
+    """Yield the sessions below the given folder, or synthetic ones."""
+    if workspace.recorded is not None:
+        yield from load_all([workspace.recorded])
         return
-    for seed, tokens in room.sizes.replayed:
-        with made_up(seed, tokens, MemorySessions()) as log:
-            yield take_log(log, MemoryBlobs(), "made up", "made up")
+    for seed, tokens in workspace.sizes.replayed:
+        with synthetic_session(seed, tokens, MemorySessions()) as log:
+            yield load_log(log, MemoryBlobs(), "made up", "made up")
 
 
-class _Table:
-    """Outcomes of all sessions, by profile and by run."""
+class _CostTable:
+    """Collects the outcomes of all sessions, by profile and pricing run."""
 
     def __init__(self, names: tuple[str, ...], cycles: tuple[int, ...]) -> None:
         self._profiles = tuple(profile(name) for name in names)
         self._cycles = cycles
         self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
-        self._probed: dict[str, list[dict[str, Probed]]] = {}
+        self._probed: dict[str, list[dict[str, ProbeScores]]] = {}
         self.sessions: list[tuple[str, str, int]] = []
 
-    def take(self, taken: Taken) -> None:
-        """Replay one session under everything."""
-        recording, names = taken.recording, Names(taken.recording.steps)
-        material = Material(taken.events) if self._cycles else None
-        self.sessions.append((taken.id, taken.format, recording.tokens))
+    def take(self, loaded: LoadedSession) -> None:
+        """Replay one session under every profile and pricing run."""
+        recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+        rounds = ProbedSession(loaded.events) if self._cycles else None
+        self.sessions.append((loaded.id, loaded.format, recording.tokens))
         for each in self._profiles:
             for run in RUNS:
                 if run.ttl == "1h" and each.name not in (OURS, BASELINE):
@@ -93,45 +95,45 @@ class _Table:
                 model = replay_card(run.card)
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
-            if material is not None:
-                summarised = Summarised(recording.measure.factor)
-                found = probed(material, each, replay_card(RUNS[0].card), self._cycles, summarised)
+            if rounds is not None:
+                summary_source = SummarySource(recording.calibration.factor)
+                found = probed(rounds, each, replay_card(RUNS[0].card), self._cycles, summary_source)
                 self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:
         return figures(self._outcomes[name, run])
 
-    def _shares(self, name: str) -> dict[str, Probed]:
-        """The mean over the sessions that were folded, by the number of cycles."""
+    def _probe_scores(self, name: str) -> dict[str, ProbeScores]:
+        """Return the mean probe scores, by the number of forced folds."""
         many = self._probed.get(name, [])
-        return {str(number): averaged([each[str(number)] for each in many]) for number in self._cycles}
+        return {str(number): mean_scores([each[str(number)] for each in many]) for number in self._cycles}
 
-    def rows(self) -> tuple[Row, ...]:
-        """One row a profile."""
+    def rows(self) -> tuple[ProfileRow, ...]:
+        """Return one row for each profile."""
         found = []
         for each in self._profiles:
             by_run = {run.bar: self._figures(each.name, run.bar) for run in RUNS if (each.name, run.bar) in self._outcomes}
             first = by_run[RUNS[0].bar]
             against = {run.bar: self._figures(BASELINE, run.bar) for run in RUNS}
             found.append(
-                Row(
+                ProfileRow(
                     each.name,
-                    {name: round(told.usd, 4) for name, told in by_run.items()},
-                    {name: ratio(told.usd, against[name].usd) for name, told in by_run.items()},
+                    {name: round(total.usd, 4) for name, total in by_run.items()},
+                    {name: ratio(total.usd, against[name].usd) for name, total in by_run.items()},
                     first.calls,
                     first.rereads,
                     first.folds,
-                    sum(told.invalid for told in by_run.values()),
+                    sum(total.invalid for total in by_run.values()),
                     first.survival,
-                    self._shares(each.name),
+                    self._probe_scores(each.name),
                 )
             )
         return tuple(found)
 
-    def session_rows(self) -> tuple[SessionRow, ...]:
-        """One row a session: what ours costs against the baseline."""
+    def session_rows(self) -> tuple[SessionCostRow, ...]:
+        """Return one row for each session: our cost against the baseline."""
         return tuple(
-            SessionRow(session, form, tokens, self._ratios(place), *self._rereads(place))
+            SessionCostRow(session, form, tokens, self._ratios(place), *self._rereads(place))
             for place, (session, form, tokens) in enumerate(self.sessions)
         )
 
@@ -141,10 +143,10 @@ class _Table:
             for run in RUNS
         }
 
-    def _halves(self, run: str) -> dict[str, float]:
-        """The ratio over each half of the sessions: numbers that were chosen on one of them are judged by the other."""
+    def _ratios_by_half(self, run: str) -> dict[str, float]:
+        """Return the cost ratio over each half of the sessions; numbers tuned on one half are judged by the other."""
         found: dict[str, float] = {}
-        for half, names in halves_of({session: tokens for session, _, tokens in self.sessions}).items():
+        for half, names in split_halves({session: tokens for session, _, tokens in self.sessions}).items():
             places = [place for place, (session, _, _) in enumerate(self.sessions) if session in names]
             ours, theirs = (sum(self._outcomes[name, run][place].cost.total for place in places) for name in (OURS, BASELINE))
             if theirs:
@@ -156,12 +158,12 @@ class _Table:
         return len(self._outcomes[OURS, first][place].rereads), len(self._outcomes[BASELINE, first][place].rereads)
 
     def bars(self) -> Iterator[Bar]:
-        """All bars of this family."""
+        """Yield all bars of this module."""
         rows = {row.profile: row for row in self.rows()}
         ours, theirs = rows[OURS], rows[BASELINE]
         for run in RUNS:
             dollars = {"ours_usd": ours.usd[run.bar], "theirs_usd": theirs.usd[run.bar]}
-            yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._halves(run.bar))
+            yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._ratios_by_half(run.bar))
         worst = {run.bar: max((row.ratios[run.bar] or 0.0 for row in self.session_rows()), default=0.0) for run in RUNS}
         yield bar("cost_worst", max(worst.values()), None, **worst)
         yield reread_bar({run.bar: (self._figures(OURS, run.bar).rereads, self._figures(BASELINE, run.bar).rereads) for run in RUNS})
@@ -173,7 +175,7 @@ class _Table:
 
 
 def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
-    """Re-reads of all sessions against the baseline: of the two kinds of cache that have a limit the one that is worse."""
+    """Return the bar of re-reads against the baseline: the worse of the two kinds of cache with five-minute entries."""
     detail: dict[str, float] = {}
     judged: list[float] = []
     for run in RUNS:
@@ -186,8 +188,8 @@ def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
     return bar("rereads", max(judged, default=None), None, **detail)
 
 
-def _probe_bar(number: str, ours: Probed, theirs: Probed) -> Bar:
-    """What is answered after so many forced folds; nobody knows where nothing was folded."""
+def _probe_bar(number: str, ours: ProbeScores, theirs: ProbeScores) -> Bar:
+    """Return the bar of probes answered after so many forced folds; without a value if nothing was folded."""
     return bar(
         f"probes_{number}",
         100 * ours.visible if ours.sessions else None,
@@ -200,5 +202,5 @@ def _probe_bar(number: str, ours: Probed, theirs: Probed) -> Bar:
         theirs_folds=theirs.folds,
         sessions=ours.sessions,
         theirs_sessions=theirs.sessions,
-        **{kind: 100 * kept.visible for kind, kept in ours.kinds.items()},
+        **{kind: 100 * scores.visible for kind, scores in ours.kinds.items()},
     )

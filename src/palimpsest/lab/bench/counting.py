@@ -1,4 +1,4 @@
-"""How far the calibrated token estimate is off: against the exact tokenizer, on texts of five kinds."""
+"""Error of the calibrated token estimate against an exact tokenizer, on texts of five kinds."""
 
 import pydoc_data.topics
 import sysconfig
@@ -11,9 +11,9 @@ from statistics import mean
 import msgspec
 
 from palimpsest.core.tokens.estimate import Calibration, estimate, learn
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.room import Room, optional
+from palimpsest.lab.bench.workspace import Workspace, import_optional
 
 _MODULES = ("argparse", "dataclasses", "difflib", "heapq", "shutil", "statistics", "tarfile", "textwrap", "threading", "typing")
 _WORDS = ("order", "invoice", "ledger", "router", "session", "worker", "report", "schema", "cache", "window", "token", "batch")
@@ -43,17 +43,17 @@ def _code() -> str:
 
 
 def prose(random: Random) -> str:
-    """A stretch of the language reference."""
-    return _stretch(_prose(), random)
+    """Return an excerpt of the Python language reference."""
+    return _excerpt(_prose(), random)
 
 
 def code(random: Random) -> str:
-    """A stretch of the standard library."""
-    return _stretch(_code(), random)
+    """Return an excerpt of the Python standard library."""
+    return _excerpt(_code(), random)
 
 
 def records(random: Random) -> str:
-    """What an interface for programs answers."""
+    """Return a JSON response of an API."""
     rows = [
         {
             "id": random.randrange(10**9),
@@ -70,7 +70,7 @@ def records(random: Random) -> str:
 
 
 def logs(random: Random) -> str:
-    """What a service prints."""
+    """Return log lines of a service."""
     return "\n".join(
         f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d}:{random.randrange(60):02d},{random.randrange(1000):03d} "
         f"{random.choice(_LEVELS)} [{random.choice(_WORDS)}.{random.choice(_WORDS)}] {random.choice(_WORDS)} {random.randrange(10**6)} "
@@ -80,11 +80,11 @@ def logs(random: Random) -> str:
 
 
 def chinese(random: Random) -> str:
-    """What a user or a model says in Chinese."""
+    """Return Chinese sentences of a user or a model."""
     return "".join(random.choice(_CHINESE) for _ in range(50))
 
 
-def _stretch(text: str, random: Random) -> str:
+def _excerpt(text: str, random: Random) -> str:
     start = random.randrange(len(text) - 4_000)
     return text[start : start + 4_000]
 
@@ -96,10 +96,10 @@ _MODEL = "gpt-5.5"
 _CALLS = 60
 
 
-def measure_counting(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`tokens_error`; null without the exact tokenizer."""
-    room.tell("counting tokens")
-    library = optional("rs_bpe.bpe")
+def measure_counting(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `tokens_error`; without a value if the exact tokenizer is not installed."""
+    workspace.announce("counting tokens")
+    library = import_optional("rs_bpe.bpe")
     if library is None:
         yield bar("tokens_error", None)
         return
@@ -112,15 +112,15 @@ def measure_counting(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
         guess = raw * calibration.factor(_MODEL)
         errors.setdefault(kind, []).append(abs(guess - counted) / counted * 100)
         calibration = learn(calibration, _MODEL, raw, counted)
-    langchain = Langchain.find(room)
+    langchain = Langchain.find(workspace)
     peer = langchain and mean(abs(langchain.count_text(text) - exact(text)) / exact(text) * 100 for _, text in calls)
-    every = [error for some in errors.values() for error in some]
-    yield bar("tokens_error", mean(every), peer_of(NAME, peer), **{kind: mean(some) for kind, some in errors.items()})
+    all_errors = [error for kind_errors in errors.values() for error in kind_errors]
+    yield bar("tokens_error", mean(all_errors), peer_value(NAME, peer), **{kind: mean(kind_errors) for kind, kind_errors in errors.items()})
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Calls in which one kind of text outweighs the others, the kinds in turn but no session of one kind only."""
-    random = Random(5)  # noqa: S311 - made-up calls keep no secret
+    """Yield 60 calls with their main kind of text; each also holds two texts of other kinds."""
+    random = Random(5)  # noqa: S311 - synthetic calls hold no secret
     for number in range(_CALLS):
         main = list(KINDS)[number % len(KINDS)]
         others = [kind for kind in KINDS if kind != main]

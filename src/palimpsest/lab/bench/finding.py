@@ -1,4 +1,4 @@
-"""What it costs to find a word in all sessions, to list them, and to print the help: with our index, and with ripgrep."""
+"""Bars of the search index, of listing sessions and of starting `pal`, with ripgrep as the peer of searches."""
 
 import shutil
 import subprocess
@@ -12,15 +12,15 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.room import EXTRA, Room, seconds, steady, write_session
+from palimpsest.lab.bench.workspace import EXTRA, Workspace, frozen_gc, seconds, write_session
 from palimpsest.stores.index.sqlite import SqliteIndex
 from palimpsest.stores.jsonl import JsonlSessions
 
 
-def measure_start(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`help_ms`."""
-    room.tell("starting")
-    command = room.help_command
+def measure_start(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `help_ms`."""
+    workspace.announce("starting")
+    command = workspace.help_command
 
     def start() -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the command that is being measured
@@ -34,43 +34,43 @@ _HOLDERS = 3
 _SEARCHES = 5
 
 
-def measure_finding(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`index_*`, `search_vs_ripgrep` and `list_2000`."""
+def measure_finding(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `index_*`, `search_vs_ripgrep` and `list_2000`."""
     ripgrep = find_ripgrep() if "search_vs_ripgrep" in wanted else ""
-    store = _write_sessions(room)
+    store = _write_sessions(workspace)
     size = sum(size for _, _, size, _ in store.stats())
-    room.tell(f"indexing {size / 1e6:,.0f} MB")
-    database = room.folder / "index.sqlite"
+    workspace.announce(f"indexing {size / 1e6:,.0f} MB")
+    database = workspace.folder / "index.sqlite"
     with SqliteIndex(database, store) as index:
         took = seconds(index.refresh)
         if "index_mb_s" in wanted:
             yield bar("index_mb_s", size / 1e6 / took, seconds=took)
         if "search_vs_ripgrep" in wanted:
-            room.tell("searching")
-            yield _search(room, index, store, ripgrep)
+            workspace.announce("searching")
+            yield _search(workspace, index, store, ripgrep)
         if "list_2000" in wanted:
-            room.tell("listing")
-            (units,) = room.unit.of(room.sizes.rounds, index.list)
-            yield bar("list_2000", units, sessions=room.sizes.sessions)
+            workspace.announce("listing")
+            (units,) = workspace.unit.of(workspace.sizes.rounds, index.list)
+            yield bar("list_2000", units, sessions=workspace.sizes.sessions)
     if "index_ratio" in wanted:
-        kept = sum(path.stat().st_size for path in room.folder.glob("index.sqlite*"))
+        kept = sum(path.stat().st_size for path in workspace.folder.glob("index.sqlite*"))
         yield bar("index_ratio", kept / size, index_mb=kept / 1e6, logs_mb=size / 1e6)
 
 
-def _write_sessions(room: Room) -> JsonlSessions:
-    sizes = room.sizes
-    room.tell(f"writing {sizes.sessions:,} sessions")
-    store = JsonlSessions(room.folder / "sessions")
+def _write_sessions(workspace: Workspace) -> JsonlSessions:
+    sizes = workspace.sizes
+    workspace.announce(f"writing {sizes.sessions:,} sessions")
+    store = JsonlSessions(workspace.folder / "sessions")
     holders = {sizes.sessions * part // (_HOLDERS + 1) for part in range(1, _HOLDERS + 1)}
     for number in range(sizes.sessions):
-        log, _ = write_session(store, f"session-{number:05d}", sizes.session_events, room.clock, seed=number % 50)
+        log, _ = write_session(store, f"session-{number:05d}", sizes.session_events, workspace.clock, seed=number % 50)
         if number in holders:
             log.append(UserSaid((Text(f"Why does the {RARE} not start?"),)))
         log.close()
     return store
 
 
-def _search(room: Room, index: SqliteIndex, store: JsonlSessions, ripgrep: str) -> Bar:
+def _search(workspace: Workspace, index: SqliteIndex, store: JsonlSessions, ripgrep: str) -> Bar:
     command = (ripgrep, "-F", "-c", RARE, str(store.folder))
     run = partial(subprocess.run, command, check=True, capture_output=True)
     counted, found = len(run().stdout.splitlines()), len(index.search(RARE))
@@ -79,9 +79,9 @@ def _search(room: Room, index: SqliteIndex, store: JsonlSessions, ripgrep: str) 
     first: list[float] = []
     next_ones: list[float] = []
     theirs: list[float] = []
-    # ripgrep reads from a warm page cache; ours gets the same: the first search after it pays for caches that ripgrep filled, and is shown.
-    with steady():
-        for _ in range(max(5, room.sizes.rounds // 4)):
+    # Both run on a warm page cache. The first search after ripgrep pays for CPU caches that ripgrep filled, so it is listed apart.
+    with frozen_gc():
+        for _ in range(max(5, workspace.sizes.rounds // 4)):
             theirs.append(seconds(run))
             first.append(seconds(partial(index.search, RARE)))
             next_ones += [seconds(partial(index.search, RARE)) for _ in range(_SEARCHES)]
@@ -90,7 +90,7 @@ def _search(room: Room, index: SqliteIndex, store: JsonlSessions, ripgrep: str) 
 
 
 def find_ripgrep(beside: Path = Path(sys.executable).parent, path: str | None = None) -> str:
-    """The ripgrep of this installation, else that of the machine."""
+    """Return the ripgrep of this environment, else of the machine. Raises `BadInput` if there is none."""
     own = beside / "rg"
     found = str(own) if own.is_file() else shutil.which("rg", path=path)
     if found is None:

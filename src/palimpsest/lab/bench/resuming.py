@@ -1,4 +1,4 @@
-"""What it costs to take up a session again: from its checkpoint, after a crash, and from the log alone."""
+"""Bars of resuming a session: from its checkpoint, after a crash, and from the log alone."""
 
 import shutil
 import time
@@ -10,9 +10,9 @@ from palimpsest.core.log.log import CHECKPOINT_EVERY, Log
 from palimpsest.core.tokens.budget import decide, used
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.agents import NAME, Agents
-from palimpsest.lab.bench.room import MODEL, Room, side_by_side
+from palimpsest.lab.bench.workspace import MODEL, Workspace, side_by_side
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.models.cards import card
@@ -21,31 +21,33 @@ _CARD = card(MODEL)
 _BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
 
 
-def measure_resuming(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`resume_*`."""
-    peer = Agents.find(room)
-    for length, events in room.sizes.lengths.items():
+def measure_resuming(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `resume_*`."""
+    peer = Agents.find(workspace)
+    for length, events in workspace.sizes.lengths.items():
         name = f"resume_{length}"
         if name in wanted:
-            room.tell(f"resuming after {events:,} events")
-            (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.store, room.session(length)))
-            yield bar(name, units, peer_of(NAME, peer and peer.resume(length)))
+            workspace.announce(f"resuming after {events:,} events")
+            (units,) = workspace.unit.of_timed(
+                workspace.sizes.rounds, partial(resume, workspace, workspace.store, workspace.session(length))
+            )
+            yield bar(name, units, peer_value(NAME, peer and peer.resume(length)))
     if "resume_edited" in wanted:
-        room.tell("resuming after an edit")
-        _edit(room)
-        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, room.store, room.session("10k")))
+        workspace.announce("resuming after an edit")
+        _extend_to_edit(workspace)
+        (units,) = workspace.unit.of_timed(workspace.sizes.rounds, partial(resume, workspace, workspace.store, workspace.session("10k")))
         yield bar("resume_edited", units)
     if "resume_crashed" in wanted:
-        room.tell("resuming after a crash")
-        store = _crashed(room)
-        (units,) = room.unit.of_timed(room.sizes.rounds, partial(resume, room, store, room.session("10k")))
+        workspace.announce("resuming after a crash")
+        store = _copy_before_checkpoint(workspace)
+        (units,) = workspace.unit.of_timed(workspace.sizes.rounds, partial(resume, workspace, store, workspace.session("10k")))
         yield bar("resume_crashed", units)
 
 
-def resume(room: Room, store: JsonlSessions, session: str) -> float:
-    """Seconds from nothing to a view that is ready for the model; letting go is not counted."""
+def resume(workspace: Workspace, store: JsonlSessions, session: str) -> float:
+    """Return the seconds from opening a session to a view ready for the model; closing is not counted."""
     begun = time.perf_counter()
-    log = Log.open(store, session, room.clock)
+    log = Log.open(store, session, workspace.clock)
     view = log.view
     decide(used(view, TokenCounter(palimpsest_size)), _BUDGET)
     ended = time.perf_counter()
@@ -53,55 +55,57 @@ def resume(room: Room, store: JsonlSessions, session: str) -> float:
     return ended - begun
 
 
-def _edit(room: Room) -> None:
-    """Let the log of middle length go on until its last event is an edit: then only what the edit itself counted is known."""
-    log, material = room.writer("10k")
+def _extend_to_edit(workspace: Workspace) -> None:
+    """Extend the log of middle length until its last event is an edit, after which only the edit's own token counts are known."""
+    log, rounds = workspace.writer("10k")
     with log:
         edited = False
         while not edited:
-            for body in material.round():
+            for body in rounds.next_round():
                 log.append(body)
                 edited = isinstance(body, ViewEdited)
 
 
-def _crashed(room: Room) -> JsonlSessions:
-    """A copy of the log of middle length that goes on for as many events as its checkpoint can miss."""
-    store = JsonlSessions(room.folder / "crashed")
-    log, material = room.writer("10k")
+def _copy_before_checkpoint(workspace: Workspace) -> JsonlSessions:
+    """Return a store with a copy of the log of middle length that is as far ahead of its checkpoint as possible."""
+    store = JsonlSessions(workspace.folder / "crashed")
+    log, rounds = workspace.writer("10k")
     with log:
         log.checkpoint()
-        left = material.seq + CHECKPOINT_EVERY
-        _copy(room, store, ".checkpoint")
-        while material.seq < left:
-            for body in material.round():
+        last_seq = rounds.seq + CHECKPOINT_EVERY
+        _copy_file(workspace, store, ".checkpoint")
+        while rounds.seq < last_seq:
+            for body in rounds.next_round():
                 log.append(body)
-        _copy(room, store, ".jsonl")
+        _copy_file(workspace, store, ".jsonl")
     return store
 
 
-def measure_load(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`load`: a whole log without its sidecar, and the same lines decoded."""
-    room.tell("loading without a checkpoint")
-    room.session("10k")
-    store = JsonlSessions(room.folder / "bare")
-    _copy(room, store, ".jsonl")
-    session = room.session("10k")
+def measure_load(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `load`: opening a whole log without its checkpoint, against decoding the same lines."""
+    workspace.announce("loading without a checkpoint")
+    workspace.session("10k")
+    store = JsonlSessions(workspace.folder / "bare")
+    _copy_file(workspace, store, ".jsonl")
+    session = workspace.session("10k")
     path = store.path_of(session)
-    loads = room.orjson.loads
+    loads = workspace.orjson.loads
 
     def decode() -> None:
         for line in path.read_bytes().splitlines():
             loads(line)
 
     opened: list[Log] = []
-    whole, plain = side_by_side(max(3, room.sizes.rounds // 4), lambda: opened.append(Log.open(store, session, room.clock)), decode)
+    whole, plain = side_by_side(
+        max(3, workspace.sizes.rounds // 4), lambda: opened.append(Log.open(store, session, workspace.clock)), decode
+    )
     for log in opened:
         log.close()
-    peer = Agents.find(room)
-    yield bar("load", whole / plain, peer_of(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
+    peer = Agents.find(workspace)
+    yield bar("load", whole / plain, peer_value(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
 
-def _copy(room: Room, store: JsonlSessions, suffix: str) -> None:
-    session = room.session("10k")
+def _copy_file(workspace: Workspace, store: JsonlSessions, suffix: str) -> None:
+    session = workspace.session("10k")
     store.folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(room.store.path_of(session).with_suffix(suffix), store.path_of(session).with_suffix(suffix))
+    shutil.copyfile(workspace.store.path_of(session).with_suffix(suffix), store.path_of(session).with_suffix(suffix))

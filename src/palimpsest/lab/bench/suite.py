@@ -1,4 +1,4 @@
-"""One run: the families of measurements that hold the wanted bars, in an order that lets them share material."""
+"""One benchmark run: the groups of measurements that contain the wanted bars, in an order that lets them share logs."""
 
 import os
 import platform
@@ -15,14 +15,14 @@ from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
-from palimpsest.lab.bench.room import FULL, QUICK, Room, Sizes
-from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
+from palimpsest.lab.bench.turns import measure_blocking, measure_turns
+from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, Workspace
 from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
-Family: TypeAlias = Callable[[Room, frozenset[str]], Iterator[Bar]]
+Measurement: TypeAlias = Callable[[Workspace, frozenset[str]], Iterator[Bar]]
 
-# Forks come when the disk has had time to take in the logs.
-FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
+# Forks are measured after the disk has had time to store the logs.
+GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (frozenset({"help_ms"}), measure_start),
     (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_edited", "resume_crashed"}), measure_resuming),
     (frozenset({"load"}), measure_load),
@@ -30,7 +30,6 @@ FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
     (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"loop_ms"}), measure_blocking),
-    (frozenset({"plan_ms", "fold_ms"}), measure_planning),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
     (REPLAY_BARS, measure_replaying),
@@ -38,8 +37,8 @@ FAMILIES: tuple[tuple[frozenset[str], Family], ...] = (
 )
 
 
-def choose(names: Iterable[str]) -> frozenset[str]:
-    """The bars that names mean: a bar, or the beginning of several (`turn`); no name means all."""
+def bars_named(names: Iterable[str]) -> frozenset[str]:
+    """Return the bars for names: a bar, or the prefix of several (`turn`); all without names. Raises `BadInput` for an unknown name."""
     chosen: set[str] = set()
     for name in names:
         found = {name} & GOALS.keys() or {bar for bar in GOALS if bar.startswith(f"{name}_")}
@@ -54,29 +53,29 @@ def run_bench(
     *,
     wanted: frozenset[str] = frozenset(GOALS),
     quick: bool = False,
-    sizes: Sizes | None = None,
+    sizes: BenchSizes | None = None,
     help_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
     recorded: Path | None = None,
-    tell: Callable[[str], None] = print,
+    announce: Callable[[str], None] = print,
 ) -> Report:
-    """Measure the wanted bars in a folder, which will hold up to a gigabyte; `recorded` holds sessions to be replayed."""
+    """Measure the wanted bars in a folder, which needs up to a gigabyte; `recorded` is a folder of sessions to replay."""
     begun = time.monotonic()
-    room = Room(folder, sizes or (QUICK if quick else FULL), tell, help_command, recorded=recorded)
-    _demand(room, wanted)
+    workspace = Workspace(folder, sizes or (QUICK if quick else FULL), announce, help_command, recorded=recorded)
+    _require_tools(workspace, wanted)
     try:
-        found = {bar.name: bar for names, measure in FAMILIES if names & wanted for bar in measure(room, wanted)}
-        unit = room.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
+        found = {bar.name: bar for names, measure in GROUPS if names & wanted for bar in measure(workspace, wanted)}
+        unit = workspace.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
     finally:
-        room.close()
+        workspace.close()
     bars = tuple(found[name] for name in GOALS if name in found)
-    told = "" if not room.rows else "sessions that were given" if recorded is not None else "made-up sessions"
-    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), room.rows, room.session_rows, told)
+    replayed = "" if not workspace.rows else "sessions that were given" if recorded is not None else "synthetic sessions"
+    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), workspace.rows, workspace.session_rows, replayed)
 
 
-def _demand(room: Room, wanted: frozenset[str]) -> None:
-    """What is missing is said before minutes are spent."""
+def _require_tools(workspace: Workspace, wanted: frozenset[str]) -> None:
+    """Raise `BadInput` for missing tools before minutes are spent."""
     if any(GOALS[name].table == "bench" for name in wanted):
-        room.orjson  # noqa: B018 - asking for it is the check
+        workspace.require_orjson()
     if "search_vs_ripgrep" in wanted:
         find_ripgrep()
 

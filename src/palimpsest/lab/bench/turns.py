@@ -1,49 +1,45 @@
-"""What a turn costs before its request leaves, how long the engine keeps an event loop from other work, and how long plans take."""
+"""Bars of the time to prepare the request of a turn, and of the time that the engine blocks an event loop."""
 
 import asyncio
-import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid
+from palimpsest.core.events import CallStarted, ModelReplied, UserSaid
 from palimpsest.core.events.deltas import Delta, TextDelta
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Policy, complete
+from palimpsest.core.policy import complete
 from palimpsest.core.ports import Blobs, Clock, Sendable, SessionStore
-from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.budget import decide
 from palimpsest.engine.call import call
-from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.environment import Environment
 from palimpsest.engine.moments import compact, end_turn, start_turn
-from palimpsest.engine.plans import carry_out_now
-from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.room import MODEL, Material, Room
-from palimpsest.lab.synthetic.sessions import made_up
+from palimpsest.lab.bench.workspace import MODEL, SyntheticRounds, Workspace
+from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.models.cards import ModelCard, card
 
 _MODEL = "claude-sonnet-4-5"
 _TICK_S = 0.001
-# A session says so many unscaled tokens that its view has about 200,000 of the model's.
+# Unscaled tokens of a session whose view has about 200,000 tokens of the model.
 _TOKENS = 135_000
 _RUNS = 3
 
 
-class _Talking:
+class _StreamingProvider:
     """A provider that streams a few words."""
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_Talking":
+    def provider(self, _card: ModelCard, _purpose: str) -> "_StreamingProvider":
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
@@ -54,14 +50,14 @@ class _Talking:
         yield ModelReplied((Text("".join(words), "assistant"),), stop="end_turn", model=_MODEL)
 
 
-class _Watch:
-    """Measures how late a timer of one millisecond is: so long nothing else could run."""
+class _LoopLatency:
+    """Measures how late a timer of one millisecond fires, which is how long the event loop was blocked."""
 
     def __init__(self) -> None:
         self.longest = 0.0
 
     async def tick(self) -> None:
-        """Tick until it is cancelled."""
+        """Run until cancelled; `longest` is the longest delay in seconds."""
         with suppress(asyncio.CancelledError):
             while True:
                 begun = time.perf_counter()
@@ -69,25 +65,25 @@ class _Watch:
                 self.longest = max(self.longest, time.perf_counter() - begun - _TICK_S)
 
 
-def measure_blocking(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`loop_ms`."""
-    room.tell("how long the event loop is blocked")
-    found = [_run(room, number) for number in range(_RUNS)]
+def measure_blocking(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `loop_ms`."""
+    workspace.announce("how long the event loop is blocked")
+    found = [_blocked_seconds(workspace, number) for number in range(_RUNS)]
     yield bar("loop_ms", min(each[0] for each in found) * 1_000, tokens=min(each[1] for each in found))
 
 
-def _run(room: Room, number: int) -> tuple[float, int]:
-    """The longest block in seconds over a turn that begins with a fold, and the tokens before it."""
-    log = made_up(number + 1, _TOKENS, room.store, f"blocking-{number}")
-    environment = Environment(room.store, MemoryBlobs(), room.clock, provider=_Talking().provider)
+def _blocked_seconds(workspace: Workspace, number: int) -> tuple[float, int]:
+    """Return the longest block in seconds during a turn with a fold, and the tokens before it."""
+    log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
+    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
     with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
         tokens = session.used
         return asyncio.run(_turn(session)), tokens
 
 
 async def _turn(session: Session) -> float:
-    watch = _Watch()
-    ticking = asyncio.create_task(watch.tick())
+    latency = _LoopLatency()
+    ticking = asyncio.create_task(latency.tick())
     await start_turn(session)
     session.log.append(UserSaid((Text("Summarise what you changed, file by file."),)))
     await call(session)
@@ -96,23 +92,23 @@ async def _turn(session: Session) -> float:
     await end_turn(session)
     ticking.cancel()
     await ticking
-    return watch.longest
+    return latency.longest
 
 
 Result = TypeVar("Result")
 _CARD = card(MODEL)
-# No policies, and no level from which on nothing is sent: the views of this session are now and then a little larger than the window.
+# Without policies and without a blocking level, because views of these sessions are sometimes larger than the window.
 _PROFILE = Profile("bench", (), lambda model: replace(palimpsest_budget(model.window, model.reply), block_at=None))
 
 
-class _Answering:
-    """A provider that has its reply at once, and notes when the request reached it."""
+class _InstantProvider:
+    """A provider that replies at once, and records when the request reached it."""
 
     def __init__(self) -> None:
         self.reply = ModelReplied(())
         self.reached = 0.0
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_Answering":
+    def provider(self, _card: ModelCard, _purpose: str) -> "_InstantProvider":
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
@@ -121,24 +117,24 @@ class _Answering:
 
 
 class Turns:
-    """One session that goes on through the engine: each sample is a round of recorded work, and times its last call until it leaves.
+    """A session that runs through the engine; each sample is one round, timed from the call to the moment its request is sent.
 
-    The time of the disk is another bar's (`append`), and left out here.
+    Disk time is excluded; the bar `append` measures it.
     """
 
-    def __init__(self, log: Log, material: Material, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
-        self._material = material
-        self._answering = _Answering()
-        self._syncing = 0.0
-        environment = Environment(store, blobs, clock, provider=self._answering.provider, offload=self._without_disk)
+    def __init__(self, log: Log, rounds: SyntheticRounds, blobs: Blobs, clock: Clock, store: SessionStore) -> None:
+        self._rounds = rounds
+        self._provider = _InstantProvider()
+        self._sync_seconds = 0.0
+        environment = Environment(store, blobs, clock, provider=self._provider.provider, offload=self._without_disk)
         self._session = Session(log, _PROFILE, _CARD, environment)
-        self.deciding = 0.0
-        self.take()
+        self.decision_seconds = 0.0
+        self.run_round()
 
-    def take(self) -> float:
-        """Seconds of one turn: the projections and the view, the decision that comes before a call, and the request."""
+    def run_round(self) -> float:
+        """Run one round. Returns the seconds of its call: projections, view, decision and request."""
         seconds = 0.0
-        for body in self._material.round():
+        for body in self._rounds.next_round():
             match body:
                 case CallStarted():
                     continue
@@ -149,123 +145,43 @@ class Turns:
         return seconds
 
     def _call(self, reply: ModelReplied) -> float:
-        session, self._answering.reply, self._syncing = self._session, reply, 0.0
+        session, self._provider.reply, self._sync_seconds = self._session, reply, 0.0
         begun = time.perf_counter()
         session.log.catch_up()
         view = session.log.view
-        seen = time.perf_counter()
+        view_ready = time.perf_counter()
         decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
         decided = time.perf_counter()
         complete(call(session))
-        self.deciding = decided - seen
-        return self._answering.reached - begun - self._syncing
+        self.decision_seconds = decided - view_ready
+        return self._provider.reached - begun - self._sync_seconds
 
     async def _without_disk(self, work: Callable[[], Result], /) -> Result:
         begun = time.perf_counter()
         result = work()
         if work == self._session.log.sync:
-            self._syncing += time.perf_counter() - begun
+            self._sync_seconds += time.perf_counter() - begun
         return result
 
     def last_decision(self) -> float:
-        """Seconds that the decision of the newest turn took."""
-        return self.deciding
+        """Return the seconds of the newest decision."""
+        return self.decision_seconds
 
 
-def measure_turns(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`turn_*` and `decide`."""
-    peer = Langchain.find(room)
-    deciding: dict[str, float] = {}
-    for length in room.sizes.lengths:
+def measure_turns(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `turn_*` and `decide`."""
+    peer = Langchain.find(workspace)
+    decision_seconds: dict[str, float] = {}
+    for length in workspace.sizes.lengths:
         name = f"turn_{length}"
         if name not in wanted and "decide" not in wanted:
             continue
-        room.tell(f"turns after {room.sizes.lengths[length]:,} events")
-        log, material = room.writer(length)
+        workspace.announce(f"turns after {workspace.sizes.lengths[length]:,} events")
+        log, rounds = workspace.writer(length)
         with log:
-            turns = Turns(log, material, MemoryBlobs(), room.clock, room.store)
-            whole, deciding[length] = room.unit.of_timed(room.sizes.rounds, turns.take, turns.last_decision)
+            turns = Turns(log, rounds, MemoryBlobs(), workspace.clock, workspace.store)
+            turn_units, decision_seconds[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.run_round, turns.last_decision)
         if name in wanted:
-            yield bar(name, whole, peer_of(NAME, peer and peer.turn(length)))
+            yield bar(name, turn_units, peer_value(NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(deciding.values()), peer_of(NAME, peer and peer.decide()), **deciding)
-
-
-# Tool, arguments and output of a call.
-_Use = tuple[str, str, str]
-_PLANS, _QUICK_PLANS = 20, 200
-# Milliseconds after which no prompt cache is warm.
-_COLD_MS = 400_000
-
-
-def measure_planning(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`plan_ms` and `fold_ms`."""
-    if "plan_ms" in wanted:
-        room.tell("how long plans take")
-        by_profile = {name: max(_plan_seconds(_session_of_reads(name)), default=0.0) * 1_000 for name in PROFILES}
-        dead = max(_dead_plan_seconds("claude-sonnet-4-5", 800), _dead_plan_seconds("gpt-5", 500)) * 1_000
-        yield bar("plan_ms", max(*by_profile.values(), dead), None, **by_profile, small_dead_results=dead)
-    if "fold_ms" in wanted:
-        room.tell("how long a fold takes")
-        yield bar("fold_ms", min(_fold_seconds() for _ in range(_RUNS)) * 1_000)
-
-
-def _session_of_reads(name: str) -> Session:
-    """A session of 100 files of 2,000 tokens each, most of them long out of use."""
-    reads = [("Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 560) for number in range(100)]
-    return _session_of(name, _MODEL, reads)
-
-
-def _session_of(name: str, model: str, uses: Iterable[_Use]) -> Session:
-    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_700_000_000_000, 1_000), offload=inline)
-    session = Session.create(SessionOpened("plans", cwd="/repo"), profile(name), card(model), environment)
-    log = session.log
-    log.append(UserSaid((Text("read all of it, and never touch a.py"),)))
-    for number, (tool, args, output) in enumerate(uses):
-        started = log.append(CallStarted(session.card.name, session.card.wire, estimate=session.counter.raw(log.view)))
-        log.append(ModelReplied((ToolCall(f"c{number}", tool, args),), call=started.seq, stop="end_turn"))
-        log.append(ToolReturned(ToolResult(f"c{number}", (Text(output),)), tool=tool))
-    return session
-
-
-def _plan_seconds(session: Session) -> Iterator[float]:
-    """Seconds of each policy of a profile: before a call with a full window, and at each moment with a window that is far from full."""
-    for policy in session.profile.policies:
-        # A plan that folds is another bar.
-        if "before_call" in policy.moments and policy.name != "fold":
-            yield _least_seconds(policy, session.situation("before_call"), _PLANS)
-    session.switch(replace(session.card, window=3_000_000, input_limit=None))
-    for policy in session.profile.policies:
-        for moment in policy.moments - {"asked", "overflow"}:
-            situation = dataclasses.replace(session.situation(moment, used=40_000), rent=0.0)
-            yield _least_seconds(policy, situation, _PLANS)
-
-
-def _dead_plan_seconds(model: str, count: int) -> float:
-    """Seconds of the policy that clears dead results, for hundreds of small ones, with a warm and with a cold cache."""
-    uses = [("Bash", f'{{"command":"make t{number}"}}', f"value_{number} = 1\n" * (38_400 // count)) for number in range(count)]
-    session = _session_of("palimpsest", model, uses)
-    warm = session.situation("before_call", used=150_000)
-    warm = dataclasses.replace(warm, now=warm.now + 1, uses={name: replace(use, died=use.died or 2) for name, use in warm.uses.items()})
-    cold = dataclasses.replace(warm, now=warm.now + _COLD_MS)
-    policy = session.profile.policies[0]
-    return max(_least_seconds(policy, situation, _QUICK_PLANS) for situation in (warm, cold))
-
-
-def _least_seconds(policy: Policy, situation: Situation, times: int) -> float:
-    """The least processor time of a plan, up to the first thing that it wants from outside."""
-    least = float("inf")
-    for _ in range(times):
-        begun = time.process_time()
-        plan = policy.plan(situation)
-        if isinstance(plan, Generator):
-            next(plan, None)
-        least = min(least, time.process_time() - begun)
-    return least
-
-
-def _fold_seconds() -> float:
-    session = _session_of_reads("palimpsest")
-    begun = time.process_time()
-    carry_out_now(run_policies(session, "asked"), session)
-    return time.process_time() - begun
+        yield bar("decide", max(decision_seconds.values()), peer_value(NAME, peer and peer.decide()), **decision_seconds)

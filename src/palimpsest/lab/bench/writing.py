@@ -1,4 +1,4 @@
-"""What it costs to record an event durably and to keep it: against raw writes of the same bytes, in time and on disk."""
+"""Bars of durable appends, forks and disk usage, against raw writes of the same bytes."""
 
 import os
 import shutil
@@ -10,75 +10,75 @@ from statistics import median
 from palimpsest.core.events import Body
 from palimpsest.core.format.codec import body_bytes, encode_body
 from palimpsest.core.log.log import Log
-from palimpsest.lab.bench.bars import Bar, bar, peer_of
+from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.agents import NAME, Agents
-from palimpsest.lab.bench.room import Material, Room, steady
+from palimpsest.lab.bench.workspace import SyntheticRounds, Workspace, frozen_gc
 
 _GROUP = 10
 _ROUNDS = 5
-# What stands before a body on a line: numbers, time and a digest of 64 letters.
+# Bytes of a line before its body: numbers, time and a digest of 64 characters.
 _ENVELOPE = 130
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 
-def measure_writing(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`append`, `append_cpu_us` and `group_commit`."""
-    peer = Agents.find(room)
+def measure_writing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `append`, `append_cpu_us` and `group_commit`."""
+    peer = Agents.find(workspace)
     if "append" in wanted:
-        room.tell("durable appends")
-        ours, raw = _against_raw(room, 1)
-        yield bar("append", ours / raw, peer_of(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+        workspace.announce("durable appends")
+        ours, raw = _against_raw(workspace, 1)
+        yield bar("append", ours / raw, peer_value(NAME, peer and peer.append(1)), ours_us=ours * 1e6, raw_us=raw * 1e6)
     if "append_cpu_us" in wanted:
-        room.tell("processor time of appends")
-        used = {length: _cpu_us(room, length) for length in ("1k", "100k")}
-        yield bar("append_cpu_us", max(used.values()), peer_of(NAME, peer and peer.append_cpu_us()), **used)
+        workspace.announce("processor time of appends")
+        used = {length: _cpu_us(workspace, length) for length in ("1k", "100k")}
+        yield bar("append_cpu_us", max(used.values()), peer_value(NAME, peer and peer.append_cpu_us()), **used)
     if "group_commit" in wanted:
-        room.tell("group commits")
-        ours, raw = _against_raw(room, _GROUP)
-        yield bar("group_commit", ours / raw, peer_of(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
+        workspace.announce("group commits")
+        ours, raw = _against_raw(workspace, _GROUP)
+        yield bar("group_commit", ours / raw, peer_value(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
 
 
-def _twin(room: Room) -> int:
-    """A copy of the log to write to by hand: how long a file is and how it lies on the disk matter to a sync."""
-    path = room.folder / "raw"
-    shutil.copyfile(room.store.path_of(room.session("10k")), path)
+def _raw_copy(workspace: Workspace) -> int:
+    """Return a file descriptor of a copy of the log; sync time depends on the length and layout of a file."""
+    path = workspace.folder / "raw"
+    shutil.copyfile(workspace.store.path_of(workspace.session("10k")), path)
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.fsync(file)
     return file
 
 
-def endless(material: Material) -> Iterator[Body]:
-    """The events of a session, one by one."""
+def endless_events(rounds: SyntheticRounds) -> Iterator[Body]:
+    """Yield the events of a session, one by one."""
     while True:
-        yield from material.round()
+        yield from rounds.next_round()
 
 
-def _against_raw(room: Room, group: int) -> tuple[float, float]:
-    """Median seconds of some appends and a sync, and of as many raw writes of the same sizes and a sync."""
-    log, material = room.writer("10k")
-    raw = _twin(room)
-    bodies = endless(material)
+def _against_raw(workspace: Workspace, group: int) -> tuple[float, float]:
+    """Return the median seconds of `group` appends with a sync, and of as many raw writes of the same sizes with a sync."""
+    log, rounds = workspace.writer("10k")
+    raw = _raw_copy(workspace)
+    bodies = endless_events(rounds)
     ours: list[float] = []
     plain: list[float] = []
     try:
-        with log, steady():
-            for number in range(room.sizes.syncs):
-                some = list(islice(bodies, group))
-                data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in some]
-                # A disk that has just been written to answers sooner, so neither is always the first.
+        with log, frozen_gc():
+            for number in range(workspace.sizes.syncs):
+                group_bodies = list(islice(bodies, group))
+                data = [b" " * _ENVELOPE + encode_body(body) + b"\n" for body in group_bodies]
+                # A disk answers sooner right after a write, so the two take turns in going first.
                 if number % 2:
                     plain.append(_write(raw, data))
-                ours.append(_append(log, some))
+                ours.append(_append(log, group_bodies))
                 if not number % 2:
                     plain.append(_write(raw, data))
-            settle(log, bodies)
+            finish_open_call(log, bodies)
     finally:
         os.close(raw)
     return median(ours), median(plain)
 
 
-def settle(log: Log, bodies: Iterator[Body]) -> None:
-    """Go on until no call is under way, so that the next measurement may begin with any event."""
+def finish_open_call(log: Log, bodies: Iterator[Body]) -> None:
+    """Append events until no call is open, so that the next measurement may begin with any event."""
     while log.open_call is not None:
         log.append(next(bodies))
 
@@ -97,70 +97,70 @@ def _write(file: int, lines: list[bytes]) -> float:
     return time.perf_counter() - begun
 
 
-def _cpu_us(room: Room, length: str) -> float:
-    """Mean processor time of an append and its sync, with checkpoints in between: the median of some rounds, for hosts are uneven."""
-    log, material = room.writer(length)
-    bodies = endless(material)
+def _cpu_us(workspace: Workspace, length: str) -> float:
+    """Return the CPU microseconds of an append with its sync, checkpoints included: the median over five rounds."""
+    log, rounds = workspace.writer(length)
+    bodies = endless_events(rounds)
     used: list[float] = []
-    with log, steady():
+    with log, frozen_gc():
         for _ in range(_ROUNDS):
-            some = list(islice(bodies, room.sizes.syncs * 2))
+            group_bodies = list(islice(bodies, workspace.sizes.syncs * 2))
             begun = time.process_time()
-            for body in some:
+            for body in group_bodies:
                 log.append(body)
                 log.sync()
-            used.append((time.process_time() - begun) / len(some) * 1e6)
-        settle(log, bodies)
+            used.append((time.process_time() - begun) / len(group_bodies) * 1e6)
+        finish_open_call(log, bodies)
     return median(used)
 
 
-def measure_keeping(room: Room, wanted: frozenset[str]) -> Iterator[Bar]:
-    """`fork`, `fork_bytes` and `disk_ratio`."""
+def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `fork`, `fork_bytes` and `disk_ratio`."""
     if wanted & {"fork", "fork_bytes"}:
-        room.tell("forking")
-        units, creating, size = _fork(room)
+        workspace.announce("forking")
+        units, create_units, size = _fork(workspace)
         if "fork" in wanted:
-            yield bar("fork", units, create_file_u=creating)
+            yield bar("fork", units, create_file_u=create_units)
         if "fork_bytes" in wanted:
             yield bar("fork_bytes", size)
     if "disk_ratio" in wanted:
-        room.tell("weighing files")
-        path = room.store.path_of(room.session("10k"))
+        workspace.announce("measuring file sizes")
+        path = workspace.store.path_of(workspace.session("10k"))
         lines = path.read_bytes().splitlines(keepends=True)
         plain = sum(len(body_bytes(line)) + 1 for line in lines)
         kept = path.stat().st_size + path.with_suffix(".checkpoint").stat().st_size
-        peer = Agents.find(room)
-        yield bar("disk_ratio", kept / plain, peer_of(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
+        peer = Agents.find(workspace)
+        yield bar("disk_ratio", kept / plain, peer_value(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
 
 
-def _fork(room: Room) -> tuple[float, float, int]:
-    """Units that a fork takes and that one empty file takes there, and the bytes of all files that a fork leaves when it is closed."""
-    # The log that the unit is measured with must be there before the files are counted.
-    unit = room.unit
-    log = room.reader("10k")
+def _fork(workspace: Workspace) -> tuple[float, float, int]:
+    """Return the units of a fork and of creating an empty file, and the bytes of all files of a closed fork."""
+    # The log of the unit must exist before the files are counted.
+    unit = workspace.unit
+    log = workspace.reader("10k")
     numbers = iter(range(1_000_000))
-    before = _files(room)
+    before = _files(workspace)
 
     def fork() -> float:
         begun = time.perf_counter()
-        fresh = log.fork(room.store, f"fork-{next(numbers)}")
+        fresh = log.fork(workspace.store, f"fork-{next(numbers)}")
         ended = time.perf_counter()
         fresh.close()
         return ended - begun
 
     def create() -> float:
-        path = room.store.folder / "empty"
+        path = workspace.store.folder / "empty"
         begun = time.perf_counter()
         path.touch(exist_ok=False)
         ended = time.perf_counter()
         path.unlink()
         return ended - begun
 
-    units, creating = unit.of_timed(room.sizes.rounds, fork, create)
+    units, create_units = unit.of_timed(workspace.sizes.rounds, fork, create)
     log.close()
-    made = {name: size for name, size in _files(room).items() if name not in before}
-    return units, creating, sum(made.values()) // next(numbers)
+    fork_files = {name: size for name, size in _files(workspace).items() if name not in before}
+    return units, create_units, sum(fork_files.values()) // next(numbers)
 
 
-def _files(room: Room) -> dict[str, int]:
-    return {str(path): path.stat().st_size for path in room.store.folder.rglob("*") if path.is_file()}
+def _files(workspace: Workspace) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in workspace.store.folder.rglob("*") if path.is_file()}

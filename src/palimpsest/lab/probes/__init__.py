@@ -1,1 +1,1 @@
-"""Questions that tell what a session still knows."""
+"""Probes: questions that measure what a session still knows after folds."""

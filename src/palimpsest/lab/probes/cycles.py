@@ -1,4 +1,4 @@
-"""Probes over forced compaction: a session is cut into parts, folded after each, and then asked what it still knows."""
+"""Probes after forced folds: feeds a session in parts, folds after each part, then scores the probes."""
 
 import asyncio
 from collections import Counter
@@ -30,12 +30,12 @@ from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact
 from palimpsest.engine.plans import carry_out_now
 from palimpsest.engine.session import Session
-from palimpsest.lab.outcome import Kept, Probed
+from palimpsest.lab.outcome import KindScores, ProbeScores
 from palimpsest.lab.probes.probes import Probe, probes_of
 from palimpsest.lab.probes.score import Score, answerable, score
-from palimpsest.lab.probes.seen import Recorded, visible
-from palimpsest.lab.simulation.imitation import Summariser, manner_of
-from palimpsest.lab.simulation.unsent import RealSummaries, Summaries, UnsentEncoder
+from palimpsest.lab.probes.visible_texts import RecordedTexts, visible
+from palimpsest.lab.simulation.imitated_summaries import Summariser, summary_statistics_of
+from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedEncoder, SummaryProvider
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -44,23 +44,22 @@ from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
 
 CYCLES: Final = (1, 2, 5, 10)
-NOTHING: Final = "there was nothing to fold, or a fold would not have made it much smaller"
-_TOLD = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
+NOTHING_TO_FOLD: Final = "there was nothing to fold, or a fold would not have made it much smaller"
+_PROBED_BODIES = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
 
 
 @dataclass(frozen=True, slots=True)
-class Summarised:
-    """How summaries are made where a profile asks for them: by a real model, else imitated with this factor of the token estimate."""
+class SummarySource:
+    """Source of summaries: a real model, else imitation with this factor of the token estimate."""
 
     factor: float
     real: RealSummaries | None = None
 
 
-class Asked(Value, frozen=True, omit_defaults=False):
-    """What a session still knew after so many parts, a fold being forced after each.
+class ProbeResult(Value, frozen=True, omit_defaults=False):
+    """Scores of a session after so many forced folds.
 
-    `forced` is how many parts there were, `folds` how many of the forced folds were made, and `rested` why the others were not, each
-    reason with how often.
+    `forced` is the number of parts, `folds` the number of folds made; `rested` counts the reasons why the others were not made.
     """
 
     cycles: int
@@ -71,26 +70,30 @@ class Asked(Value, frozen=True, omit_defaults=False):
     rested: Mapping[str, int] = {}
 
     @property
-    def probed(self) -> Probed:
-        """As a replay reports it."""
+    def probed(self) -> ProbeScores:
+        """The scores as a replay reports them."""
         folded = self.folds > 0
-        shares: dict[str, Kept] = {kind: Kept(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()}
-        return Probed(
+        shares: dict[str, KindScores] = {
+            kind: KindScores(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()
+        }
+        return ProbeScores(
             self.visible.total, self.with_recall.total, self.folds, self.forced, int(folded), int(not folded), self.rested, shares
         )
 
 
-class Material:
-    """A recorded session, ready to be asked about under any profile: what was said and done, without anybody's edits."""
+class ProbedSession:
+    """A recorded session without its edits, with its probes; reusable under any profile."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events: Sequence[Event] = tuple(event for event in events if isinstance(event.body, _TOLD) and not is_aside(event.body))
-        self.recorded = Recorded(self.events)
-        self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.pieces)
+        self.events: Sequence[Event] = tuple(
+            event for event in events if isinstance(event.body, _PROBED_BODIES) and not is_side_reply(event.body)
+        )
+        self.recorded = RecordedTexts(self.events)
+        self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.texts)
 
     def parts(self, number: int) -> list[Sequence[Event]]:
-        """The session in so many parts of as many replies each, cut only where every call has its result; fewer if it is too short."""
-        safe, replies = _safe_places(self.events)
+        """Return the session in `number` parts with equal numbers of replies, cut where no call is pending; fewer if it is too short."""
+        safe, replies = _safe_cuts(self.events)
         if not replies:
             return []
         cuts = [next((place for place, done in safe if done * number >= part * replies), len(self.events)) for part in range(1, number)]
@@ -98,43 +101,56 @@ class Material:
         return [self.events[first:last] for first, last in pairwise(edges)]
 
 
-def ask_after(material: Material, profile: Profile, model: ModelCard, cycles: int, summarised: Summarised | None = None) -> Asked:
-    """Feed a session part by part, fold after each part as if the user had asked for it, and put the questions at the end."""
+def probe_after(
+    probed_session: ProbedSession, profile: Profile, model: ModelCard, cycles: int, summary_source: SummarySource | None = None
+) -> ProbeResult:
+    """Feed a session part by part, force a fold after each part, and score the probes at the end."""
     clock = FixedClock()
     blobs = MemoryBlobs()
-    came_from: dict[int, int] = {}
-    why: Counter[str] = Counter()
+    recorded_seqs: dict[int, int] = {}
+    reasons: Counter[str] = Counter()
     environment = Environment(MemorySessions(), blobs, clock, offload=inline, retries=NO_RETRIES)
     with Session.create(SessionOpened("probed"), profile, model, environment) as session:
-        if summarised is not None:
-            _summarise(session, summarised)
-        for part in material.parts(cycles):
+        if summary_source is not None:
+            _provide_summaries(session, summary_source)
+        for part in probed_session.parts(cycles):
             for event in part:
                 clock.time = event.at
-                came_from[session.log.append(_arriving(session, event.body)).seq] = event.seq
-            why[_resting(session)] += 1
+                recorded_seqs[session.log.append(_as_recorded_by(session, event.body)).seq] = event.seq
+            reasons[_force_fold(session)] += 1
         view, drops = session.log.view, session.card.cache_edits
-        seen = visible(view, came_from, drops_cached=drops)
-        reached = material.recorded.reachable(view, came_from)
-    folds, forced = why.pop("", 0), len(material.parts(cycles))
-    return Asked(cycles, forced, folds, score(material.probes, seen), score(material.probes, seen, reached), dict(why))
+        visible_texts = visible(view, recorded_seqs, drops_cached=drops)
+        reachable_texts = probed_session.recorded.reachable(view, recorded_seqs)
+    folds, forced = reasons.pop("", 0), len(probed_session.parts(cycles))
+    return ProbeResult(
+        cycles,
+        forced,
+        folds,
+        score(probed_session.probes, visible_texts),
+        score(probed_session.probes, visible_texts, reachable_texts),
+        dict(reasons),
+    )
 
 
 def probed(
-    material: Material, profile: Profile, model: ModelCard, cycles: Iterable[int] = CYCLES, summarised: Summarised | None = None
-) -> dict[str, Probed]:
-    """The same for several numbers of folds, as a replay reports it."""
-    found: dict[str, Probed] = {}
+    probed_session: ProbedSession,
+    profile: Profile,
+    model: ModelCard,
+    cycles: Iterable[int] = CYCLES,
+    summary_source: SummarySource | None = None,
+) -> dict[str, ProbeScores]:
+    """Score the probes for several numbers of forced folds. Returns the scores by that number."""
+    scores: dict[str, ProbeScores] = {}
     for number in cycles:
-        # A profile without policies folds nothing, however often it is asked.
-        if profile.policies or not found:
-            last = ask_after(material, profile, model, number, summarised).probed
-        found[str(number)] = last
-    return found
+        # A profile without policies never folds, so one run is enough.
+        if profile.policies or not scores:
+            last = probe_after(probed_session, profile, model, number, summary_source).probed
+        scores[str(number)] = last
+    return scores
 
 
-def _arriving(session: Session, body: Body) -> Body:
-    """A fact as this profile records it: results bounded, and no usage that was measured on another view."""
+def _as_recorded_by(session: Session, body: Body) -> Body:
+    """Return a body as this profile records it: results shortened, and without usage that was measured on another view."""
     match body:
         case ModelReplied():
             return structs.replace(body, call=None, usage=Usage())
@@ -144,46 +160,46 @@ def _arriving(session: Session, body: Body) -> Body:
             return body
 
 
-def _summarise(session: Session, summarised: Summarised) -> None:
-    """Give a session the summaries of a replay; its requests are laid out and never sent."""
-    manner = manner_of(session.profile.name)
-    summariser = None if manner is None else Summariser(manner, summarised.factor, session)
-    summaries = Summaries(session.card, summariser, session.environment.blobs.get, real=summarised.real)
+def _provide_summaries(session: Session, summary_source: SummarySource) -> None:
+    """Connect a session to simulated requests and to the provider of summaries."""
+    statistics = summary_statistics_of(session.profile.name)
+    summariser = None if statistics is None else Summariser(statistics, summary_source.factor, session)
+    summaries = SummaryProvider(session.card, summariser, session.environment.blobs.get, real=summary_source.real)
 
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> UnsentEncoder:
-        return UnsentEncoder(card, lambda: session.log.view, tools=tools, params=params)
+    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
+        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
 
     session.environment = replace(session.environment, provider=summaries.provider, encoder=encoder)
 
 
-def _resting(session: Session) -> str:
-    """Ask for a fold, and tell why none was made; nothing where one was."""
+def _force_fold(session: Session) -> str:
+    """Force a fold. Returns the reason why none was made, or an empty string if one was."""
     try:
-        ran = asyncio.run(compact(session))
+        policy_run = asyncio.run(compact(session))
     except TooFull as error:
         return error.message
-    if ran.folded:
+    if policy_run.folded:
         return ""
-    refused = next((event.body.why for event in ran.events if isinstance(event.body, EditRefused)), "")
-    return refused or (ran.failure.message if ran.failure is not None else NOTHING)
+    refused = next((event.body.why for event in policy_run.events if isinstance(event.body, EditRefused)), "")
+    return refused or (policy_run.failure.message if policy_run.failure is not None else NOTHING_TO_FOLD)
 
 
-def is_aside(body: Body) -> bool:
-    """Whether a body is a reply beside the conversation."""
+def is_side_reply(body: Body) -> bool:
+    """Whether a body is the reply to a side request."""
     return isinstance(body, ModelReplied) and body.purpose != TURN
 
 
-def _safe_places(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:
-    """The places after which a session may be cut, each with how many replies came before it; and how many there are in all."""
-    waiting: set[str] = set()
-    found: list[tuple[int, int]] = []
+def _safe_cuts(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:
+    """Return the positions without pending calls, each with the number of replies before it, and the number of all replies."""
+    pending: set[str] = set()
+    scores: list[tuple[int, int]] = []
     replies = 0
     for place, event in enumerate(events, 1):
         if isinstance(event.body, ModelReplied):
             replies += 1
-            waiting = {part.call_id for part in event.body.parts if isinstance(part, ToolCall)}
+            pending = {part.call_id for part in event.body.parts if isinstance(part, ToolCall)}
         elif isinstance(event.body, ToolReturned):
-            waiting.discard(event.body.result.call_id)
-        if not waiting and isinstance(event.body, ModelReplied | ToolReturned):
-            found.append((place, replies))
-    return found, replies
+            pending.discard(event.body.result.call_id)
+        if not pending and isinstance(event.body, ModelReplied | ToolReturned):
+            scores.append((place, replies))
+    return scores, replies

@@ -1,4 +1,4 @@
-"""Questions about a session that its log answers by rules: what was asked, changed, run, measured and left open, and what proves it."""
+"""Probes: questions about a session whose answers follow from its log by rules, each with the facts that answer it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,25 +15,25 @@ KINDS: Final[tuple[Kind, ...]] = ("asked", "edited", "commands", "tests", "value
 
 MOST_PROBES: Final = 20
 MOST_FACTS: Final = 100
-LONGEST: Final = 300
-SHORTEST: Final = 6
+LONGEST_TEXT: Final = 300
+SHORTEST_TEXT: Final = 6
 _SENTENCE_END: Final = re.compile(r"\n|(?<=[.!?])\s+|(?<=[。！？])")
 
 
-class Worded(Value, frozen=True, tag="worded"):
-    """Words that must stand somewhere as they were written, blanks aside."""
+class QuotedText(Value, frozen=True, tag="worded"):
+    """Text that must be visible verbatim, except for whitespace."""
 
     text: str
 
 
-class Changed(Value, frozen=True, tag="changed"):
-    """A file that was edited: its path must be told by something else than a tool's result."""
+class EditedFile(Value, frozen=True, tag="changed"):
+    """An edited file: its path must be visible outside of tool results."""
 
     path: str
 
 
-class Ended(Value, frozen=True, tag="ended"):
-    """How a command ended: its result, or a line that has the command and its exit code, or the line of its output that sums it up."""
+class CommandOutcome(Value, frozen=True, tag="ended"):
+    """Outcome of a command: proved by its result, by a line with the command and its exit code, or by its summary line (`note`)."""
 
     command: str
     exit: int | None
@@ -41,18 +41,18 @@ class Ended(Value, frozen=True, tag="ended"):
     event: int
 
 
-class Held(Value, frozen=True, tag="held"):
-    """The value that a name had last: both must stand in one line."""
+class LastValue(Value, frozen=True, tag="held"):
+    """The last value of a name: both must be visible in one line."""
 
     name: str
     value: str
 
 
-Fact: TypeAlias = Worded | Changed | Ended | Held
+Fact: TypeAlias = QuotedText | EditedFile | CommandOutcome | LastValue
 
 
 class Probe(Value, frozen=True):
-    """A question, the facts that answer it, and the recorded events that prove them."""
+    """A question, the facts that answer it, and the recorded events that prove the facts."""
 
     kind: Kind
     question: str
@@ -60,89 +60,91 @@ class Probe(Value, frozen=True):
     events: tuple[int, ...] = ()
 
 
-Thing = TypeVar("Thing")
+Element = TypeVar("Element")
 
 
 def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
-    """All questions about a session so far, by kind; one to which there is nothing to say is not asked."""
-    known = tuple(events)
-    tally = EvidenceProjection()
-    for event in known:
-        tally.take(event)
-    evidence = tally.value()
-    found = (
-        *_asked(known),
-        Probe("edited", "Which files were edited?", tuple(map(Changed, spread(evidence.edited, MOST_FACTS)))),
-        _commands(evidence),
-        _tests(evidence),
-        *_values(known),
-        _open(evidence),
+    """Return all probes of a session, by kind; a probe without facts is left out."""
+    all_events = tuple(events)
+    projection = EvidenceProjection()
+    for event in all_events:
+        projection.take(event)
+    evidence = projection.value()
+    probes = (
+        *_user_request_probes(all_events),
+        Probe("edited", "Which files were edited?", tuple(map(EditedFile, spread(evidence.edited, MOST_FACTS)))),
+        _command_probe(evidence),
+        _test_probe(evidence),
+        *_value_probes(all_events),
+        _open_task_probe(evidence),
     )
-    return tuple(probe for probe in found if probe.facts)
+    return tuple(probe for probe in probes if probe.facts)
 
 
-def _asked(events: Sequence[Event]) -> list[Probe]:
-    """One question for each turn, or for turns spread over all of them."""
-    said = [event for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
-    turns = list(enumerate(said, 1))
+def _user_request_probes(events: Sequence[Event]) -> list[Probe]:
+    """Return one probe a turn, for at most `MOST_PROBES` turns at even distances."""
+    messages = [event for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
+    turns = list(enumerate(messages, 1))
     return [
-        Probe("asked", f"What did the user ask at turn {number}?", tuple(map(Worded, _sentences(event))), (event.seq,))
+        Probe("asked", f"What did the user ask at turn {number}?", tuple(map(QuotedText, _sentences(event))), (event.seq,))
         for number, event in spread(turns, MOST_PROBES)
     ]
 
 
 def _sentences(event: Event) -> list[str]:
-    """What a message says, sentence by sentence."""
+    """Return the distinct informative sentences of a user message."""
     body = event.body
     texts = [part.text for part in body.parts if isinstance(part, Text)] if isinstance(body, UserSaid) else []
-    found = [sentence.strip() for text in texts for sentence in _SENTENCE_END.split(text)]
-    return spread([text[:LONGEST] for text in dict.fromkeys(found) if _tells(text)], MOST_FACTS)
+    sentences = [sentence.strip() for text in texts for sentence in _SENTENCE_END.split(text)]
+    return spread([text[:LONGEST_TEXT] for text in dict.fromkeys(sentences) if _is_informative(text)], MOST_FACTS)
 
 
-def _tells(text: str) -> bool:
-    """Whether words are enough of their own that finding them means something: a bare "1" or "ok" could stand anywhere."""
-    return sum(1 if sign.isascii() else 3 for sign in text) >= SHORTEST
+def _is_informative(text: str) -> bool:
+    """Whether a text is long enough that finding it is no coincidence; "1" or "ok" is not."""
+    return sum(1 if character.isascii() else 3 for character in text) >= SHORTEST_TEXT
 
 
-def _commands(evidence: Evidence) -> Probe:
-    """The newest commands of which it is known how they ended."""
-    ran = [ran for ran in evidence.commands if ran.exit is not None][-MOST_PROBES:]
+def _command_probe(evidence: Evidence) -> Probe:
+    """Return a probe about the newest commands with a known exit code."""
+    runs = [run for run in evidence.commands if run.exit is not None][-MOST_PROBES:]
     return Probe(
-        "commands", "Which commands were run last, and how did each end?", tuple(map(_ended, ran)), tuple(each.seq for each in ran)
+        "commands", "Which commands were run last, and how did each end?", tuple(map(_outcome_of, runs)), tuple(each.seq for each in runs)
     )
 
 
-def _tests(evidence: Evidence) -> Probe:
-    ran = evidence.tests
+def _test_probe(evidence: Evidence) -> Probe:
+    run = evidence.tests
     question = "What was the exit code of the last test run?"
-    return Probe("tests", question, (_ended(ran),), (ran.seq,)) if ran is not None else Probe("tests", question, ())
+    return Probe("tests", question, (_outcome_of(run),), (run.seq,)) if run is not None else Probe("tests", question, ())
 
 
-def _ended(ran: CommandRun) -> Ended:
-    return Ended(ran.command, ran.exit, ran.note, ran.seq)
+def _outcome_of(run: CommandRun) -> CommandOutcome:
+    return CommandOutcome(run.command, run.exit, run.note, run.seq)
 
 
-def _values(events: Sequence[Event]) -> list[Probe]:
-    """The values of names that were used later, spread over the session."""
-    found = spread(named_values(events), MOST_PROBES)
-    return [Probe("values", f"Which value did {each.name} have last?", (Held(each.name, each.value),), (each.event,)) for each in found]
+def _value_probes(events: Sequence[Event]) -> list[Probe]:
+    """Return probes about the values of names that were used later, at even distances."""
+    values = spread(named_values(events), MOST_PROBES)
+    return [
+        Probe("values", f"Which value did {each.name} have last?", (LastValue(each.name, each.value),), (each.event,)) for each in values
+    ]
 
 
-def _open(evidence: Evidence) -> Probe:
-    """Open tasks and commands that failed and have not succeeded since."""
-    tasks: list[Fact] = [Worded(_plain_task(task)[:LONGEST]) for task in evidence.tasks]
-    facts = spread([*tasks, *map(_ended, evidence.errors)], MOST_FACTS)
-    return Probe("open", "What is still open?", tuple(facts), tuple(fact.event for fact in facts if isinstance(fact, Ended)))
+def _open_task_probe(evidence: Evidence) -> Probe:
+    """Return a probe about open tasks and about commands that have not succeeded since they failed."""
+    tasks: list[Fact] = [QuotedText(_plain_task(task)[:LONGEST_TEXT]) for task in evidence.tasks]
+    facts = spread([*tasks, *map(_outcome_of, evidence.errors)], MOST_FACTS)
+    return Probe("open", "What is still open?", tuple(facts), tuple(fact.event for fact in facts if isinstance(fact, CommandOutcome)))
 
 
 def _plain_task(task: str) -> str:
-    """A task without the number that a list gave it."""
+    """Return a task without its `#` number."""
     first, blank, rest = task.partition(" ")
     return rest if blank and first.startswith("#") else task
 
 
-def spread(things: Sequence[Thing], most: int) -> list[Thing]:
-    """All of some things, or as many as allowed at even distances, the first and the last among them."""
-    if len(things) <= most:
-        return list(things)
-    return [things[round(number * (len(things) - 1) / (most - 1))] for number in range(most)]
+def spread(elements: Sequence[Element], most: int) -> list[Element]:
+    """Return at most `most` elements at even distances, including the first and the last."""
+    if len(elements) <= most:
+        return list(elements)
+    return [elements[round(number * (len(elements) - 1) / (most - 1))] for number in range(most)]

@@ -1,4 +1,4 @@
-"""Scores probes by rules alone: which facts stand in what a model sees, and which in one recall beside it."""
+"""Scores probes by rules: which facts are visible to the model, and which one recall would bring back."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,106 +8,111 @@ from typing import Final
 from msgspec import structs
 
 from palimpsest.core.items import Value
-from palimpsest.lab.probes.probes import KINDS, Changed, Ended, Fact, Held, Kind, Probe, Worded
-from palimpsest.lab.probes.seen import Piece, ending_of
+from palimpsest.lab.probes.probes import KINDS, CommandOutcome, EditedFile, Fact, Kind, LastValue, Probe, QuotedText
+from palimpsest.lab.probes.visible_texts import VisibleText, path_ending
 
-# A command is known by so much of its beginning.
-_COMMAND: Final = 60
-# A shorter line of output could stand anywhere.
+# A command is identified by its first characters.
+_COMMAND_CHARACTERS: Final = 60
+# A shorter note could occur by coincidence.
 _SHORTEST_NOTE: Final = 8
 
 
 class Score(Value, frozen=True, omit_defaults=False):
-    """The share of answers that could be given, from 0 to 1, by kind and over all kinds; one without questions is left out."""
+    """Shares of answered probes, from 0 to 1, by kind and over all kinds; kinds without probes are left out."""
 
     total: float
     kinds: dict[Kind, float]
     probes: int
 
 
-def score(probes: Iterable[Probe], seen: Sequence[Piece], recalled: Sequence[Piece] = ()) -> Score:
-    """A probe counts by the share of its facts that hold, a kind by the mean of its probes, and every kind the same.
+def score(probes: Iterable[Probe], visible: Sequence[VisibleText], recalled: Sequence[VisibleText] = ()) -> Score:
+    """Score probes: a probe by the share of its proved facts, a kind by the mean of its probes, the total by the mean of the kinds.
 
-    `recalled` are contents that one lookup could bring: a fact holds if one of them alone, or what is seen, proves it.
+    `recalled` are texts that one recall could bring back: a fact is proved by any single visible or recalled text.
     """
-    prove = prover((*seen, *recalled))
-    found: dict[Kind, list[float]] = {}
+    is_proved = fact_checker((*visible, *recalled))
+    shares_by_kind: dict[Kind, list[float]] = {}
     for probe in probes:
-        found.setdefault(probe.kind, []).append(sum(map(prove, probe.facts)) / len(probe.facts))
-    kinds = {kind: sum(found[kind]) / len(found[kind]) for kind in KINDS if kind in found}
+        shares_by_kind.setdefault(probe.kind, []).append(sum(map(is_proved, probe.facts)) / len(probe.facts))
+    kinds = {kind: sum(shares_by_kind[kind]) / len(shares_by_kind[kind]) for kind in KINDS if kind in shares_by_kind}
     total = sum(kinds.values()) / len(kinds) if kinds else 1.0
-    return Score(round(total, 4), {kind: round(share, 4) for kind, share in kinds.items()}, sum(map(len, found.values())))
+    return Score(round(total, 4), {kind: round(share, 4) for kind, share in kinds.items()}, sum(map(len, shares_by_kind.values())))
 
 
-def answerable(probes: Iterable[Probe], pieces: Sequence[Piece]) -> tuple[Probe, ...]:
-    """The probes with those facts that somebody could know who had seen everything: what a file leaves out cannot be asked for."""
-    prove = prover(pieces)
-    left = (structs.replace(probe, facts=tuple(filter(prove, probe.facts))) for probe in probes)
-    return tuple(probe for probe in left if probe.facts)
+def answerable(probes: Iterable[Probe], texts: Sequence[VisibleText]) -> tuple[Probe, ...]:
+    """Return the probes with only those facts that the whole recording proves; probes without such facts are left out."""
+    is_proved = fact_checker(texts)
+    checked = (structs.replace(probe, facts=tuple(filter(is_proved, probe.facts))) for probe in probes)
+    return tuple(probe for probe in checked if probe.facts)
 
 
-def prover(pieces: Sequence[Piece]) -> Callable[[Fact], bool]:
-    """Whether one of some pieces proves a fact; blanks are made plain once for all questions."""
-    plain = [_plain(piece.text) for piece in pieces]
-    told = [(piece, text.replace("\\", "/")) for piece, text in zip(pieces, plain, strict=True) if not piece.result]
-    events = {piece.event for piece in pieces if piece.result}
+def fact_checker(texts: Sequence[VisibleText]) -> Callable[[Fact], bool]:
+    """Return a function that tests whether one of the texts proves a fact; whitespace is normalised once."""
+    plain_texts = [_plain_whitespace(visible_text.text) for visible_text in texts]
+    statements = [
+        (visible_text, text.replace("\\", "/")) for visible_text, text in zip(texts, plain_texts, strict=True) if not visible_text.result
+    ]
+    events = {visible_text.event for visible_text in texts if visible_text.result}
 
-    def prove(fact: Fact) -> bool:
+    def is_proved(fact: Fact) -> bool:
         match fact:
-            case Worded(text=text):
-                words = _plain(text)
-                return any(words in each for each in plain)
-            case Changed(path=path):
-                ending = ending_of(path)
-                return any(ending in text and _stands(ending, text) for _, text in told)
-            case Ended():
-                return fact.event in events or any(_tells(fact, piece.text, text) for piece, text in told)
-            case Held(name=name, value=value):
-                return any(name in piece.text and value in piece.text and _in_one_line(name, value, piece.text) for piece in pieces)
+            case QuotedText(text=text):
+                words = _plain_whitespace(text)
+                return any(words in each for each in plain_texts)
+            case EditedFile(path=path):
+                ending = path_ending(path)
+                return any(ending in text and _is_whole_word(ending, text) for _, text in statements)
+            case CommandOutcome():
+                return fact.event in events or any(_states_outcome(fact, visible_text.text, text) for visible_text, text in statements)
+            case LastValue(name=name, value=value):
+                return any(
+                    name in visible_text.text and value in visible_text.text and _in_one_line(name, value, visible_text.text)
+                    for visible_text in texts
+                )
 
-    return prove
+    return is_proved
 
 
-def _tells(fact: Ended, text: str, plain: str) -> bool:
-    """Whether a text tells how a command ended: by the line that sums it up, or by the command and its code in one line."""
-    note = _slashed(fact.note)
+def _states_outcome(fact: CommandOutcome, text: str, plain: str) -> bool:
+    """Whether a text states the outcome of a command: by its note, or by the command and its exit code in one line."""
+    note = _plain_path_text(fact.note)
     if len(note) >= _SHORTEST_NOTE and note in plain:
         return True
     if fact.exit is None:
         return False
-    whole, code = _slashed(fact.command), str(fact.exit)
-    command = whole[:_COMMAND]
+    full_command, code = _plain_path_text(fact.command), str(fact.exit)
+    command = full_command[:_COMMAND_CHARACTERS]
     if command not in plain:
         return False
-    # What is cut may go on in the text; a whole command must end there.
-    alone = len(whole) > _COMMAND
-    lines = (line for line in map(_slashed, text.split("\n")) if command in line and (alone or _stands(command, line)))
-    if any(_stands(code, line.replace(command, " ")) for line in lines):
+    # A cut command may continue in the text; a whole one must end there.
+    is_cut = len(full_command) > _COMMAND_CHARACTERS
+    lines = (line for line in map(_plain_path_text, text.split("\n")) if command in line and (is_cut or _is_whole_word(command, line)))
+    if any(_is_whole_word(code, line.replace(command, " ")) for line in lines):
         return True
-    # A command of several lines is told in one, or in as many as it has; the code stands before it.
-    return "\n" in fact.command and _stands(code, plain.partition(command)[0].rpartition("- ")[2])
+    # A command of several lines may be written in one; its exit code precedes it.
+    return "\n" in fact.command and _is_whole_word(code, plain.partition(command)[0].rpartition("- ")[2])
 
 
 def _in_one_line(name: str, value: str, text: str) -> bool:
-    return any(name in line and _stands(name, line) and _stands(value, line) for line in text.split("\n"))
+    return any(name in line and _is_whole_word(name, line) and _is_whole_word(value, line) for line in text.split("\n"))
 
 
-def _stands(words: str, text: str) -> bool:
-    """Whether words stand in a text by themselves, and not as a part of longer ones; Chinese parts no words."""
-    return _alone(words).search(text) is not None
+def _is_whole_word(words: str, text: str) -> bool:
+    """Whether words occur in a text as whole words; Chinese has no word boundaries."""
+    return _whole_word(words).search(text) is not None
 
 
 @lru_cache(maxsize=4_096)
-def _alone(words: str) -> re.Pattern[str]:
+def _whole_word(words: str) -> re.Pattern[str]:
     before = r"(?<![A-Za-z0-9_])" if words[:1].isascii() else ""
     after = r"(?![A-Za-z0-9_])(?!\.\d)" if words[-1:].isascii() else ""
     return re.compile(before + re.escape(words) + after)
 
 
-def _slashed(text: str) -> str:
-    """A text with plain blanks in which paths of all systems are written alike."""
-    return _plain(text).replace("\\", "/")
+def _plain_path_text(text: str) -> str:
+    """Return a text with single spaces and forward slashes."""
+    return _plain_whitespace(text).replace("\\", "/")
 
 
-def _plain(text: str) -> str:
+def _plain_whitespace(text: str) -> str:
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Names that a session gave a number to and used afterwards, each with the value it had last."""
+"""Finds names that a session assigned a number to and used afterwards, each with its last value."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,8 @@ from palimpsest.audit.tools.calls import action_of, result_text
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, Value
 
-# A name, a sign that gives it a value, and a number of two digits or more; Chinese writes names and colons of its own.
-_GIVEN: Final = re.compile(
+# A name, an assignment sign and a number; Chinese has its own names, colons and verbs for this.
+_ASSIGNMENT: Final = re.compile(
     r"(?<![\w./@$-])([A-Za-z_][\w-]{4,60}|[\u4e00-\u9fff]{2,12})(?:[\"'`]?\s{0,3}(?:=|:|：|＝)|为|是)\s{0,3}[\"']?"
     r"(-?\d[\d_]*(?:\.\d+)?)(?![\w.:/-]|,\d)"
 )
@@ -20,8 +20,8 @@ _LONGEST_TEXT: Final = 100_000
 _MOST_CHINESE: Final = 400
 
 
-class Named(Value, frozen=True):
-    """A name, its value, and the recorded event that shows it."""
+class NamedValue(Value, frozen=True):
+    """A name, its last value, and the recorded event that shows it."""
 
     name: str
     value: str
@@ -29,65 +29,65 @@ class Named(Value, frozen=True):
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a name; `used` is the place of the newest message that names it after it was first shown."""
+class _NameState:
+    """Last value of a name; `unique` is false if one text gives several values, `used` is the newest event that uses the name, or -1."""
 
     value: str
     event: int
-    alone: bool = True
+    unique: bool = True
     used: int = -1
 
 
-def named_values(events: Iterable[Event]) -> list[Named]:
-    """Every name that has one value in the newest text that gives it one, and that somebody named later; the newest used last."""
-    known: dict[str, _Known] = {}
+def named_values(events: Iterable[Event]) -> list[NamedValue]:
+    """Return every name with a unique last value that was used later, ordered by last use."""
+    states: dict[str, _NameState] = {}
     chinese: dict[str, None] = {}
     for event in events:
         match event.body:
             case UserSaid(parts=parts):
-                _use(known, chinese, [part.text for part in parts if isinstance(part, Text)], event.seq)
+                _record_uses(states, chinese, [part.text for part in parts if isinstance(part, Text)], event.seq)
             case ModelReplied(parts=parts):
                 calls = [part for part in parts if isinstance(part, ToolCall)]
                 texts = [part.text for part in parts if isinstance(part, Text)]
-                _use(known, chinese, [*texts, *("\n".join(argument_texts(call)) for call in calls)], event.seq)
-                # What an edit writes stands in its call; what it replaces comes before what it puts there.
+                _record_uses(states, chinese, [*texts, *("\n".join(argument_texts(call)) for call in calls)], event.seq)
+                # An edit call holds the old text before the new one, so the last value counts.
                 written = "\n".join(word for call in calls if action_of(call).kind in ("edit", "write") for word in argument_texts(call))
-                _give(known, chinese, written, event.seq, last_only=True)
+                _record_values(states, chinese, written, event.seq, last_only=True)
             case ToolReturned(result=result) if not result.error:
-                _give(known, chinese, result_text(result), event.seq)
+                _record_values(states, chinese, result_text(result), event.seq)
             case _:
                 pass
-    used = [(each.used, name, each) for name, each in known.items() if each.used >= 0 and each.alone]
-    return [Named(name, each.value, each.event) for _, name, each in sorted(used, key=lambda one: one[:2])]
+    used = [(state.used, name, state) for name, state in states.items() if state.used >= 0 and state.unique]
+    return [NamedValue(name, state.value, state.event) for _, name, state in sorted(used, key=lambda one: one[:2])]
 
 
-def _use(known: dict[str, _Known], chinese: dict[str, None], texts: list[str], seq: int) -> None:
+def _record_uses(states: dict[str, _NameState], chinese: dict[str, None], texts: list[str], seq: int) -> None:
     for text in texts:
         for name in names_of(text[:_LONGEST_TEXT]):
-            if name in known:
-                known[name].used = seq
+            if name in states:
+                states[name].used = seq
         for name in chinese if not text.isascii() else ():
             if name in text:
-                known[name].used = seq
+                states[name].used = seq
 
 
-def _give(known: dict[str, _Known], chinese: dict[str, None], text: str, seq: int, *, last_only: bool = False) -> None:
-    fresh: dict[str, list[str]] = {}
-    for name, value in given(text):
-        fresh.setdefault(name, []).append(value)
-    for name, values in fresh.items():
-        each = known.setdefault(name, _Known("", seq))
-        each.value, each.event = values[-1], seq
-        each.alone = last_only or len(set(values)) == 1
+def _record_values(states: dict[str, _NameState], chinese: dict[str, None], text: str, seq: int, *, last_only: bool = False) -> None:
+    values_by_name: dict[str, list[str]] = {}
+    for name, value in assignments(text):
+        values_by_name.setdefault(name, []).append(value)
+    for name, values in values_by_name.items():
+        state = states.setdefault(name, _NameState("", seq))
+        state.value, state.event = values[-1], seq
+        state.unique = last_only or len(set(values)) == 1
         if not name.isascii() and len(chinese) < _MOST_CHINESE:
             chinese[name] = None
 
 
-def given(text: str) -> Iterator[tuple[str, str]]:
-    """The names that a text gives a number to, in order."""
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield names and the numbers that a text assigns to them, in order."""
     for line in text[:_LONGEST_TEXT].split("\n"):
         if len(line) > _LONGEST_LINE:
             continue
-        for name, value in _GIVEN.findall(line):
+        for name, value in _ASSIGNMENT.findall(line):
             if len(value.lstrip("-")) > 1 and (not name.isascii() or is_name(name)):
                 yield name, value

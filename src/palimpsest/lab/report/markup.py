@@ -1,12 +1,12 @@
-"""Markup, numbers and style that all parts of the report of a replay share."""
+"""Markup, number formats and CSS that all parts of a report share."""
 
 from html import escape
 
 from palimpsest.foreign.exporting.formatting import headline
-from palimpsest.lab.outcome import Survival
+from palimpsest.lab.outcome import SurvivalShares
 
 PALETTE = 9
-"""How many profiles have a colour of their own; more begin again."""
+"""Number of distinct profile colours; further profiles reuse them."""
 
 SURVIVAL_WORDS = {
     "user_messages": "what the user said",
@@ -15,19 +15,19 @@ SURVIVAL_WORDS = {
     "commands": "commands",
     "numbers": "numbers",
 }
-"""The kinds of things that can survive a fold, in the order of what hurts most."""
+"""Kinds of entities that can survive a fold, most important first."""
 
 
-def said(text: str, width: int = 160) -> str:
-    """The beginning of a text from a session on one line, as markup that shows it and does nothing else.
+def snippet(text: str, width: int = 160) -> str:
+    """Return the beginning of a text on one line, escaped for HTML.
 
-    Addresses in it read as they are, but are none to whoever looks for some in the file.
+    Slashes of URLs are escaped too, so that a search of the file finds no URL.
     """
     return escape(headline(text, width)).replace("//", "&#47;&#47;")
 
 
-def amount(number: float) -> str:
-    """A count of tokens in a few characters: 950, 9.5k, 163k, 1.2M."""
+def short_number(number: float) -> str:
+    """Format a count in a few characters: 950, 9.5k, 163k, 1.2M."""
     if number < 1_000:
         return f"{number:.0f}"
     if number < 9_950:
@@ -35,8 +35,8 @@ def amount(number: float) -> str:
     return f"{number / 1_000:.0f}k" if number < 999_500 else f"{number / 1_000_000:.1f}M"
 
 
-def money(usd: float | None) -> str:
-    """Dollars, with more places where there are few of them."""
+def dollars(usd: float | None) -> str:
+    """Format dollars, with four decimals for small amounts; `?` for None."""
     if usd is None:
         return "?"
     sign, size = "−" if usd < 0 else "", abs(usd)
@@ -44,7 +44,7 @@ def money(usd: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one, with a decimal near its ends: what is not all is never told as all, and what is something never as nothing."""
+    """Format a share from 0 to 1, with a decimal near its ends, so that only 0 and 1 read as 0 % and 100 %."""
     if 0 < share < 0.0005:
         return "&lt;0.1 %"
     if 0.9995 <= share < 1:
@@ -52,39 +52,39 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %" if 0 < share < 0.0095 or 0.995 <= share < 1 else f"{share * 100:.0f} %"
 
 
-def times(ratio: float | None) -> str:
-    """A ratio."""
+def ratio_text(ratio: float | None) -> str:
+    """Format a ratio; a dash for None."""
     return "–" if ratio is None else f"{ratio:.2f}×"
 
 
-def mean_of(survival: Survival) -> float:
-    """All kinds together, each with the same weight, but for numbers: most of them nobody needs twice."""
+def mean_survival(survival: SurvivalShares) -> float:
+    """Return the mean over all kinds except numbers, most of which are never needed again."""
     kinds = [name for name in SURVIVAL_WORDS if name != "numbers"]
     return sum(float(getattr(survival, name)) for name in kinds) / len(kinds)
 
 
-def colour(number: int) -> str:
-    """The class that gives a profile its colour, by its place."""
+def colour_class(number: int) -> str:
+    """Return the CSS class of the profile with this number."""
     return f"c{number % PALETTE}"
 
 
-def figure(title: str, inner: str, look: str = "") -> str:
-    """A drawing with its title above it; both are markup already."""
-    return f'<figure class="{look or "panel"}"><figcaption>{title}</figcaption>\n{inner}</figure>\n'
+def figure(title: str, inner: str, style: str = "") -> str:
+    """Return a drawing with a title above it; both are markup."""
+    return f'<figure class="{style or "panel"}"><figcaption>{title}</figcaption>\n{inner}</figure>\n'
 
 
 def legend(entries: list[tuple[str, str]]) -> str:
-    """Colours and what they mean: pairs of a class and of words that are markup already."""
+    """Return a legend from pairs of a CSS class and a label, which is markup."""
     keys = "".join(
-        f'<li><svg class="key {look}" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>{words}</li>'
-        for look, words in entries
+        f'<li><svg class="key {style}" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>{words}</li>'
+        for style, words in entries
     )
     return f'<ul class="legend">{keys}</ul>\n'
 
 
-def scrolled(rows: str, look: str = "") -> str:
-    """A table that may be wider than the screen, in a box that can be moved with the keyboard too."""
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table class="{look or "plain"}">\n{rows}</table></div>\n'
+def scrollable_table(rows: str, style: str = "") -> str:
+    """Return a table in a box that scrolls, also by keyboard, if it is wider than the screen."""
+    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table class="{style or "plain"}">\n{rows}</table></div>\n'
 
 
 PAGE_STYLE = """
@@ -173,8 +173,8 @@ _PARTS = {
     "rereads": "rereads",
 }
 _KINDS = {"head": "c5", "user": "c0", "assistant": "c2", "result": "c4", "summary": "c3", "context": "c7", "other": "c8"}
-PAGE_STYLE += "".join(f".part-{name}{{fill:var(--{colour})}}" for name, colour in _PARTS.items())
-PAGE_STYLE += "".join(f".kind-{name}{{fill:var(--{colour})}}" for name, colour in _KINDS.items())
+PAGE_STYLE += "".join(f".part-{name}{{fill:var(--{colour_class})}}" for name, colour_class in _PARTS.items())
+PAGE_STYLE += "".join(f".kind-{name}{{fill:var(--{colour_class})}}" for name, colour_class in _KINDS.items())
 PAGE_STYLE += "".join(
     f".c{number}{{color:var(--c{number})}}circle.c{number},.key.c{number}{{fill:var(--c{number})}}" for number in range(9)
 )

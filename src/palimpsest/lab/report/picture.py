@@ -1,99 +1,100 @@
-"""The whole idea on one picture, with the figures of a replay: what was billed, how full the window was, and a fold that was undone."""
+"""Overview as one SVG with the figures of a replay: the data flow, context sizes, costs, and a fold that was undone."""
 
 from typing import NamedTuple
 
-from palimpsest.lab.outcome import CardRun, Outcome, Replayed, ratio
-from palimpsest.lab.report.markup import amount, money, said, times
-from palimpsest.lab.report.plot import Plane, thinned
+from palimpsest.lab.outcome import CardRun, Outcome, ReplayedSession, ratio
+from palimpsest.lab.report.markup import dollars, ratio_text, short_number, snippet
+from palimpsest.lab.report.plot import Plot, downsampled
 
-_WIDE, _HIGH = 960, 396
+_WIDTH, _HEIGHT = 960, 396
 _PLOT = (272, 96)
 _BAR_AT, _BAR_WIDE = 464, 330
 
 
-class Bytes(NamedTuple):
-    """A request: when it would have been sent, the beginning of its digest, and its size."""
+class RequestBytes(NamedTuple):
+    """A request: a label for its time, its digest, and its size in bytes."""
 
     words: str
     digest: str
     size: int
 
 
-def picture(run: CardRun, against: str, requests: tuple[Bytes, ...]) -> str:
-    """An SVG that stands alone; `requests` are those before a fold, after it, and after its undo."""
+def picture(run: CardRun, against: str, requests: tuple[RequestBytes, ...]) -> str:
+    """Return a self-contained SVG; `requests` are those before a fold, after it, and after its undo."""
     session = run.sessions[0]
     shown = [name for name in (next(iter(session.profiles)), against) if name in session.profiles]
-    plots = "".join(_context(session.profiles[name], run, 20, 124 + number * 130, number) for number, name in enumerate(shown))
+    plots = "".join(_context_chart(session.profiles[name], run, 20, 124 + number * 130, number) for number, name in enumerate(shown))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-labelledby="t d" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="t d" '
         'font-family="ui-sans-serif, system-ui, sans-serif" font-size="13">\n'
-        f'<title id="t">Log, view, wire, model</title>\n<desc id="d">{_told(run, session, against)}</desc>\n'
-        f"<style>{_STYLE}</style>\n{_FLOW}{plots}{_bars(session, against)}{_undone(requests)}"
-        f'<text class="soft small" x="20" y="{_HIGH - 6}">{_made(run, session)}</text>\n</svg>\n'
+        f'<title id="t">Log, view, wire, model</title>\n<desc id="d">{_description(run, session, against)}</desc>\n'
+        f"<style>{_STYLE}</style>\n{_FLOW}{plots}{_cost_bars(session, against)}{_undo_rows(requests)}"
+        f'<text class="soft small" x="20" y="{_HEIGHT - 6}">{_caption(run, session)}</text>\n</svg>\n'
     )
 
 
-def _made(run: CardRun, session: Replayed) -> str:
+def _caption(run: CardRun, session: ReplayedSession) -> str:
     calls = max(len(outcome.calls) for outcome in session.profiles.values())
-    card = f"{said(run.card, 40)}, window {amount(run.window)}, cache {said(run.ttl, 10)}"
-    return f"One made-up session, {session.events:,} events, up to {calls:,} requests, {card}. Made by: pal demo --picture OUT"
+    card = f"{snippet(run.card, 40)}, window {short_number(run.window)}, cache {snippet(run.ttl, 10)}"
+    return f"One synthetic session, {session.events:,} events, up to {calls:,} requests, {card}. Made by: pal demo --picture OUT"
 
 
-def _told(run: CardRun, session: Replayed, against: str) -> str:
-    costs = ", ".join(f"{said(name, 40)} {money(outcome.cost.total)}" for name, outcome in session.profiles.items())
+def _description(run: CardRun, session: ReplayedSession, against: str) -> str:
+    costs = ", ".join(f"{snippet(name, 40)} {dollars(outcome.cost.total)}" for name, outcome in session.profiles.items())
     return (
         "Events are appended to a log, the log is projected to a view, the view is encoded and reaches a model; edits and undos are events "
-        f"too. Below: the context of two profiles call by call, and what one session costs under each with {said(run.card, 40)}: {costs}; "
-        f"ratios are against {said(against, 40)}. After an undo the request has the same bytes as before the fold."
+        f"too. Below: the context of two profiles call by call, and what one session costs under each with "
+        f"{snippet(run.card, 40)}: {costs}; "
+        f"ratios are against {snippet(against, 40)}. After an undo the request has the same bytes as before the fold."
     )
 
 
-def _context(outcome: Outcome, run: CardRun, x: int, y: int, number: int) -> str:
-    wide, high = _PLOT
+def _context_chart(outcome: Outcome, run: CardRun, x: int, y: int, number: int) -> str:
+    width, height = _PLOT
     turns = [call for call in outcome.calls if call.purpose == "turn"]
-    plane = Plane(turns[-1].step, run.window * 1.02, high, head=8, foot=2)
+    plot = Plot(turns[-1].step, run.window * 1.02, height, head=8, foot=2)
     points = [(float(call.step), float(call.tokens)) for call in turns]
-    folds = [plane.dot(edit.step, edit.billed_before, "fold", "fold", 3.5) for edit in outcome.edits if edit.kind == "fold"]
-    masks = [plane.dot(edit.step, edit.billed_after, "mask", "mask", 2) for edit in outcome.edits if edit.kind == "mask"][:60]
-    window = plane.y(run.window)
+    folds = [plot.dot(edit.step, edit.billed_before, "fold", "fold", 3.5) for edit in outcome.edits if edit.kind == "fold"]
+    masks = [plot.dot(edit.step, edit.billed_after, "mask", "mask", 2) for edit in outcome.edits if edit.kind == "mask"][:60]
+    window = plot.y(run.window)
     pieces = (
         f'<line class="window" x1="0" x2="100%" y1="{window}" y2="{window}"/>',
-        plane.line(thinned(points, 300), f"trace trace-{number}", filled=True),
+        plot.line(downsampled(points, 300), f"trace trace-{number}", filled=True),
         *masks,
         *folds,
-        f'<line class="axis" x1="0" x2="100%" y1="{plane.y(0)}" y2="{plane.y(0)}"/>',
+        f'<line class="axis" x1="0" x2="100%" y1="{plot.y(0)}" y2="{plot.y(0)}"/>',
     )
-    sizes = f"mean {amount(sum(size for _, size in points) / len(points))} tokens"
-    head = f'<text class="strong" x="{x}" y="{y}">{said(outcome.profile, 24)}</text>'
-    side = f'<text class="soft small" x="{x + wide}" y="{y}" text-anchor="end">{sizes}</text>'
-    return f'{head}{side}\n<svg x="{x}" y="{y + 6}" width="{wide}" height="{high}">{"".join(pieces)}</svg>\n'
+    sizes = f"mean {short_number(sum(size for _, size in points) / len(points))} tokens"
+    head = f'<text class="strong" x="{x}" y="{y}">{snippet(outcome.profile, 24)}</text>'
+    side = f'<text class="soft small" x="{x + width}" y="{y}" text-anchor="end">{sizes}</text>'
+    return f'{head}{side}\n<svg x="{x}" y="{y + 6}" width="{width}" height="{height}">{"".join(pieces)}</svg>\n'
 
 
-def _bars(session: Replayed, against: str) -> str:
+def _cost_bars(session: ReplayedSession, against: str) -> str:
     costs = {name: outcome.cost.total for name, outcome in session.profiles.items()}
-    dearest, yardstick = max(costs.values()) or 1.0, costs.get(against, 0.0)
+    highest_usd, baseline = max(costs.values()) or 1.0, costs.get(against, 0.0)
     rows = []
     for number, (name, usd) in enumerate(costs.items()):
         y = 146 + number * 23
-        wide = usd * _BAR_WIDE / dearest
-        look = "ours" if number == 0 else "theirs"
+        width = usd * _BAR_WIDE / highest_usd
+        css_class = "ours" if number == 0 else "theirs"
         rows.append(
-            f'<text class="ink" x="{_BAR_AT - 10}" y="{y}" text-anchor="end">{said(name, 24)}</text>'
-            f'<rect class="{look}" x="{_BAR_AT}" y="{y - 12}" width="{wide:.1f}" height="16" rx="2"/>'
-            f'<text class="soft small" x="{_BAR_AT + wide + 6:.1f}" y="{y}">{money(usd)}, {times(ratio(usd, yardstick))}</text>\n'
+            f'<text class="ink" x="{_BAR_AT - 10}" y="{y}" text-anchor="end">{snippet(name, 24)}</text>'
+            f'<rect class="{css_class}" x="{_BAR_AT}" y="{y - 12}" width="{width:.1f}" height="16" rx="2"/>'
+            f'<text class="soft small" x="{_BAR_AT + width + 6:.1f}" y="{y}">{dollars(usd)}, {ratio_text(ratio(usd, baseline))}</text>\n'
         )
     return f'<text class="strong" x="324" y="124">What the same session costs</text>\n{"".join(rows)}'
 
 
-def _undone(requests: tuple[Bytes, ...]) -> str:
+def _undo_rows(requests: tuple[RequestBytes, ...]) -> str:
     rows = []
     for number, one in enumerate(requests):
         y = 310 + number * 20
-        look = "word-edit" if number == 1 else "word-undo" if number == 2 else "ink"
+        css_class = "word-edit" if number == 1 else "word-undo" if number == 2 else "ink"
         rows.append(
-            f'<text class="{look}" x="324" y="{y}">{one.words}</text>'
-            f'<text class="code {look}" x="444" y="{y}">sha256 {one.digest[:24]}…</text>'
-            f'<text class="code soft" x="{_WIDE - 20}" y="{y}" text-anchor="end">{one.size:,} bytes</text>\n'
+            f'<text class="{css_class}" x="324" y="{y}">{one.words}</text>'
+            f'<text class="code {css_class}" x="444" y="{y}">sha256 {one.digest[:24]}…</text>'
+            f'<text class="code soft" x="{_WIDTH - 20}" y="{y}" text-anchor="end">{one.size:,} bytes</text>\n'
         )
     same = "the same bytes: an edit is an event, and so is its undo" if requests[0].digest == requests[-1].digest else "not the same bytes"
     verdict = f'<text class="word-undo small" x="444" y="368">{same}</text>\n'
@@ -115,19 +116,19 @@ _STYLE = """
 """
 
 
-def _box(x: int, wide: int, name: str, words: str) -> str:
+def _box(x: int, width: int, name: str, words: str) -> str:
     return (
-        f'<rect class="box" x="{x}" y="16" width="{wide}" height="44" rx="5"/>'
-        f'<text class="strong" x="{x + wide / 2}" y="34" text-anchor="middle">{name}</text>'
-        f'<text class="soft small" x="{x + wide / 2}" y="51" text-anchor="middle">{words}</text>\n'
+        f'<rect class="box" x="{x}" y="16" width="{width}" height="44" rx="5"/>'
+        f'<text class="strong" x="{x + width / 2}" y="34" text-anchor="middle">{name}</text>'
+        f'<text class="soft small" x="{x + width / 2}" y="51" text-anchor="middle">{words}</text>\n'
     )
 
 
-def _arrow(x: int, wide: int, words: str) -> str:
-    tip = x + wide
+def _arrow(x: int, width: int, words: str) -> str:
+    tip = x + width
     return (
         f'<path class="arrow" d="M{x} 38H{tip - 6}"/><path class="head" d="M{tip - 8} 34l8 4-8 4z"/>'
-        f'<text class="soft small" x="{x + wide / 2 - 2}" y="31" text-anchor="middle">{words}</text>\n'
+        f'<text class="soft small" x="{x + width / 2 - 2}" y="31" text-anchor="middle">{words}</text>\n'
     )
 
 

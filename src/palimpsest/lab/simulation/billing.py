@@ -1,4 +1,4 @@
-"""Providers of a replay: one that bills requests instead of sending them, and one that counts the requests to a real model."""
+"""Providers of a replay: one bills requests instead of sending them, one counts the requests to a real model."""
 
 from collections.abc import AsyncIterator, Callable
 from time import perf_counter
@@ -12,14 +12,14 @@ from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.view import View
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
-from palimpsest.lab.simulation.unsent import RealSummaries, Summaries, Unsent
+from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider
 from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool
 
 
-class Asked:
-    """The requests that one profile sent to a model; a policy that gets no answer goes on without, so that only this tells."""
+class CountedSummaries:
+    """Asks a real model for summaries, and counts requests and failures, which policies themselves do not report."""
 
     def __init__(self, real: RealSummaries) -> None:
         self._real = real
@@ -28,7 +28,7 @@ class Asked:
         self.failure = ""
 
     async def __call__(self, view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
-        """The model's reply."""
+        """Return the reply of the model."""
         self.requests += 1
         try:
             return await self._real(view, tools, params, fetch)
@@ -39,16 +39,16 @@ class Asked:
 
 
 class Billing:
-    """Answers turn calls by `reply` and side calls with summaries, and books what each would have cost.
+    """Answers turn calls by `reply` and side calls with summaries, and bills each request.
 
-    `reply` gives the next reply to a view and the tokens that the model wrote; `book` gets every bill with the purpose of its call.
+    `reply` returns the next reply to a view and its output tokens; `book` gets the usage and the purpose of every request.
     """
 
     def __init__(
         self,
         card: ModelCard,
         simulator: CacheSimulator,
-        summaries: Summaries,
+        summaries: SummaryProvider,
         *,
         now: Callable[[], int],
         reply: Callable[[View], tuple[ModelReplied, int]],
@@ -65,25 +65,25 @@ class Billing:
         self.overflows = 0
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
-        """The cache breakpoints of a turn call."""
+        """Return the cache breakpoints of a turn call."""
         began = perf_counter()
         found = self._simulator.breakpoints(view, params)
         self.layout_seconds += perf_counter() - began
         return found
 
     def provider(self, card: ModelCard, purpose: str) -> Provider:
-        """Itself, for turns and for the purposes that have summaries. Raises `NoModel` for others."""
+        """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
         if purpose != TURN:
             self._summaries.provider(card, purpose)
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """The reply, with the usage that the simulated cache makes of the request."""
-        if not isinstance(request, Unsent):
-            raise NoModel("a replay bills only what it laid out itself")
+        """Yield the reply, with the usage that the cache simulator computes. Raises `PromptTooLong` if the window is exceeded."""
+        if not isinstance(request, SimulatedRequest):
+            raise NoModel("a replay bills only its own simulated requests")
         yield await self._summary(request) if request.aside else self._turn(request)
 
-    def _turn(self, request: Unsent) -> ModelReplied:
+    def _turn(self, request: SimulatedRequest) -> ModelReplied:
         view = request.view
         if not self.accepts_all and self._simulator.size(view) > self._card.window:
             self.overflows += 1
@@ -93,8 +93,8 @@ class Billing:
         self._book(usage, TURN)
         return replace(reply, usage=usage, model=self._card.name, foreign=Raw(b"null"))
 
-    async def _summary(self, request: Unsent) -> ModelReplied:
-        """A summary, billed as if it had shared the cache of the conversation."""
+    async def _summary(self, request: SimulatedRequest) -> ModelReplied:
+        """Return a summary, billed as if it shared the cache of the conversation."""
         view, params = request.view, request.params
         if self._simulator.tokens((*view.head, *view.items)) > self._card.window:
             raise PromptTooLong("the request for the summary is too long")

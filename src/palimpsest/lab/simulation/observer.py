@@ -1,8 +1,8 @@
-"""Observes a replay: which edits were made and what they hid, whether every request could be sent, and who filled the window."""
+"""Observes a replay: records its edits and what they hid, malformed requests, and the fullest view."""
 
 from collections.abc import Callable, Iterable, Mapping
 
-from palimpsest.audit.visibility.survival import Survival as Counted
+from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
 from palimpsest.audit.visibility.survival import survival_of
 from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Loss, Mask
@@ -13,59 +13,59 @@ from palimpsest.core.pairs import answered_calls
 from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.policies import PolicyRun
-from palimpsest.lab.outcome import Edited, EditKind, Share, survival
-from palimpsest.lab.simulation.rereads import Names
+from palimpsest.lab.outcome import EditKind, ReplayedEdit, WindowShare, survival
+from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules.check import check_request
 
-# So many edits that only mask may wait to be checked together: masks stay until a fold, and so would what they break.
-_MASKS = 32
-_FAULTS = 5
+# Up to so many masks are checked together: masks stay until a fold, and so would any error that they cause.
+_MOST_UNCHECKED = 32
+_MOST_FAULTS = 5
 
 
 class Observer:
-    """Keeps what a replay does that is worth telling."""
+    """Records the edits, malformed requests and the fullest view of one replay."""
 
-    def __init__(self, simulation: Simulation, names: Names) -> None:
+    def __init__(self, simulation: Simulation, names: NameIndex) -> None:
         self._simulation = simulation
         self._names = names
-        self.edits: list[Edited] = []
+        self.edits: list[ReplayedEdit] = []
         self.faults: list[str] = []
         self.invalid = 0
         self.refused = 0
-        self._recorded: dict[int, int] = {}
+        self._recorded_seqs: dict[int, int] = {}
         self._unchecked = 0
-        self._peak = -1
-        self._fullest = simulation.session.log.view
+        self._peak_tokens = -1
+        self._fullest_view = simulation.session.log.view
         session = simulation.session
         self._encoder = Encoder(session.card, session.tools, session.params, session.environment.blobs.get)
 
-    def map(self, seq: int, recorded: int) -> None:
-        """An event of the replayed log stands for a recorded one."""
-        self._recorded[seq] = recorded
+    def link(self, seq: int, recorded_seq: int) -> None:
+        """Link an event of the replayed log to the recorded event that it repeats."""
+        self._recorded_seqs[seq] = recorded_seq
 
-    def recorded(self, seq: int) -> int:
-        """The recorded event that an event of the replayed log stands for; -1 for one that the replay made itself."""
-        return self._recorded.get(seq, -1)
+    def recorded_seq(self, seq: int) -> int:
+        """Return the recorded event that an event of the replayed log repeats; -1 if the replay created it."""
+        return self._recorded_seqs.get(seq, -1)
 
-    def note(self, _: Moment, run: PolicyRun) -> None:
-        """Keep what came of a moment."""
+    def record_policy_run(self, _: Moment, run: PolicyRun) -> None:
+        """Record the edits and refusals of one policy run."""
         self.refused += sum(isinstance(event.body, EditRefused) for event in run.events)
         edits = [(event, event.body) for event in run.events if isinstance(event.body, ViewEdited)]
         size = self._simulation.simulator.size
         billed = (size(run.before), size(self._simulation.session.log.view)) if edits else (0, 0)
         for event, body in edits:
-            self._keep(event, body, billed, run.before)
+            self._record_edit(event, body, billed, run.before)
 
-    def watch(self) -> None:
-        """Remember the view if it is the fullest so far."""
+    def record_peak(self) -> None:
+        """Keep the current view if its request is the largest so far."""
         call = self._simulation.calls[-1]
-        if call.tokens > self._peak:
-            self._peak, self._fullest = call.tokens, self._simulation.session.log.view
+        if call.tokens > self._peak_tokens:
+            self._peak_tokens, self._fullest_view = call.tokens, self._simulation.session.log.view
 
     def check(self) -> None:
-        """Check the request as it would be sent now, if edits were made since the last time."""
+        """Encode and check the next request, if edits were made since the last check."""
         if not self._unchecked:
             return
         self._unchecked = 0
@@ -77,20 +77,20 @@ class Observer:
             faults = (error.message,)
         if faults:
             self.invalid += 1
-            self.faults += faults[: _FAULTS - len(self.faults)]
+            self.faults += faults[: _MOST_FAULTS - len(self.faults)]
 
-    def census(self) -> tuple[Share, ...]:
-        """Who filled the window when it was fullest, the largest first."""
-        return shares(self._fullest, self._simulation.counter.item)
+    def census(self) -> tuple[WindowShare, ...]:
+        """Return the tokens of the fullest view by kind and source, largest first."""
+        return window_shares(self._fullest_view, self._simulation.counter.item)
 
-    def _keep(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
-        kind = _kind(body.edits)
+    def _record_edit(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
+        kind = _kind_of(body.edits)
         loss = body.loss or Loss()
-        hides = {self._recorded[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded}
+        hides = {self._recorded_seqs[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded_seqs}
         simulation = self._simulation
-        survived = self._survived(body, event.seq, before.items) if kind == "fold" else None
+        survived = self._count_survival(body, event.seq, before.items) if kind == "fold" else None
         self.edits.append(
-            Edited(
+            ReplayedEdit(
                 simulation.step,
                 event.at,
                 event.seq,
@@ -110,37 +110,37 @@ class Observer:
             )
         )
         self._unchecked += 1
-        if kind != "mask" or self._unchecked >= _MASKS:
+        if kind != "mask" or self._unchecked >= _MOST_UNCHECKED:
             self.check()
 
-    def _survived(self, body: ViewEdited, seq: int, before: tuple[Item, ...]) -> Counted:
-        """What of the folded span still shows."""
+    def _count_survival(self, body: ViewEdited, seq: int, before: tuple[Item, ...]) -> SurvivalCounts:
+        """Return the survival counts of a folded span: entities in it, and those still visible."""
         log = self._simulation.session.log
         fold = next(edit for edit in body.edits if isinstance(edit, Fold))
         places = {item.id: place for place, item in enumerate(before)}
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         numbers = sorted({seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
-        shown = VisibleText([*texts_of(after.head), *texts_of(after.items)])
+        visible = VisibleText([*texts_of(after.head), *texts_of(after.items)])
         events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
-        wanted = self._recorded.keys() & set(numbers)
+        wanted = self._recorded_seqs.keys() & set(numbers)
         span = [each for each in events if each.seq in wanted]
-        return survival_of(span, shown, numbers=self._names.numbers)
+        return survival_of(span, visible, numbers=self._names.numbers)
 
 
-def shares(view: View, weigh: Callable[[Item], int]) -> tuple[Share, ...]:
-    """The tokens of a view by kind and by the tool or source they came from."""
+def window_shares(view: View, count: Callable[[Item], int]) -> tuple[WindowShare, ...]:
+    """Return the tokens of a view by kind and by tool or source, largest first."""
     calls = answered_calls(view.items)
     found: dict[tuple[str, str], list[int]] = {}
     for item in (*view.head, *view.items):
-        sums = found.setdefault((item.kind, _name(item, calls)), [0, 0])
-        sums[0] += weigh(item)
+        sums = found.setdefault((item.kind, _origin_of(item, calls)), [0, 0])
+        sums[0] += count(item)
         sums[1] += 1
-    made = (Share(kind, name, tokens, items) for (kind, name), (tokens, items) in found.items())
-    return tuple(sorted(made, key=lambda share: (-share.tokens, share.kind, share.name)))
+    rows = (WindowShare(kind, name, tokens, items) for (kind, name), (tokens, items) in found.items())
+    return tuple(sorted(rows, key=lambda share: (-share.tokens, share.kind, share.name)))
 
 
-def _name(item: Item, calls: Mapping[str, ToolCall]) -> str:
+def _origin_of(item: Item, calls: Mapping[str, ToolCall]) -> str:
     content = item.content
     if isinstance(content, ToolCall):
         return content.tool
@@ -149,10 +149,10 @@ def _name(item: Item, calls: Mapping[str, ToolCall]) -> str:
     return item.source
 
 
-def _kind(edits: Iterable[Edit]) -> EditKind:
-    made = tuple(edits)
-    if any(isinstance(edit, Fold) for edit in made):
+def _kind_of(edits: Iterable[Edit]) -> EditKind:
+    kinds = tuple(edits)
+    if any(isinstance(edit, Fold) for edit in kinds):
         return "fold"
-    if any(isinstance(edit, Mask) for edit in made):
+    if any(isinstance(edit, Mask) for edit in kinds):
         return "mask"
-    return "insert" if any(isinstance(edit, Insert) for edit in made) else "unmask"
+    return "insert" if any(isinstance(edit, Insert) for edit in kinds) else "unmask"

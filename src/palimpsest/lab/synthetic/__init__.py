@@ -1,1 +1,1 @@
-"""Synthetic sessions that look like recorded ones."""
+"""Synthetic sessions with the statistics of recorded ones."""

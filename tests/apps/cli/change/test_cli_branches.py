@@ -5,7 +5,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
 
-def test_a_fork_prints_its_id_and_begins_where_it_was_told(pal: Pal) -> None:
+def test_a_fork_prints_its_id_and_begins_at_the_given_event(pal: Pal) -> None:
     small(pal.home)
     made = pal("fork", SMALL, "--at", "9").stdout.strip()
 
@@ -37,9 +37,9 @@ def test_a_rewind_says_what_is_left_behind_and_that_nothing_is_deleted(pal: Pal)
     result = pal("rewind", SMALL, "9")
 
     assert result.stdout.splitlines() == [
-        "back at event 9; left behind: 4 events, 1 of them yours",
+        "now at event 9; left behind: 4 events, 1 of them yours",
         "  10  超时改成 30 秒",
-        f"nothing is deleted: `pal rewind {SMALL} 13` returns there",
+        f"nothing is deleted: `pal rewind {SMALL} 13` goes back there",
     ]
     assert pal.home.store.path_of(SMALL).read_bytes().startswith(data)
     assert pal.json("context", SMALL)["items"][-1]["id"] == "8.0"
@@ -74,7 +74,7 @@ def test_a_rewind_can_return_to_a_branch_that_was_left(pal: Pal) -> None:
     [
         ("-3", f"pal: {SMALL}: cannot go back 3 turns: the session has 2\n"),
         ("14", f"pal: {SMALL}: there is no event 14; the newest is 13\n"),
-        ("13", f"pal: {SMALL}: event 13 is where the session is already, so nothing would change\n"),
+        ("13", f"pal: {SMALL}: the session is already at event 13, so nothing would change\n"),
         ("here", "pal: rewind: 'here' is neither the number of an event nor -N for the last N turns; see `pal rewind --help`\n"),
     ],
 )

@@ -52,11 +52,11 @@ def test_what_a_preview_says_is_what_then_happens(pal: Pal) -> None:
     assert {name: made[name] for name in same} == {name: previewed[name] for name in same}
 
 
-def test_what_goes_wrong_in_a_preview_is_told_of_the_session_itself(pal: Pal) -> None:
+def test_an_error_in_a_preview_names_the_session_itself(pal: Pal) -> None:
     small(pal.home)
     error = pal.json("compact", SMALL, "--preview", "--profile", "none", code=2)["error"]
 
-    assert error == {"kind": "input", "message": "profile none never folds; --profile names another", "where": SMALL}
+    assert error == {"kind": "input", "message": "profile none never folds; --profile sets another", "where": SMALL}
 
 
 def test_a_preview_tells_the_numbers_that_the_fold_then_has(pal: Pal) -> None:
@@ -81,9 +81,7 @@ def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) ->
     (made,) = pal.json("audit", SMALL)
 
     assert result.exit_code == 0
-    assert result.stderr == (
-        "pal: the session names no model, so that sizes and prices are those of claude-sonnet-4-5; --model names another\n"
-    )
+    assert result.stderr == ("pal: the session has no model; using sizes and prices of claude-sonnet-4-5 (--model sets another)\n")
     assert made["policy"] == "fold"
 
 
@@ -93,7 +91,7 @@ def test_a_setting_that_forbids_folds_is_named(pal: Pal, name: str) -> None:
     result = pal("compact", LONG, "--profile", name, "--no-model", DISABLE_COMPACT="1")
 
     assert result.exit_code == 2
-    assert result.stderr == f"pal: {LONG}: DISABLE_COMPACT is set, and then profile {name} never folds; --profile names another\n"
+    assert result.stderr == f"pal: {LONG}: DISABLE_COMPACT is set, and then profile {name} never folds; --profile sets another\n"
 
 
 def test_a_session_in_which_there_is_nothing_to_fold_is_no_error(pal: Pal) -> None:
@@ -103,7 +101,7 @@ def test_a_session_in_which_there_is_nothing_to_fold_is_no_error(pal: Pal) -> No
     assert pal.json("compact", SMALL, "--no-model") == []
 
 
-def test_prices_that_nobody_knows_are_not_told_as_nothing(pal: Pal) -> None:
+def test_unknown_prices_are_not_printed_as_zero(pal: Pal) -> None:
     long(pal.home)
     shown = pal("compact", LONG, "--preview", "--no-model", "--model", "openai-compatible/strange").stdout
     (local,) = pal.json("compact", LONG, "--preview", "--no-model", "--model", "local/mine")
@@ -133,7 +131,7 @@ def test_a_person_sees_the_price_the_reason_and_a_comparison(pal: Pal) -> None:
     assert result.exit_code == 0
     assert "the user asked for it" in result.stdout
     assert "the view, - before and + after:" in result.stdout
-    assert result.stdout.endswith("nothing was changed; leave out --preview to do it\n")
+    assert result.stdout.endswith("nothing was changed; omit --preview to fold\n")
 
 
 @pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"])
@@ -145,7 +143,7 @@ def test_every_profile_folds_without_a_model_on_the_rung_that_needs_none(pal: Pa
     assert edits[0]["tokens_after"] < edits[0]["tokens_before"]
 
 
-def test_a_profile_that_nobody_knows_is_named_with_those_that_are(pal: Pal) -> None:
+def test_an_unknown_profile_is_reported_with_the_known_ones(pal: Pal) -> None:
     small(pal.home)
     result = pal("compact", SMALL, "--profile", "other")
 
@@ -153,12 +151,12 @@ def test_a_profile_that_nobody_knows_is_named_with_those_that_are(pal: Pal) -> N
     assert "there is no profile 'other'; known are palimpsest, " in result.stderr
 
 
-def test_without_a_key_the_user_is_told_that_no_model_is_asked(pal: Pal) -> None:
+def test_without_a_key_a_warning_says_that_no_model_is_called(pal: Pal) -> None:
     long(pal.home)
     result = pal("compact", LONG, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="", PAL_OFFLINE="")
 
     assert result.exit_code == 0
-    assert "no model is asked: ANTHROPIC_API_KEY is not set" in result.stderr
+    assert "no model is called: ANTHROPIC_API_KEY is not set" in result.stderr
 
 
 def test_an_audit_lists_the_edits_of_this_branch_with_what_they_hide(pal: Pal) -> None:
@@ -182,13 +180,13 @@ def test_one_edit_is_shown_in_full(pal: Pal) -> None:
 def test_an_edit_that_is_none_is_an_error_and_no_edit_is_said_so(pal: Pal) -> None:
     small(pal.home)
 
-    assert pal("audit", SMALL).stdout == "no edit was made: the model sees everything that was said\n"
-    assert pal("audit", SMALL, "3").stderr == f"pal: {SMALL}: event 3 is no edit of this branch; `pal audit {SMALL}` lists them\n"
+    assert pal("audit", SMALL).stdout == "there are no edits: the model sees the whole conversation\n"
+    assert pal("audit", SMALL, "3").stderr == f"pal: {SMALL}: event 3 is not an edit on this branch; `pal audit {SMALL}` lists the edits\n"
 
 
 def test_refused_edits_are_listed_with_the_reason(pal: Pal) -> None:
     small(pal.home)
-    assert pal("audit", SMALL, "--refused").stdout == "no edit was refused\n"
+    assert pal("audit", SMALL, "--refused").stdout == "no edits were refused\n"
     with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
         log.append(EditRefused((Mask(("2.0",), "gone"),), "fold", "gate", "the view would not be smaller"))
 

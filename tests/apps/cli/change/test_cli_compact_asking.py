@@ -58,7 +58,7 @@ def test_where_an_undo_would_not_fit_the_way_back_is_a_fork(pal: Pal) -> None:
     result = pal("compact", LONG, "--no-model")
     words = result.stdout.splitlines()[-1].split("`")[1].split()
 
-    assert result.stdout.splitlines()[-1].startswith("what was there before is too much to be undone; ")
+    assert result.stdout.splitlines()[-1].startswith("the earlier view is too large to undo the fold; ")
     assert pal("undo", LONG).exit_code == 2
     assert words == ["pal", "fork", LONG, "--at", "900"]
     forked = pal(*words[1:]).stdout.strip()
@@ -113,7 +113,7 @@ def test_a_focus_without_a_model_is_said_to_be_of_no_use(pal: Pal, words: tuple[
     result = pal("compact", LONG, "--focus", "the parser", *words, **{"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", **environment})
 
     assert result.exit_code == 0
-    assert result.stderr == f"pal: --focus needs a model, so that the fold is made without it: {why}\n"
+    assert result.stderr == f"pal: --focus needs a model and is ignored: {why}\n"
     assert pal.json("audit", LONG)[-1]["why"].startswith("the user asked for it; ")
 
 
@@ -121,11 +121,11 @@ def test_a_focus_without_a_model_is_said_to_be_of_no_use(pal: Pal, words: tuple[
 def test_a_summary_that_failed_is_an_error_for_programs_and_people(pal: Pal, name: str) -> None:
     long(pal.home)
     with model_saying("boom", status=500) as model:
-        told = pal("compact", LONG, "--profile", name, "--json", **model.environment)
+        reported = pal("compact", LONG, "--profile", name, "--json", **model.environment)
         shown = pal("compact", LONG, "--profile", name, **model.environment)
 
     error = {"kind": "provider", "message": "HTTP 500: api_error: boom", "where": "anthropic"}
-    assert (told.exit_code, msgspec.json.decode(told.stdout)) == (2, {"error": error})
+    assert (reported.exit_code, msgspec.json.decode(reported.stdout)) == (2, {"error": error})
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", "pal: anthropic: HTTP 500: api_error: boom\n")
 
 
@@ -143,17 +143,15 @@ def test_a_focus_that_no_model_answers_is_a_fold_without_it_and_a_line(pal: Pal)
 def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pal: Pal, name: str, words: tuple[str, ...]) -> None:
     long(pal.home)
     with model_saying(TOLD) as model:
-        told = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
+        reported = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
         shown = pal("compact", LONG, "--profile", name, "--preview", *words, **model.environment).stdout
-    (edit,) = msgspec.json.decode(told.stdout)
+    (edit,) = msgspec.json.decode(reported.stdout)
 
     assert model.asked == []
     assert (edit["edit"], edit["event"]) == (None, None)
     assert "901" not in shown
     assert "+ new summary " in shown
-    assert told.stderr == (
-        f"pal: {MODEL} would be asked and may fold otherwise; this is the fold without it (--model {MODEL} asks it now)\n"
-    )
+    assert reported.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
 
 
 def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal) -> None:

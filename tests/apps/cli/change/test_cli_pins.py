@@ -17,7 +17,7 @@ def _view(pal: Pal, session: str) -> View:
 def test_a_file_without_a_name_cannot_be_pinned(pal: Pal) -> None:
     small(pal.home)
 
-    assert pal.json("pin", SMALL, " ", code=2)["error"]["message"] == "a file has a name; this one is empty"
+    assert pal.json("pin", SMALL, " ", code=2)["error"]["message"] == "a file name must not be empty"
     assert pal.json("pin", SMALL)["pins"] == []
 
 
@@ -59,7 +59,7 @@ def test_a_pin_of_an_older_log_comes_off_however_it_is_written(pal: Pal) -> None
     assert pal.json("unpin", SMALL, "a.py")["pins"] == ["b.py"]
 
 
-def test_whoever_pins_a_file_that_nothing_shows_is_told_so_and_it_is_pinned(pal: Pal) -> None:
+def test_a_file_that_is_not_visible_is_pinned_with_a_warning(pal: Pal) -> None:
     small(pal.home)
     result = pal("pin", SMALL, "a.py", "no/such/file.py")
 
@@ -71,8 +71,8 @@ def test_whoever_pins_a_file_that_nothing_shows_is_told_so_and_it_is_pinned(pal:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("pin", SMALL, "99.0"), f"pal: {SMALL}: there is no item 99.0 on this branch; `pal context {SMALL}` lists them\n"),
-        (("unpin", SMALL, "6.0"), f"pal: {SMALL}: 6.0 is not pinned; `pal pin {SMALL}` lists what is\n"),
+        (("pin", SMALL, "99.0"), f"pal: {SMALL}: there is no item 99.0 on this branch; `pal show {SMALL}` lists them\n"),
+        (("unpin", SMALL, "6.0"), f"pal: {SMALL}: 6.0 is not pinned; `pal pin {SMALL}` lists the pins\n"),
     ],
 )
 def test_wrong_pins_are_refused(pal: Pal, words: tuple[str, ...], line: str) -> None:

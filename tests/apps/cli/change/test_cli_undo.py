@@ -26,12 +26,12 @@ def test_undoing_an_edit_that_others_rest_on_needs_a_yes_and_says_which(pal: Pal
     refused = pal("undo", SMALL, "14")
 
     assert refused.exit_code == 2
-    assert refused.stderr == f"pal: {SMALL}: edit 15 rests on edit 14 and would be undone too; say --yes to do so\n"
+    assert refused.stderr == f"pal: {SMALL}: edit 15 depends on edit 14 and would be undone too; use --yes to confirm\n"
     assert _view(pal) == before
 
     done = pal("undo", SMALL, "14", "--yes")
 
-    assert done.stdout.splitlines()[1] == "with it edit 15, which rested on it"
+    assert done.stdout.splitlines()[1] == "also edit 15, which depended on it"
     assert _view(pal).items == _view(pal, at=13).items
 
 
@@ -61,7 +61,7 @@ def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(pal: Pal) -> Non
 
     assert len(edits) > 1
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"pal: {LONG}: the view after this would not fit: it would have ")
+    assert result.stderr.startswith(f"pal: {LONG}: the resulting view would not fit: it would have ")
     assert result.stderr.endswith("are too many\n")
     assert pal.home.store.path_of(LONG).stat().st_size == size
 
@@ -79,7 +79,7 @@ def test_one_edit_of_an_event_can_be_undone_by_its_number(pal: Pal) -> None:
         (("undo", SMALL, "15", "--edits", "7"), "pal: event 15 has 1 edits, there is no edit 7\n"),
         (
             ("undo", SMALL, "15", "--edits", "a"),
-            "pal: undo: --edits takes numbers with commas between them, such as 0,2, not 'a'; see `pal undo --help`\n",
+            "pal: undo: --edits takes numbers separated by commas, such as 0,2, not 'a'; see `pal undo --help`\n",
         ),
         (("undo", SMALL, "x"), "pal: undo: Invalid value for '[EDIT]': 'x' is not a valid integer; see `pal undo --help`\n"),
     ],
@@ -97,11 +97,11 @@ def test_a_session_without_edits_has_nothing_to_undo(pal: Pal) -> None:
     small(pal.home)
 
     assert pal.json("undo", SMALL, code=2) == {
-        "error": {"kind": "input", "message": "there is no edit to undo: the view shows everything that was said", "where": SMALL}
+        "error": {"kind": "input", "message": "there is no edit to undo: the view shows the whole conversation", "where": SMALL}
     }
 
 
-def test_a_second_writer_is_told_who_holds_the_session(pal: Pal) -> None:
+def test_a_second_writer_gets_an_error_that_names_the_holder(pal: Pal) -> None:
     edited(pal.home)
     with Log.open(JsonlSessions(pal.home.store.folder), SMALL, FixedClock(BEGAN), write=True):
         result = pal("undo", SMALL)
@@ -116,7 +116,7 @@ def test_a_restored_result_comes_back_with_its_call_where_they_stood(pal: Pal) -
     edited(pal.home)
     result = pal("restore", SMALL, "6.0")
 
-    assert result.stdout == "item 6.0 shows again (event 16); the view has 372 tokens, room 197,000\n"
+    assert result.stdout == "item 6.0 is visible again (event 16); the view has 372 tokens, room 197,000\n"
     assert _view(pal).ids == ("14.0.0", "2.0", "4.1", "6.0", "10.0", "12.0")
 
 

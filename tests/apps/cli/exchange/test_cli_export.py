@@ -81,8 +81,8 @@ def test_a_page_goes_to_a_file_whole_and_with_ordinary_permissions(pal: Pal, tmp
     small(pal.home)
     for form, opening in (("markdown", b"# What is in a.py?\n"), ("html", b"<!DOCTYPE html>\n")):
         out = tmp_path / f"page.{form}"
-        told = pal.json("export", SMALL, "--to", form, "--out", str(out))
-        assert told == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14}
+        reported = pal.json("export", SMALL, "--to", form, "--out", str(out))
+        assert reported == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14}
         assert out.read_bytes().startswith(opening)
         assert out.read_bytes() == pal("export", SMALL, "--to", form).stdout_bytes
         mask = os.umask(0)
@@ -93,13 +93,13 @@ def test_a_page_goes_to_a_file_whole_and_with_ordinary_permissions(pal: Pal, tmp
 
 def test_what_json_prints_without_a_file_holds_the_content(pal: Pal) -> None:
     small(pal.home)
-    told = pal.json("export", SMALL, "--to", "markdown", "--at", "2")
+    reported = pal.json("export", SMALL, "--to", "markdown", "--at", "2")
 
-    assert {name: told[name] for name in ("session", "to", "path", "events")} == {
+    assert {name: reported[name] for name in ("session", "to", "path", "events")} == {
         "session": SMALL, "to": "markdown", "path": None, "events": 3,
     }  # fmt: skip
-    assert told["content"] == pal("export", SMALL, "--to", "markdown", "--at", "2").stdout
-    assert told["bytes"] == len(told["content"].encode())
+    assert reported["content"] == pal("export", SMALL, "--to", "markdown", "--at", "2").stdout
+    assert reported["bytes"] == len(reported["content"].encode())
 
 
 def test_a_file_that_is_there_is_named_and_stays_unless_forced(pal: Pal, tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
         (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
         (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
         (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
-        (("--to", "html", "--install"), "pal: export: --install and --cwd go with --to claude or codex; see `pal export --help`\n"),
+        (("--to", "html", "--install"), "pal: export: --install and --cwd work only with --to claude or codex; see `pal export --help`\n"),
         (
             ("--to", "html", "--whole"),
-            "pal: export: --whole, --pretty and --model go with --to messages, responses, chat; see `pal export --help`\n",
+            "pal: export: --whole, --pretty and --model work only with --to messages, responses, chat; see `pal export --help`\n",
         ),
-        (("--to", "chat", "--full"), "pal: export: --full goes with --to markdown or html; see `pal export --help`\n"),
+        (("--to", "chat", "--full"), "pal: export: --full works only with --to markdown or html; see `pal export --help`\n"),
         (("--to", "chat", "--model", "nobody"), None),
         ((), None),
         (("--to", "word"), None),
@@ -201,20 +201,20 @@ def test_a_session_is_put_where_claude_code_finds_it(pal: Pal, tmp_path: Path) -
 
     assert (done.exit_code, done.stdout) == (0, "")
     size = path.stat().st_size
-    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto go on with it: cd shop && claude --resume {name}\n"
+    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto resume it: cd shop && claude --resume {name}\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {json.loads(line)["sessionId"] for line in path.read_bytes().splitlines()} == {name}
 
 
 def test_a_session_is_put_where_codex_finds_it(pal: Pal, tmp_path: Path) -> None:
     small(pal.home)
-    told = msgspec.json.decode(pal("export", SMALL, "--to", "codex", "--install", "--json", **_homes(tmp_path)).stdout)
-    path = Path(told["path"])
+    reported = msgspec.json.decode(pal("export", SMALL, "--to", "codex", "--install", "--json", **_homes(tmp_path)).stdout)
+    path = Path(reported["path"])
     (meta, *_) = [json.loads(line) for line in path.read_bytes().splitlines()]
 
     assert path.parent == tmp_path / "codex" / "sessions" / "2031" / "04" / "01"
     assert path.name == f"rollout-2031-04-01T09-00-00-{meta['payload']['id']}.jsonl"
-    assert told == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14}
+    assert reported == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14}
 
 
 @pytest.mark.parametrize("form", ["claude", "codex"])
@@ -236,8 +236,8 @@ def test_a_session_that_is_there_already_is_replaced_only_by_force(pal: Pal, tmp
 def test_the_file_of_another_agent_says_where_it_belongs(pal: Pal, tmp_path: Path, form: str) -> None:
     small(pal.home)
     out = tmp_path / "out.jsonl"
-    told = pal("export", SMALL, "--to", form, "--out", str(out), **_homes(tmp_path)).stderr
-    (place,) = re.findall(r"put it at (\S+\.jsonl), then cd shop && ", told)
+    reported = pal("export", SMALL, "--to", form, "--out", str(out), **_homes(tmp_path)).stderr
+    (place,) = re.findall(r"save it as (\S+\.jsonl), then cd shop && ", reported)
     pal("export", SMALL, "--to", form, "--install", **_homes(tmp_path))
 
     assert Path(place).read_bytes() == out.read_bytes()
@@ -305,11 +305,11 @@ def test_no_id_leads_out_of_the_folder(pal: Pal, tmp_path: Path, form: str, orig
 
 def test_a_session_goes_on_in_another_folder_when_one_says_so(pal: Pal, tmp_path: Path) -> None:
     small(pal.home)
-    told = pal("export", SMALL, "--to", "claude", "--install", "--cwd", str(tmp_path / "my_shop"), **_homes(tmp_path)).stderr
+    reported = pal("export", SMALL, "--to", "claude", "--install", "--cwd", str(tmp_path / "my_shop"), **_homes(tmp_path)).stderr
     (path,) = (tmp_path / "claude").rglob("*.jsonl")
 
     assert path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(tmp_path / "my_shop"))
-    assert f"to go on with it: cd {tmp_path / 'my_shop'} && claude --resume " in told
+    assert f"to resume it: cd {tmp_path / 'my_shop'} && claude --resume " in reported
 
 
 def _told(lines: bytes) -> list[Any]:

@@ -122,7 +122,9 @@ def test_a_word_that_is_neither_a_program_nor_a_path_is_a_mistake(pal: Pal) -> N
     result = pal("import", "cluade")
 
     assert result.exit_code == 2
-    assert result.stderr.startswith("pal: cluade: there is no such file, and no program of that name; known are claude, codex, opencode")
+    assert result.stderr.startswith(
+        "pal: cluade: there is no such file, and no program of that name; known programs are claude, codex, opencode"
+    )
     assert not pal.home.folder.exists()
     assert pal.json("import", "cluade", code=2)["error"]["where"] == "cluade"
 
@@ -154,11 +156,11 @@ def test_what_may_not_be_read_is_one_line_each(pal: Pal, projects: Path) -> None
     done = subprocess.run([*prefix, *PAL, "import", str(projects), "--json"], capture_output=True, env=settings, check=False, timeout=60)
     (projects / "closed").chmod(0o755)
 
-    told = msgspec.json.decode(done.stdout)
+    reported = msgspec.json.decode(done.stdout)
     assert done.returncode == 1
-    assert [Path(skip["path"]).name for skip in told["skipped"]] == [f"{SESSION}.jsonl", "closed"]
-    assert all("permission denied" in skip["why"].lower() for skip in told["skipped"])
-    assert told["sessions"] == 2
+    assert [Path(skip["path"]).name for skip in reported["skipped"]] == [f"{SESSION}.jsonl", "closed"]
+    assert all("permission denied" in skip["why"].lower() for skip in reported["skipped"])
+    assert reported["sessions"] == 2
 
 
 def test_bad_lines_are_counted_and_named_ten_on_the_screen_and_all_in_json(pal: Pal, projects: Path) -> None:
@@ -188,7 +190,7 @@ def test_secrets_are_shown_by_the_doctor_and_replaced_on_demand(pal: Pal, projec
     assert "secrets (github 1)" in shown.stdout
     late = pal("import", str(file), "--redact")
     assert late.stdout == "nothing new in 1 sessions\n"
-    assert f"imported before with its secrets; `pal delete claude-{SESSION}` first" in late.stderr
+    assert f"already imported with its secrets; run `pal delete claude-{SESSION}` first" in late.stderr
     assert secrets["state"] == "warn"
     assert f"claude-{SESSION} (1)" in secrets["message"]
     assert redacted["secrets"] == {}
@@ -254,13 +256,13 @@ _STOPPED = """
 import signal
 from palimpsest.apps.cli.exchange import import_run
 from palimpsest.apps.cli.main import cli
-take = import_run.Run.take
-class Stopping(import_run.Run):
+take = import_run.ImportRun.take
+class Stopping(import_run.ImportRun):
     def take(self, form, source):
         signal.raise_signal(signal.SIGINT)
         take(self, form, source)
 from palimpsest.apps.cli.exchange import imports
-imports.Run = Stopping
+imports.ImportRun = Stopping
 cli.main()
 """
 
@@ -270,5 +272,18 @@ def test_an_interrupt_says_how_far_it_came(pal: Pal) -> None:
     stopped = subprocess.run([sys.executable, "-c", _STOPPED, "import", str(CLAUDE)], capture_output=True, env=settings, check=False)
 
     assert stopped.returncode == 128 + signal.SIGINT
-    assert stopped.stderr.decode() == "pal: interrupted after 0 of 3 files; what was read is kept, and `pal import` goes on from there\n"
+    assert stopped.stderr.decode() == "pal: interrupted after 0 of 3 files; what was read is kept, and `pal import` continues from there\n"
     assert pal.json("import", str(CLAUDE))["sessions"] == 3
+
+
+def test_a_request_of_another_program_is_shown_as_far_as_its_file_tells(pal: Pal) -> None:
+    pal("import", str(GOLDEN / "claude" / "2.1.325" / "projects"))
+    whole = pal("show", "claude-69901b92", "--request", "5")
+    assert (whole.exit_code, whole.stderr) == (0, "what claude-code showed its model at event 53, as far as its file shows\n")
+
+
+def test_what_the_file_of_another_program_does_not_hold_is_said(pal: Pal) -> None:
+    pal("import", str(GOLDEN / "claude" / "2.1.19" / "projects"))
+    shown = pal("show", "claude-c5073ae2", "--request", "1")
+    assert shown.exit_code == 0
+    assert shown.stderr.endswith("as far as its file shows; its file lacks the instructions and the tools\n")

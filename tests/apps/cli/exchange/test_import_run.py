@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
-from palimpsest.apps.cli.exchange.import_run import Row, Run, total_of
+from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, total_of
 from palimpsest.core.errors import StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
@@ -23,8 +23,8 @@ TOKEN = "ghp_" + "a1B2" * 9
 TALK = (user("u1", f"use {TOKEN}"), reply("r1", "I look.", calls=["c1"]), {"id": "t1", "kind": "result", "call": "c1", "text": "ten"})
 
 
-def bring(home: Path, *paths: Path, form: Tiny | None = None, redact: bool = False, dry: bool = False) -> Run:
-    run = Run(Home(home, FixedClock(BEGAN)), redact=redact, dry=dry)
+def bring(home: Path, *paths: Path, form: Tiny | None = None, redact: bool = False, dry: bool = False) -> ImportRun:
+    run = ImportRun(Home(home, FixedClock(BEGAN)), redact=redact, dry=dry)
     with run.stoppable():
         for path in paths:
             if not run.stopped:
@@ -74,7 +74,7 @@ def test_without_its_memory_a_second_run_changes_nothing_and_finds_the_secrets_a
 
     again = bring(home, path)
 
-    assert again.rows == [Row(str(path), "tiny", "tiny-a", Counts())]
+    assert again.rows == [ImportRow(str(path), "tiny", "tiny-a", Counts())]
     assert digests(home) == before
 
 
@@ -104,7 +104,7 @@ def test_a_dry_run_counts_what_would_be_new_and_writes_nothing(tmp_path: Path) -
     path = written(tmp_path / "a.tiny", *TALK)
 
     dry = bring(tmp_path / "home", path, dry=True)
-    assert dry.rows == [Row(str(path), "tiny", "tiny-a", Counts(5, 1, 1, 1))]
+    assert dry.rows == [ImportRow(str(path), "tiny", "tiny-a", Counts(5, 1, 1, 1))]
     assert dry.secrets == {"tiny-a": {"github": 1}}
     assert not (tmp_path / "home").exists()
 
@@ -151,10 +151,10 @@ class _Interrupted(Tiny):
     """Somebody presses Ctrl-C after the second line."""
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        for number, told in enumerate(super().read(source, blobs, position)):
+        for number, reported in enumerate(super().read(source, blobs, position)):
             if number == 2:
                 signal.raise_signal(signal.SIGINT)
-            yield told
+            yield reported
 
 
 def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tm
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    run = Run(Home(tmp_path / "home"))
+    run = ImportRun(Home(tmp_path / "home"))
     with run.stoppable():
         signal.raise_signal(signal.SIGINT)
         assert run.stopped
@@ -196,10 +196,10 @@ def test_a_full_disk_stops_with_nothing_half_written(tmp_path: Path) -> None:
     assert [row.counts.events for row in bring(tmp_path / "home", small, large).rows] == [0, 1]
 
 
-def test_progress_is_told_within_a_long_file_and_after_each(tmp_path: Path) -> None:
+def test_progress_is_reported_within_a_long_file_and_after_each(tmp_path: Path) -> None:
     long = written(tmp_path / "a.tiny", *(user(f"u{number}", "hello") for number in range(600)))
     heard: list[tuple[int, int]] = []
-    run = Run(Home(tmp_path / "home"), tell=lambda files, events: heard.append((files, events)))
+    run = ImportRun(Home(tmp_path / "home"), on_progress=lambda files, events: heard.append((files, events)))
     run.take(Tiny(), source_of(long))
 
     assert heard == [(0, 256), (0, 512), (1, 602)]

@@ -11,7 +11,7 @@ from palimpsest.stores.ephemeral import FixedClock
 def test_a_session_is_deleted_only_when_one_says_so(pal: Pal) -> None:
     small(pal.home)
     asked = pal("delete", SMALL)
-    assert (asked.exit_code, asked.stderr.endswith("would be deleted for good; say --yes to do so\n")) == (2, True)
+    assert (asked.exit_code, asked.stderr.endswith("would be deleted for good; use --yes to confirm\n")) == (2, True)
     assert pal.home.store.sessions() == [SMALL]
     assert pal.json("delete", SMALL, "--yes") == {"session": SMALL, "deleted": True}
     assert pal.home.store.sessions() == []
@@ -38,7 +38,7 @@ def test_no_word_of_a_deleted_session_stays_in_the_index_file(pal: Pal) -> None:
     assert len(pal.json("search", "timeout")) == 2
 
 
-def test_a_busy_index_is_told_and_its_words_go_later(pal: Pal) -> None:
+def test_a_busy_index_is_reported_and_cleaned_later(pal: Pal) -> None:
     small(pal.home)
     pal("sessions")
     other = sqlite3.connect(pal.home.index_path, isolation_level=None)

@@ -60,12 +60,12 @@ def test_all_sessions_are_verified_when_none_is_named(pal: Pal) -> None:
     assert pal.json("verify", str(pal.home.store.folder), code=1) == found
 
 
-def test_a_repair_must_be_told_what_to_repair(pal: Pal) -> None:
+def test_a_repair_needs_a_session_or_all(pal: Pal) -> None:
     small(pal.home)
     result = pal("verify", "--repair")
 
     assert result.exit_code == 2
-    assert result.stderr == "pal: verify: --repair needs to be told what: name a session, or say --all; see `pal verify --help`\n"
+    assert result.stderr == "pal: verify: --repair needs a session, or --all; see `pal verify --help`\n"
 
 
 def test_a_missing_blob_is_found_and_no_repair_claims_to_mend_it(pal: Pal) -> None:
@@ -75,7 +75,7 @@ def test_a_missing_blob_is_found_and_no_repair_claims_to_mend_it(pal: Pal) -> No
     result = pal("verify", SMALL, "--repair")
 
     assert result.exit_code == 1
-    assert "1 findings remain that no repair can mend" in result.stdout
+    assert "1 findings remain that cannot be repaired" in result.stdout
 
 
 def test_something_that_is_no_log_at_all_is_a_finding_and_no_crash(pal: Pal) -> None:

@@ -117,7 +117,7 @@ def test_a_broken_card_file_is_one_line_that_names_the_key(pal: Pal) -> None:
     assert "windwo" in result.stderr
 
 
-def test_the_index_says_what_it_read_and_can_be_made_anew(pal: Pal) -> None:
+def test_the_index_reports_what_it_read_and_can_be_rebuilt(pal: Pal) -> None:
     small(pal.home)
     size = pal.home.store.path_of(SMALL).stat().st_size
 

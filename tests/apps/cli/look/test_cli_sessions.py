@@ -70,7 +70,7 @@ def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
 
 
 def test_a_home_without_sessions_says_what_to_do(pal: Pal) -> None:
-    assert pal("sessions").stdout == "no sessions yet; `pal demo` shows what there is to see\n"
+    assert pal("sessions").stdout == "no sessions yet; `pal demo` shows what pal can do\n"
     assert pal.json("sessions") == []
 
 
@@ -109,7 +109,7 @@ def test_what_is_known_shows_while_another_process_writes_the_index(pal: Pal) ->
         for words in (("sessions",), ("search", "timeout", "--kind", "assistant")):
             result = pal(*words)
             assert (result.exit_code, SMALL in result.stdout, "later" in result.stdout) == (1, True, False)
-            assert result.stderr == f"pal: {pal.home.index_path}: another process is writing the index; this is what it knew before\n"
+            assert result.stderr == f"pal: {pal.home.index_path}: another process is writing the index; results may be out of date\n"
     finally:
         other.close()
     assert {row["id"] for row in pal.json("sessions")} == {SMALL, "later"}
@@ -137,13 +137,13 @@ def test_a_width_of_nothing_is_no_width(pal: Pal, words: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     "words", [("sessions",), ("context", "last"), ("show", "last", "--request", "3"), ("show", "last", "--request", "next")]
 )
-def test_a_broken_card_file_is_told_and_stops_nothing(pal: Pal, words: tuple[str, ...]) -> None:
+def test_a_broken_card_file_is_reported_and_stops_nothing(pal: Pal, words: tuple[str, ...]) -> None:
     small(pal.home)
     well = pal(*words)
     pal.home.cards_path.write_text('[cards.mine]\nlike = "claude-sonnet-4-5"\nwindwo = 5\n')
     result = pal(*words)
 
     assert (result.exit_code, result.stdout) == (0, well.stdout)
-    told = result.stderr.splitlines()[0]
-    assert told.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
-    assert told.endswith("; until this is mended only the built-in cards are used")
+    reported = result.stderr.splitlines()[0]
+    assert reported.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
+    assert reported.endswith("; until this is fixed, only the built-in cards are used")

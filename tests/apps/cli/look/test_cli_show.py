@@ -121,10 +121,10 @@ def test_a_session_without_calls_shows_the_request_to_come(pal: Pal) -> None:
     [
         (("show", "nope"), "pal: {sessions}: there is no session 'nope'; `pal sessions` lists them\n"),
         (("show", SMALL, "--request", "9"), f"pal: {SMALL}: there is no request 9 in this session: it has 3\n"),
-        (("show", SMALL, "--request", "0"), "pal: show: --request takes a number from 1 on, or `next`, not '0'; see `pal show --help`\n"),
+        (("show", SMALL, "--request", "0"), "pal: show: --request takes a number from 1, or `next`, not '0'; see `pal show --help`\n"),
         (
             ("show", SMALL, "--request", "1", "--at", "3"),
-            "pal: show: --at goes with `--request next`; a numbered request has its own place; see `pal show --help`\n",
+            "pal: show: --at works only with `--request next`; a numbered request has its own event; see `pal show --help`\n",
         ),
         (("show",), "pal: show: Missing argument 'ID'; see `pal show --help`\n"),
         (("show", "no/such/file.jsonl"), "pal: no/such/file.jsonl: there is no such file\n"),
@@ -151,7 +151,7 @@ def test_an_id_may_be_shortened_while_it_is_the_only_one(pal: Pal) -> None:
     assert pal.json("show", "20310401-09")["session"] == SMALL
     assert pal.json("show", "last")["session"] == "20310401-100000-cccc"
     assert pal("show", "20310401").stderr == (
-        f"pal: {pal.home.store.folder}: '20310401' begins the ids of 2 sessions: {SMALL}, 20310401-100000-cccc; write more of it\n"
+        f"pal: {pal.home.store.folder}: '20310401' is the prefix of 2 sessions: {SMALL}, 20310401-100000-cccc; give a longer prefix\n"
     )
 
 
@@ -161,7 +161,7 @@ def test_a_prefix_of_a_session_and_its_own_children_means_the_session(pal: Pal) 
 
     assert [pal.json("show", word)["session"] for word in ("20310401", SMALL, f"{SMALL}.s")] == [SMALL, SMALL, f"{SMALL}.scout"]
     small(pal.home, f"{SMALL}x")
-    assert "begins the ids of 4 sessions" in pal("show", "20310401").stderr
+    assert "is the prefix of 4 sessions" in pal("show", "20310401").stderr
 
 
 def test_another_model_without_a_number_means_the_request_to_come(pal: Pal) -> None:

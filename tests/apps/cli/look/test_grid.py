@@ -1,26 +1,41 @@
 """The room as cells."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.apps.cli.look.grid import BUFFER_NAME, FREE_NAME, GridForm, Share, grid, grid_text, head_line, share_line, thousands
-
-DOCUMENTED = (Share("System prompt", 2_200), Share("System tools", 16_600), Share("Messages", 156_100))
-MEASURED = (
-    Share("System prompt", 7_200),
-    Share("System tools", 10_700),
-    Share("Memory files", 22),
-    Share("Skills", 1_500),
-    Share("Messages", 32_600),
+from palimpsest.apps.cli.look.grid import (
+    BUFFER_NAME,
+    FREE_NAME,
+    CategoryTokens,
+    GridCell,
+    GridForm,
+    grid,
+    head_line,
+    share_line,
+    thousands,
 )
+
+DOCUMENTED = (CategoryTokens("System prompt", 2_200), CategoryTokens("System tools", 16_600), CategoryTokens("Messages", 156_100))
+MEASURED = (
+    CategoryTokens("System prompt", 7_200),
+    CategoryTokens("System tools", 10_700),
+    CategoryTokens("Memory files", 22),
+    CategoryTokens("Skills", 1_500),
+    CategoryTokens("Messages", 32_600),
+)
+
+
+def glyphs_of(rows: Iterable[Iterable[GridCell]]) -> str:
+    return "\n".join(" ".join(cell.glyph for cell in row) for row in rows)
 
 
 def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
     rows = grid(DOCUMENTED, 200_000, 45_000, "documents")
-    assert grid_text(rows) == (
+    assert glyphs_of(rows) == (
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
@@ -39,7 +54,7 @@ def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
 
 def test_cc_67_the_measured_grid_is_drawn_cell_by_cell() -> None:
     rows = grid(MEASURED, 200_000, 33_000, "2.1.325")
-    assert grid_text(rows) == (
+    assert glyphs_of(rows) == (
         "⛁ ⛁ ⛁ ⛀ ⛁ ⛁ ⛁ ⛁ ⛁ ⛀\n"
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛶ ⛶ ⛶\n"
@@ -63,7 +78,7 @@ def test_cc_67_the_measured_grid_is_drawn_cell_by_cell() -> None:
 
 
 def test_as_documented_a_tiny_category_has_no_cell() -> None:
-    counts = Counter(cell.category for row in grid([Share("Memory files", 22)], 200_000, 0, "documents") for cell in row)
+    counts = Counter(cell.category for row in grid([CategoryTokens("Memory files", 22)], 200_000, 0, "documents") for cell in row)
     assert counts == {FREE_NAME: 100}
 
 
@@ -74,12 +89,12 @@ def test_as_documented_a_tiny_category_has_no_cell() -> None:
     st.sampled_from(["documents", "2.1.325"]),
 )
 def test_a_grid_always_has_ten_rows_of_ten_cells(tokens: list[int], window: int, buffer: int, form: GridForm) -> None:
-    rows = grid([Share(f"part {number}", size) for number, size in enumerate(tokens)], window, buffer, form)
+    rows = grid([CategoryTokens(f"part {number}", size) for number, size in enumerate(tokens)], window, buffer, form)
     assert [len(row) for row in rows] == [10] * 10
 
 
 def test_a_full_window_leaves_no_cell_for_the_buffer() -> None:
-    counts = Counter(cell.category for row in grid([Share("Messages", 260_000)], 200_000, 33_000) for cell in row)
+    counts = Counter(cell.category for row in grid([CategoryTokens("Messages", 260_000)], 200_000, 33_000) for cell in row)
     assert counts == {"Messages": 100}
     assert BUFFER_NAME not in counts
 
@@ -94,8 +109,8 @@ def test_tokens_are_written_in_thousands(tokens: int, documented: str, measured:
 
 def test_a_category_is_one_line() -> None:
     assert share_line(DOCUMENTED[1], 200_000, "documents") == "System tools: 16.6k tokens (8.3%)"
-    assert share_line(Share(BUFFER_NAME, 45_000), 200_000, "documents") == "Autocompact buffer: 45.0k tokens (22.5%)"
-    assert share_line(Share(BUFFER_NAME, 33_000), 200_000) == "Autocompact buffer: 33k tokens (16.5%)"
+    assert share_line(CategoryTokens(BUFFER_NAME, 45_000), 200_000, "documents") == "Autocompact buffer: 45.0k tokens (22.5%)"
+    assert share_line(CategoryTokens(BUFFER_NAME, 33_000), 200_000) == "Autocompact buffer: 33k tokens (16.5%)"
 
 
 def test_the_head_line_names_model_used_window_and_percent() -> None:

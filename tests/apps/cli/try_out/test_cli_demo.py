@@ -14,8 +14,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The demo as it is without options, told as JSON; once, for it takes seconds."""
     folder = tmp_path_factory.mktemp("demo")
     where = ("--html", str(folder / "report.html"), "--picture", str(folder / "picture.svg"))
-    told: dict[str, Any] = Pal(folder / "home").json("demo", *where)
-    return told
+    outcome: dict[str, Any] = Pal(folder / "home").json("demo", *where)
+    return outcome
 
 
 def test_the_demo_folds_undoes_and_proves_that_nothing_was_lost(whole: dict[str, Any]) -> None:
@@ -80,20 +80,20 @@ def test_the_demo_is_readable_at_eighty_columns_without_colour(pal: Pal, tmp_pat
     assert [line for line in wide if str(tmp_path) not in line] == []
 
 
-def test_the_demo_makes_at_least_as_many_tokens_as_it_was_told_and_says_how_many_they_are(pal: Pal, tmp_path: Path) -> None:
+def test_the_demo_generates_at_least_the_requested_tokens_and_prints_their_number(pal: Pal, tmp_path: Path) -> None:
     for wanted in (60_000, 90_000):
         lines = pal("demo", "--tokens", str(wanted), "--html", str(tmp_path / "page.html"), "--home", str(tmp_path / "kept")).stdout
-        (made,) = re.findall(r"^a made-up session: [\d,]+ events, ([\d,]+) tokens, ", lines, re.MULTILINE)
+        (made,) = re.findall(r"^a synthetic session: [\d,]+ events, ([\d,]+) tokens, ", lines, re.MULTILINE)
         assert wanted <= int(made.replace(",", ""))
 
 
 @pytest.mark.parametrize("option", ["--html", "--picture"])
-def test_a_place_where_nothing_can_be_written_is_told_before_anything_is_made(pal: Pal, tmp_path: Path, option: str) -> None:
+def test_a_path_that_cannot_be_written_is_reported_before_any_work(pal: Pal, tmp_path: Path, option: str) -> None:
     place = tmp_path / ("x" * 300)
     result = pal("demo", "--html", str(tmp_path / "page.html"), option, str(place))
 
     assert (result.exit_code, result.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert result.stderr == f"pal: {place}: nothing can be written here (file name too long); name another place with {option}\n"
+    assert result.stderr == f"pal: {place}: this path cannot be written (file name too long); set another one with {option}\n"
 
 
 def test_a_file_that_is_no_page_of_a_replay_is_not_written_over(pal: Pal, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_page_of_a_replay_is_not_written_over(pal: Pal, tmp_pa
     refused, lost = pal("demo", *SHORT, "--html", str(mine)), pal("demo", *SHORT, "--html", str(folder))
 
     assert (refused.exit_code, mine.read_text(encoding="utf-8")) == (2, "my own report")
-    assert "is no page of a replay; name another one" in refused.stderr
+    assert "is not a report of a replay; name another one" in refused.stderr
     assert (lost.exit_code, "there is no such folder" in lost.stderr) == (2, True)
 
 
@@ -121,22 +121,22 @@ def test_every_command_that_the_demo_suggests_works_on_what_it_kept(tmp_path: Pa
 
 def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> None:
     folder: Path = pal.home.folder
-    told = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
+    outcome = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
     again = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
-    assert [one["session"] for one in (told, again)] == ["demo-8-fork", "demo-8-2-fork"]
-    assert [one["digests"] for one in (told, again)] == [told["digests"]] * 2
-    told = again
+    assert [one["session"] for one in (outcome, again)] == ["demo-8-fork", "demo-8-2-fork"]
+    assert [one["digests"] for one in (outcome, again)] == [outcome["digests"]] * 2
+    outcome = again
     calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", "last")["events"])
 
-    assert pal.json("show", "last")["session"] == told["session"]
+    assert pal.json("show", "last")["session"] == outcome["session"]
     assert pal("show", "last", "--request", str(calls)).stderr.startswith("verified")
     assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", "last")] == [
-        (undone, told["edits"][0]["hidden"]) for undone in (True, False)
+        (undone, outcome["edits"][0]["hidden"]) for undone in (True, False)
     ]
-    assert pal.json("undo", "last")["tokens_after"] > told["tokens"]["folded"]
+    assert pal.json("undo", "last")["tokens_after"] > outcome["tokens"]["folded"]
     assert pal("rewind", "last", "-1").exit_code == 0
     assert pal("verify", "last").exit_code == 0
-    assert pal.json("search", "file by file")[0]["session"] == told["session"]
-    assert pal.json("replay", told["recording"], "--profiles", "none")["total"]["none"] == told["profiles"]["none"] | {
+    assert pal.json("search", "file by file")[0]["session"] == outcome["session"]
+    assert pal.json("replay", outcome["recording"], "--profiles", "none")["total"]["none"] == outcome["profiles"]["none"] | {
         "probes": {"cycles": {}}
     }

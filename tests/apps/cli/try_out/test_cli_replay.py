@@ -23,13 +23,13 @@ def pal(tmp_path_factory: pytest.TempPathFactory) -> Pal:
 
 
 def test_a_session_of_our_own_is_replayed_under_all_profiles(pal: Pal) -> None:
-    told = pal.json("replay", LONG)
+    reported = pal.json("replay", LONG)
 
-    (session,) = told["sessions"]
+    (session,) = reported["sessions"]
     assert (session["id"], session["format"]) == (LONG, "palimpsest")
     assert list(session["profiles"]) == ["palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none"]
-    assert told["total"] == session["profiles"]
-    assert all(found["invalid"] == 0 and found["usd"] > 0 for found in told["total"].values())
+    assert reported["total"] == session["profiles"]
+    assert all(found["invalid"] == 0 and found["usd"] > 0 for found in reported["total"].values())
 
 
 def test_the_same_input_gives_the_same_json(pal: Pal) -> None:
@@ -45,10 +45,10 @@ def test_a_replay_changes_nothing(pal: Pal) -> None:
 
 def test_files_and_folders_of_other_programs_are_read_into_memory(pal: Pal) -> None:
     files = golden(CLAUDE)
-    told = pal.json("replay", str(files[0].parent), "--profiles", "none,palimpsest")
+    reported = pal.json("replay", str(files[0].parent), "--profiles", "none,palimpsest")
 
-    assert {session["format"] for session in told["sessions"]} == {"claude"}
-    assert {session["source"] for session in told["sessions"]} <= {str(path) for path in files[0].parent.rglob("*")}
+    assert {session["format"] for session in reported["sessions"]} == {"claude"}
+    assert {session["source"] for session in reported["sessions"]} <= {str(path) for path in files[0].parent.rglob("*")}
     assert [row["id"] for row in pal.json("sessions")] == [LONG, SMALL]
 
 
@@ -60,10 +60,10 @@ def test_a_file_of_ours_is_named_by_its_path(pal: Pal) -> None:
 
 
 def test_several_cards_and_a_longer_lifetime(pal: Pal) -> None:
-    told = pal.json("replay", LONG, "--profiles", "none", "--card", MODEL, "--card", "gpt-5.5", "--ttl", "1h")
+    reported = pal.json("replay", LONG, "--profiles", "none", "--card", MODEL, "--card", "gpt-5.5", "--ttl", "1h")
 
-    assert list(told["cards"]) == [MODEL, "gpt-5.5"]
-    assert told["cards"][MODEL]["total"]["none"]["usd_parts"]["cache_write"] == 0.0
+    assert list(reported["cards"]) == [MODEL, "gpt-5.5"]
+    assert reported["cards"][MODEL]["total"]["none"]["usd_parts"]["cache_write"] == 0.0
 
 
 def test_people_get_a_table_with_ratios(pal: Pal) -> None:
@@ -76,7 +76,7 @@ def test_people_get_a_table_with_ratios(pal: Pal) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_time_and_probes_are_told_when_asked_for(pal: Pal) -> None:
+def test_time_and_probes_are_reported_on_request(pal: Pal) -> None:
     found = pal.json("replay", SMALL, "--profiles", "palimpsest", "--timing", "--cycles", "1,2")["total"]["palimpsest"]
 
     assert found["plan_ms"] > 0
@@ -93,10 +93,10 @@ def test_a_report_is_written_beside_the_table(pal: Pal, tmp_path: Path) -> None:
 
 
 def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> None:
-    told = pal.json("replay", LONG, "--agreement")
+    reported = pal.json("replay", LONG, "--agreement")
 
-    assert list(told) == ["sessions", "median", "silent"]
-    assert list(told["sessions"][0]) == ["session", "format", "calls", "reported", "simulated", "error", "call_error"]
+    assert list(reported) == ["sessions", "median", "silent"]
+    assert list(reported["sessions"][0]) == ["session", "format", "calls", "reported", "simulated", "error", "call_error"]
     assert "median error of palimpsest" in pal("replay", LONG, "--agreement").stdout
 
 
@@ -112,7 +112,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", " , "), "--card names no card"),
         ((LONG, "--profiles", ""), "--profiles names no profile"),
         ((LONG, "--profiles", ","), "--profiles names no profile"),
-        ((LONG, "--into", __file__), "--into takes the table of --agreement"),
+        ((LONG, "--into", __file__), "--into works only with --agreement"),
         ((), "Missing argument"),
     ],
 )
@@ -148,32 +148,32 @@ def test_a_model_that_cannot_be_asked_is_an_error_before_anything_is_replayed(pa
     result = pal("replay", LONG, "--model", MODEL, PAL_OFFLINE="1")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"pal: {MODEL}: this model cannot be asked; set its key, unset PAL_OFFLINE, or leave --model out\n"
+    assert result.stderr == f"pal: {MODEL}: this model cannot be called; set its key, unset PAL_OFFLINE, or omit --model\n"
 
 
 def test_a_folder_of_our_own_sessions_is_replayed_like_any_other(pal: Pal) -> None:
     for folder in (pal.home.store.folder, pal.home.folder):
-        told = pal.json("replay", str(folder), "--profiles", "none")
+        reported = pal.json("replay", str(folder), "--profiles", "none")
 
-        assert [(session["id"], session["format"]) for session in told["sessions"]] == [(SMALL, "palimpsest"), (LONG, "palimpsest")]
-        assert [session["source"] for session in told["sessions"]] == [str(pal.home.store.path_of(name)) for name in (SMALL, LONG)]
+        assert [(session["id"], session["format"]) for session in reported["sessions"]] == [(SMALL, "palimpsest"), (LONG, "palimpsest")]
+        assert [session["source"] for session in reported["sessions"]] == [str(pal.home.store.path_of(name)) for name in (SMALL, LONG)]
 
 
-def test_a_session_without_a_reply_is_told_to_have_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
+def test_a_session_without_a_reply_has_nothing_to_replay(pal: Pal, tmp_path: Path) -> None:
     with Log.create(JsonlSessions(tmp_path), SessionOpened("silent", model=MODEL), FixedClock(1)) as log:
         log.extend((UserSaid((Text("Is somebody there?"),)), CallStarted(MODEL, "anthropic")))
 
     result = pal("replay", str(tmp_path / "silent.jsonl"))
-    why = "no reply of a model is recorded in it, so there is nothing to replay"
+    why = "it has no recorded reply of a model, so there is nothing to replay"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"pal: {tmp_path / 'silent.jsonl'}: {why}\n")
 
 
-def test_settings_of_the_environment_are_told(pal: Pal) -> None:
+def test_settings_of_the_environment_are_reported(pal: Pal) -> None:
     words = ("replay", SMALL, "--profiles", "palimpsest,claude-code-2.1.325,none", "--json")
-    quiet, told = pal(*words), pal(*words, CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000", DISABLE_AUTO_COMPACT="1", DISABLE_MICROCOMPACT="1")
+    quiet, reported = pal(*words), pal(*words, CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000", DISABLE_AUTO_COMPACT="1", DISABLE_MICROCOMPACT="1")
 
     assert (quiet.stderr, msgspec.json.decode(quiet.stdout)["settings"]) == ("", {})
     settings = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000", "DISABLE_AUTO_COMPACT": "1"}
-    assert msgspec.json.decode(told.stdout)["settings"] == {"claude-code-2.1.325": settings}
+    assert msgspec.json.decode(reported.stdout)["settings"] == {"claude-code-2.1.325": settings}
     line = "CLAUDE_CODE_MAX_OUTPUT_TOKENS=64000, DISABLE_AUTO_COMPACT=1"
-    assert told.stderr == f"pal: claude-code-2.1.325 follows your environment: {line}\n"
+    assert reported.stderr == f"pal: claude-code-2.1.325 is changed by your environment: {line}\n"

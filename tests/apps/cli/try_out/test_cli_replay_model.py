@@ -35,7 +35,7 @@ def test_a_model_that_turns_the_first_request_away_ends_the_replay_in_one_line(p
 
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"pal: {MODEL}: the model cannot be asked, so nothing was replayed: ")
+    assert line.startswith(f"pal: {MODEL}: the model cannot be called, so nothing was replayed: ")
     assert ("invalid x-api-key" if answer is BAD_KEY else "model: nope") in line
 
 
@@ -50,24 +50,25 @@ def test_a_server_that_is_not_there_ends_the_replay_in_one_line(pal: Pal) -> Non
 
 def test_requests_that_fail_are_counted_with_the_first_reason_and_end_in_a_finding(pal: Pal) -> None:
     with answering(BUSY) as url:
-        result, told = pal(*_words(), **_at(url)), pal(*_words("--json"), **_at(url))
+        result, reported = pal(*_words(), **_at(url)), pal(*_words("--json"), **_at(url))
 
-    assert (result.exit_code, told.exit_code) == (1, 1)
-    total = msgspec.json.decode(told.stdout)["total"]
+    assert (result.exit_code, reported.exit_code) == (1, 1)
+    total = msgspec.json.decode(reported.stdout)["total"]
     assert total[CLAUDE]["failed"] == total[CLAUDE]["asked"] > 0
     assert "come back later" in total[CLAUDE]["failure"]
     assert (total["palimpsest"]["failed"], total["palimpsest"]["failure"]) == (0, "")
-    failed = f"{total[CLAUDE]['failed']} of {total[CLAUDE]['failed']} requests to the model failed, and it went on without; the first: "
+    count = total[CLAUDE]["failed"]
+    failed = f"{count} of {count} requests to the model failed, and the profile continued without it; the first: "
     assert [line for line in result.stdout.splitlines() if failed in line and "come back later" in line]
     assert "failed" in next(line for line in result.stdout.splitlines() if line.startswith("profile"))
 
 
-def test_a_key_that_is_refused_later_is_told_and_the_replay_goes_on(pal: Pal) -> None:
+def test_a_key_that_is_refused_later_is_reported_and_the_replay_continues(pal: Pal) -> None:
     with answering(GOOD, BAD_KEY) as url:
-        told = pal(*_words("--json"), **_at(url))
+        reported = pal(*_words("--json"), **_at(url))
 
-    found = msgspec.json.decode(told.stdout)["total"][CLAUDE]
-    assert (told.exit_code, found["failed"]) == (1, found["asked"] - 1)
+    found = msgspec.json.decode(reported.stdout)["total"][CLAUDE]
+    assert (reported.exit_code, found["failed"]) == (1, found["asked"] - 1)
     assert "invalid x-api-key" in found["failure"]
 
 

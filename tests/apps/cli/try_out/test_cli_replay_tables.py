@@ -17,25 +17,25 @@ def pal(tmp_path_factory: pytest.TempPathFactory) -> Pal:
 def test_requests_over_the_window_have_a_column_of_their_own(pal: Pal) -> None:
     words = ("replay", LONG, "--profiles", "palimpsest,none")
     roomy, tight = (pal(*words, "--window", window) for window in ("2000000", "20000"))
-    told = pal.json(*words, "--window", "20000")["total"]
+    reported = pal.json(*words, "--window", "20000")["total"]
 
     assert "long" not in next(line for line in roomy.stdout.splitlines() if line.startswith("profile")).split()
     head, *rows = (line.split() for line in tight.stdout.splitlines() if line.startswith(("profile", "palimpsest", "none")))
     assert head[-1] == "long"
-    assert [int(row[-1].replace(",", "")) for row in rows] == [told["palimpsest"]["too_long"], told["none"]["too_long"]]
-    assert told["none"]["too_long"] > 0 == told["none"]["invalid"]
-    assert (told["none"]["faults"], told["none"]["stopped"], told["none"]["refused"]) == ([], [], 0)
+    assert [int(row[-1].replace(",", "")) for row in rows] == [reported["palimpsest"]["too_long"], reported["none"]["too_long"]]
+    assert reported["none"]["too_long"] > 0 == reported["none"]["invalid"]
+    assert (reported["none"]["faults"], reported["none"]["stopped"], reported["none"]["refused"]) == ([], [], 0)
     assert tight.exit_code == 0
 
 
 def test_probes_are_printed_for_people_too(pal: Pal) -> None:
     words = ("replay", LONG, "--profiles", "palimpsest,none", "--cycles", "1,2")
-    told, lines = pal.json(*words)["total"], pal(*words).stdout.splitlines()
-    title = lines.index("probes answered after so many forced folds: from what shows / with one recall")
+    reported, lines = pal.json(*words)["total"], pal(*words).stdout.splitlines()
+    title = lines.index("probes answered after forced folds: from the view / with one recall")
 
     assert lines[title + 1].split() == ["profile", "1", "fold", "2", "folds"]
     for name, line in zip(("palimpsest", "none"), lines[title + 2 : title + 4], strict=True):
-        probed = told[name]["probes"]["cycles"]
+        probed = reported[name]["probes"]["cycles"]
         shares = [f"{one['visible'] * 100:.0f} / {one['with_recall'] * 100:.0f} %" for one in probed.values()]
         assert " ".join(line.split()) == " ".join([name, *shares])
 
@@ -91,4 +91,4 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     result = pal(*words, "--into", str(document))
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"pal: {document}: the document has no place for the table: two lines <!-- ")
+    assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")

@@ -1,1 +1,1 @@
-"""Commands that change what the model sees."""
+"""Commands that change the view."""

@@ -1,4 +1,4 @@
-"""`pal fork` and `pal rewind`: other ways on from the same past."""
+"""`pal fork` and `pal rewind`: new branches from an earlier point of a session."""
 
 import click
 from rich.text import Text
@@ -13,28 +13,28 @@ from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import rewind as go_back
 
-_SHOWN = 8
+_MOST_MESSAGES = 8
 
 
 @click.command(epilog="\b\nExample:\n  pal fork last --at 120")
 @session_argument
-@click.option("--at", type=int, metavar="SEQ", help="Begin after event SEQ instead of the newest.")
+@click.option("--at", type=int, metavar="SEQ", help="Fork after event SEQ instead of the newest event.")
 @json_option
 def fork(*, session: str, at: int | None, as_json: bool) -> None:
-    """Begin a new session from a point of another, and print its id.
+    """Start a new session from a point of another, and print its id.
 
-    Nothing is copied: the new session reads through the old one.
+    Nothing is copied: the new session reads the earlier events from the old one.
     """
-    found = find_session(find_home(), session)
-    with open_log(found, whole=True) as log:
-        made = new_session_id(found.clock.now())
-        with log.fork(found.store, made, at) as forked:
+    location = find_session(find_home(), session)
+    with open_log(location, whole=True) as log:
+        new_id = new_session_id(location.clock.now())
+        with log.fork(location.store, new_id, at) as forked:
             forked.sync()
             base = forked.opened.base
     if as_json:
-        emit({"session": made, "base": None if base is None else {"session": base.session, "seq": base.seq}})
+        emit({"session": new_id, "base": None if base is None else {"session": base.session, "seq": base.seq}})
     else:
-        click.echo(made)
+        click.echo(new_id)
 
 
 @click.command(
@@ -43,70 +43,77 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
 )
 @session_argument
 @click.argument("target", metavar="SEQ|-N")
-@click.option("--why", default="", help="A reason, for whoever reads the log.")
+@click.option("--why", default="", help="Record this reason in the log.")
 @json_option
 def rewind(*, session: str, target: str, why: str, as_json: bool) -> None:
-    """Go back to event SEQ, or to before the last N turns.
+    """Go back to event SEQ, or by N turns.
 
-    What came after stays in the log, on a branch of its own: nothing is deleted, and files are left as they are.
+    Later events stay in the log on their own branch: nothing is deleted, and files are not changed.
     """
-    found = find_session(find_home(), session)
-    with open_log(found, write=True, whole=True) as log:
+    location = find_session(find_home(), session)
+    with open_log(location, write=True, whole=True) as log:
         to = _target(log, target)
         if not 0 <= to <= log.tip:
-            raise BadInput(f"there is no event {to}; the newest is {log.tip}", where=found.session)
+            raise BadInput(f"there is no event {to}; the newest is {log.tip}", where=location.session)
         tip, path = log.tip, log.reader.path(to)
-        left, said = _left(log, path)
-        if not left:
-            raise BadInput(f"event {to} is where the session is already, so nothing would change", where=found.session)
+        left_events, user_messages = _left_behind(log, path)
+        if not left_events:
+            raise BadInput(f"the session is already at event {to}, so nothing would change", where=location.session)
         event = go_back(log, to, why=why)
         log.sync()
     if as_json:
-        messages = [{"seq": seq, "text": text} for seq, text in said]
-        emit({"session": found.session, "event": event.seq, "to": to, "left": {"events": left, "tip": tip, "user_messages": messages}})
+        messages = [{"seq": seq, "text": text} for seq, text in user_messages]
+        emit(
+            {
+                "session": location.session,
+                "event": event.seq,
+                "to": to,
+                "left": {"events": left_events, "tip": tip, "user_messages": messages},
+            }
+        )
         return
-    click.echo(f"back at event {to}; left behind: {left:,} events, {len(said)} of them yours")
+    click.echo(f"now at event {to}; left behind: {left_events:,} events, {len(user_messages)} of them yours")
     screen = console()
-    for seq, text in said[:_SHOWN]:
+    for seq, text in user_messages[:_MOST_MESSAGES]:
         screen.print(Text(f"  {seq}  {one_line(text, 60)}"))
-    if len(said) > _SHOWN:
-        click.echo(f"  … and {len(said) - _SHOWN} more")
-    click.echo(f"nothing is deleted: `pal rewind {found.session} {tip}` returns there")
+    if len(user_messages) > _MOST_MESSAGES:
+        click.echo(f"  … and {len(user_messages) - _MOST_MESSAGES} more")
+    click.echo(f"nothing is deleted: `pal rewind {location.session} {tip}` goes back there")
 
 
-def _left(log: Log, path: Path) -> tuple[int, list[tuple[int, str]]]:
-    """How many events the new path leaves behind, and what the user said in them."""
+def _left_behind(log: Log, path: Path) -> tuple[int, list[tuple[int, str]]]:
+    """Return the number of events that the new path leaves, and the user messages among them."""
     count = 0
-    said: list[tuple[int, str]] = []
+    user_messages: list[tuple[int, str]] = []
     for event in log.events():
         if event.seq not in path:
             count += 1
             if isinstance(event.body, UserSaid):
-                said.append((event.seq, " ".join(text_of(part) for part in event.body.parts)))
-    return count, said
+                user_messages.append((event.seq, " ".join(text_of(part) for part in event.body.parts)))
+    return count, user_messages
 
 
-def _target(log: Log, word: str) -> int:
-    """The event that a word means: its number, or the end of the turn before the last N."""
-    digits = word.removeprefix("-")
+def _target(log: Log, argument: str) -> int:
+    """Return the event for an argument: its number, or for -N the last event before the last N turns. Raises `BadInput`."""
+    digits = argument.removeprefix("-")
     if not digits.isdecimal():
-        raise click.UsageError(f"{word!r} is neither the number of an event nor -N for the last N turns")
-    if not word.startswith("-"):
-        return int(word)
+        raise click.UsageError(f"{argument!r} is neither the number of an event nor -N for the last N turns")
+    if not argument.startswith("-"):
+        return int(argument)
     turns = int(digits)
-    befores = _before_each_turn(log)
-    if not 1 <= turns <= len(befores):
-        raise BadInput(f"cannot go back {turns} turns: the session has {len(befores)}", where=log.session)
-    return befores[-turns]
+    turn_starts = _turn_starts(log)
+    if not 1 <= turns <= len(turn_starts):
+        raise BadInput(f"cannot go back {turns} turns: the session has {len(turn_starts)}", where=log.session)
+    return turn_starts[-turns]
 
 
-def _before_each_turn(log: Log) -> list[int]:
-    """The last event before each turn; what was typed, stated and recalled for a turn belongs to it."""
-    befores: list[int] = []
+def _turn_starts(log: Log) -> list[int]:
+    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows."""
+    turn_starts: list[int] = []
     before = 0
     for event in log.events():
         if isinstance(event.body, UserSaid) and not event.body.steering:
-            befores.append(before)
+            turn_starts.append(before)
         if not isinstance(event.body, UserTyped | ContextStated | Recalled):
             before = event.seq
-    return befores
+    return turn_starts

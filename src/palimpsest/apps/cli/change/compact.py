@@ -1,12 +1,22 @@
-"""`pal compact`: fold a session now, or see what that would do first."""
+"""`pal compact`: folds a session now, or previews the fold."""
 
 import click
 
-from palimpsest.apps.cli.home import Found, find_home, find_session
-from palimpsest.apps.cli.look.audited import Audited, audited_edits, print_edit, print_edits, shape_of
-from palimpsest.apps.cli.opening import cards_of, demand_room, open_log, session_argument
+from palimpsest.apps.cli.engine_session import (
+    DEFAULT_MODEL,
+    ModelChoice,
+    ModelProviders,
+    card_of,
+    choose_model,
+    engine_session,
+    environment_of,
+    fold_profile,
+    open_in_memory,
+)
+from palimpsest.apps.cli.home import SessionLocation, find_home, find_session
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
+from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
-from palimpsest.apps.cli.working import USUAL, Asking, ModelsAtHand, card_of, environment_of, profile_for, try_out, whom_to_ask, working
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log.log import Log
@@ -27,96 +37,96 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @session_argument
-@click.option("--profile", "profile_name", default="", metavar="NAME", help="Fold as this profile does; default: that of the session.")
-@click.option("--model", default="", metavar="NAME", help="Ask, and make room for, this model; default: that of the session.")
-@click.option("--focus", default="", metavar="TEXT", help="What a summary should look at most.")
-@click.option("--preview", is_flag=True, help="Show what would be hidden and what it costs, and change nothing.")
-@click.option("--no-model", is_flag=True, help="Fold without asking a model, as PAL_OFFLINE=1 does.")
-@click.option("--full", is_flag=True, help="Every line of what is hidden and changed.")
+@click.option("--profile", "profile_name", default="", metavar="NAME", help="Use this profile; default: that of the session.")
+@click.option("--model", default="", metavar="NAME", help="Call, and fold for, this model; default: that of the session.")
+@click.option("--focus", default="", metavar="TEXT", help="Topic that a summary should focus on.")
+@click.option("--preview", is_flag=True, help="Show what would be hidden and its price; change nothing.")
+@click.option("--no-model", is_flag=True, help="Fold without calling a model, like PAL_OFFLINE=1.")
+@click.option("--full", is_flag=True, help="Show every hidden or changed line.")
 @json_option
 def compact(*, session: str, profile_name: str, model: str, focus: str, preview: bool, no_model: bool, full: bool, as_json: bool) -> None:
     """Fold the session now.
 
-    Without a model (no key, --no-model, or --preview without --model) the fold is computed from the log: the user's
-    messages, evidence of the work, and the newest items. It is an edit like any other: `pal audit` explains it and
-    `pal undo` takes it back. A preview works on a copy in memory.
+    Without a model (no key, --no-model, or --preview without --model) the fold is computed from the log: user messages,
+    evidence of the work, and the newest items. A fold is an edit like any other: `pal audit` explains it and `pal undo`
+    undoes it. A preview works on a copy in memory.
     """
     home = find_home()
-    found = find_session(home, session)
+    location = find_session(home, session)
     cards = cards_of(home)
-    with try_out(found) if preview else open_log(found, write=True) as log:
-        asking = whom_to_ask(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
-        models = ModelsAtHand(asking)
-        environment = environment_of(found, log, cards, models, trying=preview)
-        at_work = working(log, profile_for(profile_name, log, asking), asking.model or card(USUAL, cards), environment)
+    with open_in_memory(location) if preview else open_log(location, write=True) as log:
+        choice = choose_model(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
+        models = ModelProviders(choice)
+        environment = environment_of(location, log, cards, models, trying=preview)
+        engine = engine_session(log, fold_profile(profile_name, log, choice), choice.model or card(DEFAULT_MODEL, cards), environment)
         first = log.tip + 1
-        folding = fold_now(at_work, asking.focus)
-        ran = complete(folding) if asking.provider is None else run(folding)
+        profile_used = fold_now(engine, choice.focus)
+        policy_run = complete(profile_used) if choice.provider is None else run(profile_used)
         log.sync()
-        # A model that is asked later may make it another fold with other numbers.
-        unknown = asking.later and (bool(asking.focus) or models.refused)
-        edits = [edit for edit in audited_edits(log, at_work.counter, at_work.card) if edit.event >= first]
-        _tell_stops(ran, asking, unknown=unknown)
+        # A model that is not called in the preview may change the fold and its event numbers.
+        may_differ = choice.later and (bool(choice.focus) or models.refused)
+        edits = [edit for edit in audited_edits(log, engine.counter, engine.card) if edit.event >= first]
+        _print_warnings(policy_run, choice, may_differ=may_differ)
         if not edits:
-            _check(at_work, ran)
+            _require_fold(engine, policy_run)
         if as_json:
-            emit([shape_of(edit, numbered=not unknown) for edit in edits])
+            emit([edit_as_builtins(edit, numbered=not may_differ) for edit in edits])
         elif not edits:
             click.echo("there is nothing to fold")
         else:
-            _print(at_work, edits, full=full, numbered=not unknown)
-            click.echo("nothing was changed; leave out --preview to do it" if preview else _way_back(log, found, edits, cards))
+            _print(engine, edits, full=full, numbered=not may_differ)
+            click.echo("nothing was changed; omit --preview to fold" if preview else _undo_command(log, location, edits, cards))
 
 
-def _tell_stops(ran: PolicyRun, asking: Asking, *, unknown: bool) -> None:
-    """What a person should know beside the edits, whoever reads them."""
-    for line in ran.notices:
+def _print_warnings(policy_run: PolicyRun, choice: ModelChoice, *, may_differ: bool) -> None:
+    """Print notices, failed proposals, and whether a model could change the fold, to standard error."""
+    for line in policy_run.notices:
         click.echo(plain(line), err=True)
-    if ran.edited:
-        for why, _ in _stopped(ran):
+    if policy_run.edited:
+        for why, _ in _failed_proposals(policy_run):
             click.echo(one_line(f"pal: {why}", console().width), err=True)
-    if unknown and asking.model is not None:
-        name = asking.model.name
-        click.echo(f"pal: {name} would be asked and may fold otherwise; this is the fold without it (--model {name} asks it now)", err=True)
+    if may_differ and choice.model is not None:
+        name = choice.model.name
+        click.echo(f"pal: {name} may change this fold and was not called; --model {name} calls it now", err=True)
 
 
-def _check(session: Session, ran: PolicyRun) -> None:
-    """Where nothing was folded, say why, unless there was nothing to fold."""
+def _require_fold(session: Session, policy_run: PolicyRun) -> None:
+    """Raise an error with the reason why nothing was folded, unless there was nothing to fold."""
     where = session.log.session
-    if ran.failure is not None:
-        raise ran.failure
-    for why, kind in _stopped(ran):
+    if policy_run.failure is not None:
+        raise policy_run.failure
+    for why, kind in _failed_proposals(policy_run):
         raise CannotFold(why, kind=kind, where=where)
     if any("asked" in policy.moments for policy in session.profile.policies):
         return
     setting = "DISABLE_COMPACT is set, and then " if session.profile.policies else ""
-    raise BadInput(f"{setting}profile {session.profile.name} never folds; --profile names another", where=where)
+    raise BadInput(f"{setting}profile {session.profile.name} never folds; --profile sets another", where=where)
 
 
-def _stopped(ran: PolicyRun) -> list[tuple[str, str]]:
-    """Why proposals came to nothing, each with its kind."""
-    bodies = [event.body for event in ran.events]
+def _failed_proposals(policy_run: PolicyRun) -> list[tuple[str, str]]:
+    """Return reason and kind of each refused or failed proposal."""
+    bodies = [event.body for event in policy_run.events]
     refused = [(body.why, "refused") for body in bodies if isinstance(body, EditRefused)]
     return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
 
 
-def _print(session: Session, edits: list[Audited], *, full: bool, numbered: bool) -> None:
+def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: bool) -> None:
     screen = console()
     print_edits(screen, edits, numbered=numbered)
     for edit in edits:
         print_edit(screen, edit, session.counter, full=full, numbered=numbered)
 
 
-def _way_back(log: Log, found: Found, edits: list[Audited], cards: tuple[ModelCard, ...]) -> str:
-    """The command that takes back all of the edits, whichever rest on which."""
-    left = [edit.event for edit in edits]
+def _undo_command(log: Log, location: SessionLocation, edits: list[AuditedEdit], cards: tuple[ModelCard, ...]) -> str:
+    """Return a line with the command that undoes all of the edits."""
+    pending = [edit.event for edit in edits]
     commands: list[str] = []
     try:
-        while left:
-            plan = plan_undo(log, left[0])
-            demand_room(plan.view, log, found, cards)
-            commands.insert(0, f"pal undo {log.session} {left[0]}{' --yes' if plan.resting else ''}")
-            left = [seq for seq in left if seq not in {body.event for body in plan.undone}]
+        while pending:
+            plan = plan_undo(log, pending[0])
+            require_room(plan.view, log, location, cards)
+            commands.insert(0, f"pal undo {log.session} {pending[0]}{' --yes' if plan.resting else ''}")
+            pending = [seq for seq in pending if seq not in {body.event for body in plan.undone}]
     except PalimpsestError:
-        return f"what was there before is too much to be undone; `pal fork {log.session} --at {edits[0].event - 1}` goes on from there"
-    return f"`{' && '.join(commands)}` takes it back"
+        return f"the earlier view is too large to undo the fold; `pal fork {log.session} --at {edits[0].event - 1}` continues from it"
+    return f"`{' && '.join(commands)}` undoes it"

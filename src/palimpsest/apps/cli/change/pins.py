@@ -1,4 +1,4 @@
-"""`pal pin` and `pal unpin`: what no policy may hide."""
+"""`pal pin` and `pal unpin`: items and files that no policy may hide."""
 
 from posixpath import normpath
 
@@ -25,9 +25,9 @@ Examples:
 @click.argument("names", nargs=-1, metavar="[ITEM|FILE]...")
 @json_option
 def pin(*, session: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Pin items or files, so that no policy hides them; without names, list what is pinned.
+    """Pin items or files so that no policy hides them; without names, list the pins.
 
-    Items are named as `pal show` prints them: 87.0 is part 0 of event 87. A file is named as the session names it.
+    `pal show` prints item ids: 87.0 is part 0 of event 87. Write a file as the session writes it.
     """
     _change(session, names, on=True, as_json=as_json)
 
@@ -37,15 +37,15 @@ def pin(*, session: str, names: tuple[str, ...], as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="ITEM|FILE...")
 @json_option
 def unpin(*, session: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Take pins off again, so that policies may hide these items or files."""
+    """Remove pins, so that policies may hide these items or files."""
     _change(session, names, on=False, as_json=as_json)
 
 
 def _change(session: str, names: tuple[str, ...], *, on: bool, as_json: bool) -> None:
-    found = find_session(find_home(), session)
-    with open_log(found, write=bool(names)) as log:
+    location = find_session(find_home(), session)
+    with open_log(location, write=bool(names)) as log:
         if names:
-            ids, paths = _named(log, names, on=on)
+            ids, paths = _items_and_paths(log, names, on=on)
             log.append(Pinned(ids, paths, on))
             log.sync()
             for path in paths if on else ():
@@ -53,32 +53,32 @@ def _change(session: str, names: tuple[str, ...], *, on: bool, as_json: bool) ->
                     click.echo(plain(f"pal: {path} is pinned, but nothing in the view shows it yet"), err=True)
         pins = sorted(log.view.pins)
     if as_json:
-        emit({"session": found.session, "pins": pins})
+        emit({"session": location.session, "pins": pins})
     elif pins:
         click.echo(f"pinned: {plain(', '.join(pins))}")
     else:
         click.echo("nothing is pinned")
 
 
-def _named(log: Log, names: tuple[str, ...], *, on: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Items and files; an item that is not there cannot be pinned, nor a file without a name, and only what is pinned can be unpinned."""
+def _items_and_paths(log: Log, names: tuple[str, ...], *, on: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return items and paths to change. Raises `BadInput` for an unknown item, an empty path, and an unpin of what is not pinned."""
     if on and not all(name.strip() for name in names):
-        raise BadInput("a file has a name; this one is empty", where=log.session)
+        raise BadInput("a file name must not be empty", where=log.session)
     ids = tuple(name for name in names if numbers_of(name) is not None)
     unknown = next((name for name in ids if on and log.find(name) is None), None)
     if unknown is not None:
-        raise BadInput(f"there is no item {unknown} on this branch; `pal context {log.session}` lists them", where=log.session)
+        raise BadInput(f"there is no item {unknown} on this branch; `pal show {log.session}` lists them", where=log.session)
     paths = tuple(dict.fromkeys(_plain_path(name) for name in names if name not in ids))
     if on:
         return ids, paths
-    # Older logs have files pinned as they were written, perhaps more than once.
+    # Older logs pin files as written, so one file may have several pins.
     files = [pin for pin in sorted(log.view.pins) if numbers_of(pin) is None]
-    loose = next((name for name in names if name not in log.view.pins and _plain_path(name) not in map(_plain_path, files)), None)
-    if loose is not None:
-        raise BadInput(f"{loose} is not pinned; `pal pin {log.session}` lists what is", where=log.session)
+    unpinned = next((name for name in names if name not in log.view.pins and _plain_path(name) not in map(_plain_path, files)), None)
+    if unpinned is not None:
+        raise BadInput(f"{unpinned} is not pinned; `pal pin {log.session}` lists the pins", where=log.session)
     return ids, tuple(pin for pin in files if _plain_path(pin) in paths)
 
 
 def _plain_path(name: str) -> str:
-    """A path without detours, so that a file has one pin however it is written."""
+    """Normalise a path, so that a file has one pin however it is written."""
     return normpath(name) if name.strip() else name

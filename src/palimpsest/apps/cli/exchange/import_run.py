@@ -1,4 +1,4 @@
-"""One import from its first session to its last: what is new goes into the home, and everything is counted."""
+"""One run of `pal import`: imports what is new of each session, counts it, and searches it for secrets."""
 
 import signal
 import time
@@ -10,7 +10,7 @@ from types import FrameType
 
 from msgspec import Struct, structs
 
-from palimpsest.apps.cli.exchange.secret_search import Search, Span
+from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
@@ -20,12 +20,12 @@ from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets
 from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
-_SAVE_EVERY = 2.0
-_TELL_EVERY = 256
+_SAVE_SECONDS = 2.0
+_PROGRESS_EVENTS = 256
 
 
-class Row(Struct, frozen=True):
-    """What one session of one file brought."""
+class ImportRow(Struct, frozen=True):
+    """Counts and bad lines of one imported session."""
 
     path: str
     format: str
@@ -34,47 +34,47 @@ class Row(Struct, frozen=True):
     bad: tuple[ReadProblem, ...] = ()
 
 
-def say_nothing(files: int, events: int) -> None:
-    """Nobody waits to hear how far it is."""
+def no_progress(files: int, events: int) -> None:
+    """Report no progress."""
 
 
 @dataclass
-class Run:
-    """An import under way. `tell` hears of files done and events seen; `stopped` ends it after the fact that is being read."""
+class ImportRun:
+    """State of an import; `on_progress` gets the files done and events read, `stopped` ends it after the current event."""
 
     home: AnyHome
     redact: bool = False
     dry: bool = False
-    tell: Callable[[int, int], None] = say_nothing
+    on_progress: Callable[[int, int], None] = no_progress
     stopped: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ImportRow] = field(default_factory=list)
     skipped: list[ReadProblem] = field(default_factory=list)
     seen: int = 0
     unredacted: list[str] = field(default_factory=list)
     secrets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._search = Search(self.home)
-        self._looked_at: list[TranscriptSource] = []
+        self._search = SecretSearch(self.home)
+        self._searched_sources: list[TranscriptSource] = []
         self._cursors = Cursors.load(self.home.imports)
-        self._logs = {stat.session: stat.size for stat in self.home.store.stats()}
-        self._searched: dict[str, int] = {}
+        self._log_sizes = {stat.session: stat.size for stat in self.home.store.stats()}
+        self._searched_bytes: dict[str, int] = {}
         for seen in self._cursors.all():
-            self._searched[seen.log] = max(seen.searched, self._searched.get(seen.log, 0))
+            self._searched_bytes[seen.log] = max(seen.searched, self._searched_bytes.get(seen.log, 0))
         self._saved = time.monotonic()
 
     def take(self, form: Format, source: TranscriptSource) -> None:
-        """Import what is new of a session; what cannot be is passed over, unless it is the home itself that refuses."""
+        """Import what is new of a session; an unreadable one is skipped. Raises `StoreError` if the home cannot be written."""
         session = session_id(form.name, source.session)
-        seen = self._cursors.of(source) if session in self._logs else None
+        seen = self._cursors.of(source) if session in self._log_sizes else None
         if self.redact and seen is not None and seen.secrets:
             self.unredacted.append(session)
         if seen is not None and seen.changed and seen.changed == source.changed:
-            self._add(Row(source.path, form.name, session, Counts()))
-            self._look_at(source, session)
+            self._add_row(ImportRow(source.path, form.name, session, Counts()))
+            self._queue_search(source, session)
             return
-        store, blobs = self._places()
-        reader = _Watched(RedactingFormat(form) if self.redact else form, self)
+        store, blobs = self._stores()
+        reader = _ProgressReader(RedactingFormat(form) if self.redact else form, self)
         try:
             imported = import_session(
                 reader,
@@ -91,91 +91,91 @@ class Run:
             self.skipped.append(ReadProblem(source.path, error.message))
             return
         if imported.tip < 0:
-            self._pass_over(source, imported)
+            self._skip(source, imported)
             return
-        self._add(Row(source.path, form.name, session, imported.counts, imported.problems))
+        self._add_row(ImportRow(source.path, form.name, session, imported.counts, imported.problems))
         if self.dry:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
-            self._keep(source, imported, seen)
+            self._save_cursor(source, imported, seen)
 
-    def _places(self) -> tuple[SessionStore, Blobs]:
+    def _stores(self) -> tuple[SessionStore, Blobs]:
         if self.dry:
             return OverlaySessions(self.home.store), OverlayBlobs(self.home.blobs)
         return self.home.store, self.home.blobs
 
-    def _pass_over(self, source: TranscriptSource, imported: Imported) -> None:
-        first = imported.problems[0].why if imported.problems else "it has no session in it"
+    def _skip(self, source: TranscriptSource, imported: Imported) -> None:
+        first = imported.problems[0].why if imported.problems else "it contains no session"
         more = f" (and {len(imported.problems) - 1:,} more)" if len(imported.problems) > 1 else ""
         if not self.stopped:
             self.skipped.append(ReadProblem(source.path, first + more))
 
-    def _add(self, row: Row) -> None:
+    def _add_row(self, row: ImportRow) -> None:
         self.rows.append(row)
-        self.tell(len(self.rows) + len(self.skipped), self.seen)
+        self.on_progress(len(self.rows) + len(self.skipped), self.seen)
 
-    def _keep(self, source: TranscriptSource, imported: Imported, seen: SourceCursor | None) -> None:
-        before = SourceCursor(source.format, source.path, source.session, imported.session) if seen is None else seen
-        self._cursors.put(structs.replace(before, changed=source.changed, tip=imported.tip, position=imported.position))
-        self._logs[imported.session] = self.home.store.stat(imported.session).size
-        self._look_at(source, imported.session)
-        if time.monotonic() - self._saved > _SAVE_EVERY:
+    def _save_cursor(self, source: TranscriptSource, imported: Imported, seen: SourceCursor | None) -> None:
+        cursor = SourceCursor(source.format, source.path, source.session, imported.session) if seen is None else seen
+        self._cursors.put(structs.replace(cursor, changed=source.changed, tip=imported.tip, position=imported.position))
+        self._log_sizes[imported.session] = self.home.store.stat(imported.session).size
+        self._queue_search(source, imported.session)
+        if time.monotonic() - self._saved > _SAVE_SECONDS:
             self.save()
 
-    def _look_at(self, source: TranscriptSource, session: str) -> None:
-        """Have what is new in a log looked at for secrets, also what an interrupted import left."""
-        start, stop = self._searched.get(session, 0), self._logs[session]
+    def _queue_search(self, source: TranscriptSource, session: str) -> None:
+        """Queue the new part of a log for the search for secrets, including what an interrupted import left unsearched."""
+        start, stop = self._searched_bytes.get(session, 0), self._log_sizes[session]
         if start < stop and not self.dry:
-            self._searched[session] = stop
-            self._looked_at.append(source)
-            self._search.add(Span(session, start, stop))
+            self._searched_bytes[session] = stop
+            self._searched_sources.append(source)
+            self._search.add(LogSpan(session, start, stop))
 
-    def _finish(self) -> None:
-        """Wait until all that is new was looked at for secrets; whoever does not wait has it looked at next time."""
+    def _finish_search(self) -> None:
+        """Wait for the search for secrets; after an interrupt, the next import searches the rest."""
         try:
             results = self._search.results()
         except KeyboardInterrupt:
             self.stopped = True
             return
-        for source, (span, found) in zip(self._looked_at, results, strict=True):
+        for source, (span, found) in zip(self._searched_sources, results, strict=True):
             seen = self._cursors.of(source)
             if seen is not None:
-                together = {kind: seen.secrets.get(kind, 0) + found.get(kind, 0) for kind in sorted({*seen.secrets, *found})}
-                self._cursors.put(structs.replace(seen, secrets=together, searched=span.stop))
+                secrets = {kind: seen.secrets.get(kind, 0) + found.get(kind, 0) for kind in sorted({*seen.secrets, *found})}
+                self._cursors.put(structs.replace(seen, secrets=secrets, searched=span.stop))
                 self.secrets[seen.log] = found
 
     def save(self) -> None:
-        """Keep what was seen, so that the next import begins here."""
+        """Save the cursors, so that the next import continues here."""
         if not self.dry:
             self._cursors.save()
             self._saved = time.monotonic()
 
     @contextmanager
     def stoppable(self) -> Iterator[None]:
-        """The first Ctrl-C ends the import where nothing is half done, the second at once; what was seen is kept in any case."""
+        """Handle Ctrl-C: the first ends the import after the current event, the second at once; cursors are saved in any case."""
 
         def stop(number: int, frame: FrameType | None) -> None:
             self.stopped = True
-            signal.signal(signal.SIGINT, earlier)
+            signal.signal(signal.SIGINT, previous)
 
-        earlier = signal.signal(signal.SIGINT, stop)
+        previous = signal.signal(signal.SIGINT, stop)
         try:
             yield
-            signal.signal(signal.SIGINT, earlier)
+            signal.signal(signal.SIGINT, previous)
             if not self.stopped:
-                self._finish()
+                self._finish_search()
         finally:
-            signal.signal(signal.SIGINT, earlier)
+            signal.signal(signal.SIGINT, previous)
             self._search.stop()
             self.save()
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """A format that says how far it is, and ends early when it is told to."""
+class _ProgressReader:
+    """A format that reports progress and stops reading when the run is stopped."""
 
     form: Format
-    run: Run
+    run: ImportRun
 
     @property
     def name(self) -> str:
@@ -189,22 +189,22 @@ class _Watched:
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         run = self.run
-        for told in self.form.read(source, blobs, position):
+        for entry in self.form.read(source, blobs, position):
             if run.stopped:
                 return
-            yield told
+            yield entry
             run.seen += 1
-            if not run.seen % _TELL_EVERY:
-                run.tell(len(run.rows) + len(run.skipped), run.seen)
+            if not run.seen % _PROGRESS_EVENTS:
+                run.on_progress(len(run.rows) + len(run.skipped), run.seen)
 
 
-def _secrets_in(lines: LogFile) -> dict[str, int]:
+def _secrets_in(log_file: LogFile) -> dict[str, int]:
     try:
-        return count_secrets(chunk for _, chunk in lines.chunks())
+        return count_secrets(chunk for _, chunk in log_file.chunks())
     finally:
-        lines.close()
+        log_file.close()
 
 
-def total_of(rows: list[Row]) -> Counts:
-    """All counts together."""
+def total_of(rows: list[ImportRow]) -> Counts:
+    """Return the sum of all counts."""
     return Counts(*(sum(column) for column in zip(*(structs.astuple(row.counts) for row in rows), strict=True))) if rows else Counts()

@@ -1,4 +1,4 @@
-"""`pal import`: sessions of other agents, found, read and kept as logs."""
+"""`pal import`: finds sessions of other agents and imports them as logs."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS, INTERRUPTED
-from palimpsest.apps.cli.exchange.import_run import Row, Run, say_nothing, total_of
-from palimpsest.apps.cli.home import expanded, find_home
+from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
+from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, no_progress, total_of
+from palimpsest.apps.cli.home import expand_path, find_home
 from palimpsest.apps.cli.output import console, emit, json_option, plain, table
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
@@ -20,93 +20,99 @@ from palimpsest.foreign.reading.finding import FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
 from palimpsest.foreign.reading.transcript import Format
 
-_SHOWN = 10
-_NAMES = {form.name: form for form in FORMATS}
+_MOST_BAD_LINES = 10
+_FORMATS_BY_NAME = {form.name: form for form in FORMATS}
 _EXAMPLES = """\b
 Examples:
-  pal import                      all programs, where they keep their sessions
+  pal import                      all programs, from their default folders
   pal import claude codex
   pal import session.jsonl --dry-run"""
 
 
 @click.command("import", epilog=_EXAMPLES)
-@click.argument("words", nargs=-1, metavar="[NAME|PATH]…")
-@click.option("--dry-run", "dry", is_flag=True, help="Read and count, and write nothing.")
+@click.argument("arguments", nargs=-1, metavar="[NAME|PATH]…")
+@click.option("--dry-run", "dry", is_flag=True, help="Read and count; write nothing.")
 @click.option("--redact", is_flag=True, help="Replace keys, tokens and passwords before anything is written.")
 @json_option
-def import_(*, words: tuple[str, ...], dry: bool, redact: bool, as_json: bool) -> None:
-    """Read the sessions of other agents; a second time only what is new.
+def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, as_json: bool) -> None:
+    """Import sessions of other agents; a second import reads only what is new.
 
-    A NAME is a program, whose own folder is looked up. A PATH is a file or a folder of any of them.
-    Nothing is ever written there. Exit code 1 when something could not be read.
+    NAME is a program, whose default folder is searched. PATH is a file or folder of any program.
+    Source files are never changed. Exit code 1 if something could not be read.
     """
-    _check(words)
-    run = Run(find_home(), redact=redact, dry=dry)
+    _check_arguments(arguments)
+    run = ImportRun(find_home(), redact=redact, dry=dry)
     with run.stoppable():
-        found = _find(words)
+        found = _find(arguments)
         run.skipped += found.skipped
-        with _progress(len(found.sources) + len(found.skipped)) as run.tell:
+        with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
             for source in found.sources:
                 if run.stopped:
                     break
-                run.take(_NAMES[source.format], source)
+                run.take(_FORMATS_BY_NAME[source.format], source)
     _report(run, len(found.sources), as_json=as_json)
 
 
-def _check(words: tuple[str, ...]) -> None:
-    """A word that is neither a program nor a path is a mistake, and nothing is read before it is mended."""
-    for word in words:
-        if word not in _NAMES and not os.path.lexists(expanded(word)):
-            raise BadInput(f"there is no such file, and no program of that name; known are {', '.join(_NAMES)}", where=word)
+def _check_arguments(arguments: tuple[str, ...]) -> None:
+    """Raise `BadInput` for an argument that is neither a program nor a path, before anything is read."""
+    for argument in arguments:
+        if argument not in _FORMATS_BY_NAME and not os.path.lexists(expand_path(argument)):
+            raise BadInput(
+                f"there is no such file, and no program of that name; known programs are {', '.join(_FORMATS_BY_NAME)}", where=argument
+            )
 
 
-def _find(words: tuple[str, ...]) -> FoundSources:
-    """The sessions of named programs by their own format, those of paths by whatever format knows them."""
+def _find(arguments: tuple[str, ...]) -> FoundSources:
+    """Find the sessions of named programs in their own format, and those below paths in any format."""
     home = Path.home()
-    named = [_NAMES[word] for word in dict.fromkeys(words) if word in _NAMES] if words else list(FORMATS)
-    found = [_default(form, home) for form in named]
-    paths = [Path(os.path.abspath(expanded(word))) for word in words if word not in _NAMES]  # noqa: PTH100 - links are not resolved
+    named = (
+        [_FORMATS_BY_NAME[argument] for argument in dict.fromkeys(arguments) if argument in _FORMATS_BY_NAME]
+        if arguments
+        else list(FORMATS)
+    )
+    found = [_find_default(form, home) for form in named]
+    paths = [Path(os.path.abspath(expand_path(argument))) for argument in arguments if argument not in _FORMATS_BY_NAME]  # noqa: PTH100 - links are not resolved
     found += [find_sources(FORMATS, paths)] if paths else []
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     skipped = {bad.where: bad for each in found for bad in each.skipped}
     return FoundSources(tuple(sources.values()), tuple(skipped.values()))
 
 
-def _default(form: Format, home: Path) -> FoundSources:
+def _find_default(form: Format, home: Path) -> FoundSources:
     return find_sources((form,), [place for place in form.default_paths(home, os.environ) if os.path.lexists(place)])
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    """Files done and events a second, for a person who waits at a terminal."""
+    """Yield a function that shows files done and events per second; silent without a terminal."""
     if not sys.stderr.isatty():
-        yield say_nothing
+        yield no_progress
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - slow to load, and for terminals only
 
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("files  {task.fields[speed]}"))
-    begun = time.monotonic()
+    started = time.monotonic()
     with Progress(*columns, console=console(err=True), transient=True) as bar:
         task = bar.add_task("", total=total, speed="")
 
-        def tell(files: int, events: int) -> None:
-            bar.update(task, completed=files, speed=f"{events / max(0.001, time.monotonic() - begun):,.0f} events/s")
+        def on_progress(files: int, events: int) -> None:
+            bar.update(task, completed=files, speed=f"{events / max(0.001, time.monotonic() - started):,.0f} events/s")
 
-        yield tell
+        yield on_progress
 
 
-def _report(run: Run, total: int, *, as_json: bool) -> None:
+def _report(run: ImportRun, total: int, *, as_json: bool) -> None:
     for bad in run.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     for row in run.rows:
-        _name_bad_lines(row)
+        _print_bad_lines(row)
     for session in run.unredacted:
         click.echo(
-            f"pal: {session}: imported before with its secrets; `pal delete {session}` first, then --redact takes it in without", err=True
+            f"pal: {session}: already imported with its secrets; run `pal delete {session}` first, then import with --redact", err=True
         )
     if run.stopped:
         done = f"{len(run.rows):,} of {total:,} files"
-        click.echo(f"pal: interrupted after {done}; what was read is kept, and `pal import` goes on from there", err=True)
+        click.echo(f"pal: interrupted after {done}; what was read is kept, and `pal import` continues from there", err=True)
     if as_json:
         emit(as_builtins(run))
     else:
@@ -117,27 +123,27 @@ def _report(run: Run, total: int, *, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _name_bad_lines(row: Row) -> None:
-    for bad in row.bad[:_SHOWN]:
+def _print_bad_lines(row: ImportRow) -> None:
+    for bad in row.bad[:_MOST_BAD_LINES]:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
-    if len(row.bad) > _SHOWN:
-        click.echo(plain(f"pal: {row.path}: … and {len(row.bad) - _SHOWN:,} more bad lines; --json has all"), err=True)
+    if len(row.bad) > _MOST_BAD_LINES:
+        click.echo(plain(f"pal: {row.path}: … and {len(row.bad) - _MOST_BAD_LINES:,} more bad lines; --json has all"), err=True)
 
 
-def as_builtins(run: Run) -> dict[str, object]:
-    """An import as programs read it."""
+def as_builtins(run: ImportRun) -> dict[str, object]:
+    """Return an import as `--json` prints it."""
     formats = {form.name: [row for row in run.rows if row.format == form.name] for form in FORMATS}
     return {
-        **_counted(run.rows, run),
+        **_totals(run.rows, run),
         "skipped": [{"path": bad.where, "why": bad.why} for bad in run.skipped],
-        "files": [_file(row, run) for row in run.rows],
-        "formats": {name: _counted(rows, run) for name, rows in formats.items() if rows},
+        "files": [_row_as_builtins(row, run) for row in run.rows],
+        "formats": {name: _totals(rows, run) for name, rows in formats.items() if rows},
         "interrupted": run.stopped,
         "dry_run": run.dry,
     }
 
 
-def _counted(rows: list[Row], run: Run) -> dict[str, object]:
+def _totals(rows: list[ImportRow], run: ImportRun) -> dict[str, object]:
     return {"sessions": len({row.session for row in rows}), **_numbers(total_of(rows)), "secrets": _secrets(rows, run)}
 
 
@@ -145,34 +151,36 @@ def _numbers(counts: Counts) -> dict[str, int]:
     return {name: getattr(counts, name) for name in Counts.__struct_fields__}
 
 
-def _file(row: Row, run: Run) -> dict[str, object]:
+def _row_as_builtins(row: ImportRow, run: ImportRun) -> dict[str, object]:
     place = {"path": row.path, "format": row.format, "session": row.session}
     return {**place, **_numbers(row.counts), "bad": msgspec.to_builtins(row.bad), "secrets": _secrets([row], run)}
 
 
-def _secrets(rows: list[Row], run: Run) -> dict[str, int]:
+def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     found = [run.secrets.get(session, {}) for session in {row.session for row in rows}]
     kinds = sorted({kind for each in found for kind in each})
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: Run) -> None:
+def _print(run: ImportRun) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in FORMATS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:
-        click.echo("no sessions found" + ("" if run.skipped else "; name a file or a folder to look in"))
+        click.echo("no sessions found" + ("" if run.skipped else "; name a file or a folder to search"))
         return
     if total_of(run.rows) == Counts():
         click.echo(f"nothing new in {len({row.session for row in run.rows}):,} sessions")
         return
-    made = table("format", *names, right=names)
+    summary = table("format", *names, right=names)
     for name, found in [*rows, ("all", run.rows)] if len(rows) > 1 else rows:
         counts = _numbers(total_of(found))
-        made.add_row(name, f"{len({row.session for row in found}):,}", *(f"{number:,}" for number in counts.values()))
-    console().print(made)
+        summary.add_row(name, f"{len({row.session for row in found}):,}", *(f"{number:,}" for number in counts.values()))
+    console().print(summary)
     secrets = _secrets(run.rows, run)
     if secrets:
         kinds = ", ".join(f"{kind} {number}" for kind, number in secrets.items())
-        click.echo(f"{sum(secrets.values()):,} secrets ({kinds}) in what is new: `pal doctor` names the sessions, --redact replaces them")
+        click.echo(
+            f"{sum(secrets.values()):,} secrets ({kinds}) in the new events: `pal doctor` names the sessions, --redact replaces them"
+        )
     if run.dry:
         click.echo("nothing was written (--dry-run)")

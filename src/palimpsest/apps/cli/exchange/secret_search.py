@@ -1,4 +1,4 @@
-"""Looks for secrets in logs beside other work: in a process of its own when there is much to look at."""
+"""Searches logs for secrets in parallel to an import: in a separate process if there is much to search."""
 
 import os
 import subprocess
@@ -15,88 +15,88 @@ from palimpsest.core.ports import SessionStore
 from palimpsest.foreign.reading.secrets import count_secrets, line_batches
 from palimpsest.stores.home import AnyHome, Home
 
-# What is searched in the time that a process takes to start.
-_MUCH = 4_000_000
+# Bytes that are searched in the time that a process takes to start.
+_PROCESS_BYTES = 4_000_000
 
 
-class Span(Struct, frozen=True, array_like=True):
-    """Whole lines of a log, from one byte to another."""
+class LogSpan(Struct, frozen=True, array_like=True):
+    """Whole lines of a log, as a range of bytes."""
 
     session: str
     start: int
     stop: int
 
 
-class Search:
-    """Spans to look at, and what was found in each; a process that fails is no loss, for its part is then done here.
+class SecretSearch:
+    """Searches spans of logs for secrets; spans that the separate process does not finish are searched here.
 
-    A home without a folder cannot be read by another process, so that everything is done here.
+    A home without a folder cannot be read by another process, so all its spans are searched here.
     """
 
-    def __init__(self, home: AnyHome, much: int = _MUCH) -> None:
+    def __init__(self, home: AnyHome, process_bytes: int = _PROCESS_BYTES) -> None:
         self._home = home
-        self._much = sys.maxsize if home.folder is None else much
-        self._spans: list[Span] = []
+        self._process_bytes = sys.maxsize if home.folder is None else process_bytes
+        self._spans: list[LogSpan] = []
         self._size = 0
         self._answers: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, span: Span) -> None:
-        """Have some bytes looked at, now or later."""
+    def add(self, span: LogSpan) -> None:
+        """Queue a span; start the separate process once enough bytes are queued."""
         self._spans.append(span)
         self._size += span.stop - span.start
         if self._process is not None:
             self._send(span)
-        elif self._size >= self._much:
+        elif self._size >= self._process_bytes:
             self._start()
 
-    def results(self) -> list[tuple[Span, dict[str, int]]]:
-        """All spans with their secrets by class, once everything was looked at."""
-        done = self._help()
+    def results(self) -> list[tuple[LogSpan, dict[str, int]]]:
+        """Wait for the search. Returns all spans with their secrets by class."""
+        done = self._search_backwards()
         left = len(self._spans) - len(done)
-        answers = self._received()[:left]
-        found = [*answers, *(search(self._home.store, span) for span in self._spans[len(answers) : left]), *done]
+        answers = self._collect_answers()[:left]
+        found = [*answers, *(search_span(self._home.store, span) for span in self._spans[len(answers) : left]), *done]
         return list(zip(self._spans, found, strict=True))
 
-    def _help(self) -> list[dict[str, int]]:
-        """Look at spans from the last one backwards until the process has come as far from the first one; then it may end."""
+    def _search_backwards(self) -> list[dict[str, int]]:
+        """Search spans from the last one backwards until they meet the spans that the process has done from the first one."""
         done: list[dict[str, int]] = []
         while self._process is not None and self._process.poll() is None:
-            if self._answered() + len(done) >= len(self._spans):
+            if self._answer_count() + len(done) >= len(self._spans):
                 self._process.kill()
                 break
-            done.append(search(self._home.store, self._spans[-1 - len(done)]))
+            done.append(search_span(self._home.store, self._spans[-1 - len(done)]))
         return done[::-1]
 
-    def _answered(self) -> int:
-        """How many spans the process has answered so far; where it writes is not moved by looking."""
+    def _answer_count(self) -> int:
+        """Return the number of spans that the process has answered, read without moving its file position."""
         if self._answers is None:
             return 0
         file = self._answers.fileno()
         return os.pread(file, os.fstat(file).st_size, 0).count(b"\n")
 
     def stop(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop the process and discard its answers."""
         if self._process is not None:
             self._process.kill()
-            self._received()
+            self._collect_answers()
 
     def _start(self) -> None:
-        self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the answers are read
-        # Without -P the folder that somebody happens to be in could stand in for our modules.
+        self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - closed after the answers are read
+        # Without -P, modules in the current folder could shadow ours.
         command = [sys.executable, "-P", "-m", __name__, str(self._home.folder)]
         try:
-            # A session of its own: a Ctrl-C at the terminal is the business of whoever waits for it.
-            self._process = subprocess.Popen(  # noqa: S603 - this very Python, with a module of ours
+            # A new session, so that Ctrl-C at the terminal reaches only the parent.
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, with a module of ours
                 command, stdin=subprocess.PIPE, stdout=self._answers, stderr=subprocess.DEVNULL, start_new_session=True
             )
         except OSError:
-            self._much = sys.maxsize
+            self._process_bytes = sys.maxsize
             return
         for span in self._spans:
             self._send(span)
 
-    def _send(self, span: Span) -> None:
+    def _send(self, span: LogSpan) -> None:
         if self._process is not None and self._process.stdin is not None:
             try:
                 self._process.stdin.write(msgspec.json.encode(span) + b"\n")
@@ -104,7 +104,7 @@ class Search:
             except OSError:
                 self._process.kill()
 
-    def _received(self) -> list[dict[str, int]]:
+    def _collect_answers(self) -> list[dict[str, int]]:
         if self._process is None or self._answers is None:
             return []
         self._process.communicate()
@@ -115,23 +115,23 @@ class Search:
         return [msgspec.json.decode(line, type=dict[str, int]) for line in whole]
 
 
-def search(store: SessionStore, span: Span) -> dict[str, int]:
-    """The secrets in some lines of a log, by class; none where there is no such log any more."""
+def search_span(store: SessionStore, span: LogSpan) -> dict[str, int]:
+    """Return the secrets in a span of a log, by class; none if the log no longer exists."""
     try:
-        lines = store.open(span.session)
+        log_file = store.open(span.session)
     except BadInput:
         return {}
     try:
-        return count_secrets(line_batches(lines, span.start, span.stop))
+        return count_secrets(line_batches(log_file, span.start, span.stop))
     finally:
-        lines.close()
+        log_file.close()
 
 
 def main(folder: str) -> None:
-    """Answer spans of the logs of a home from standard input, one line each."""
+    """Read spans from standard input, one line each, and write their secrets to standard output."""
     store = Home(Path(folder)).store
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(msgspec.json.encode(search(store, msgspec.json.decode(line, type=Span))) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(search_span(store, msgspec.json.decode(line, type=LogSpan))) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -1,1 +1,1 @@
-"""Commands that look after the home folder."""
+"""Commands that check and maintain the home folder."""

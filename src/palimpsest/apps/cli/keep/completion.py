@@ -1,4 +1,4 @@
-"""`pal completion`: the script that teaches a shell to complete."""
+"""`pal completion`: the completion script for a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -17,10 +17,10 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 def completion(*, shell: str, as_json: bool) -> None:
-    """Print the completion script of a shell: commands, options and session ids."""
+    """Print the completion script for a shell: commands, options and session ids."""
     found = get_completion_class(shell)
     if found is None:
-        raise click.UsageError(f"no completion is known for {shell}")
+        raise click.UsageError(f"completion is not available for {shell}")
     script = found(cli, {}, "pal", "_PAL_COMPLETE").source()
     if as_json:
         emit({"shell": shell, "script": script})

@@ -1,11 +1,11 @@
-"""`pal delete`: a session's files are removed, unless a fork reads through them."""
+"""`pal delete`: deletes the files of a session, unless a fork depends on them."""
 
 import sys
 
 import click
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening import session_argument
 from palimpsest.apps.cli.output import emit, json_option
 from palimpsest.core.errors import BadInput, StoreError
@@ -17,43 +17,43 @@ from palimpsest.stores.home import remove
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def delete(*, session: str, yes: bool, as_json: bool) -> None:
-    """Delete a session for good; this is the one command that cannot be taken back.
+    """Delete a session for good; this is the one command that cannot be undone.
 
-    A session that a fork reads through, or that somebody is writing, is not deleted. Its words leave the search index too.
-    Blobs stay, for others may need them.
+    A session is not deleted if a fork depends on it or another process is writing it. It is removed from the search index.
+    Blobs stay, because other sessions may need them.
     """
     home = find_home()
-    found = find_session(home, session)
+    location = find_session(home, session)
     if not yes:
-        _ask(found)
-    remove(found.store, found.session)
-    forgotten = _forget(home, found)
+        _confirm(location)
+    remove(location.store, location.session)
+    index_updated = _remove_from_index(home, location)
     if as_json:
-        emit({"session": found.session, "deleted": True})
+        emit({"session": location.session, "deleted": True})
     else:
-        click.echo(f"deleted {found.session}")
-    if not forgotten:
+        click.echo(f"deleted {location.session}")
+    if not index_updated:
         click.get_current_context().exit(FINDINGS)
 
 
-def _forget(home: AnyHome, found: Found) -> bool:
-    """Take its words out of the search index; false, with a line that says why, when they are still there."""
-    if found.store is not home.store or not home.has_index:
+def _remove_from_index(home: AnyHome, location: SessionLocation) -> bool:
+    """Remove a session from the search index. Returns false, after printing the reason, if that failed."""
+    if location.store is not home.store or not home.has_index:
         return True
     try:
         with home.index() as index:
-            index.forget(found.session)
+            index.forget(location.session)
     except StoreError as error:
-        click.echo(f"pal: {error}; `pal index` takes the words of the deleted session out of it", err=True)
+        click.echo(f"pal: {error}; `pal index` removes the deleted session from it", err=True)
         return False
     return True
 
 
-def _ask(found: Found) -> None:
-    stat = found.store.stat(found.session)
-    what = f"session {found.session} ({stat.size:,} bytes) would be deleted for good"
+def _confirm(location: SessionLocation) -> None:
+    stat = location.store.stat(location.session)
+    what = f"session {location.session} ({stat.size:,} bytes) would be deleted for good"
     if not sys.stdin.isatty():
-        raise BadInput(f"{what}; say --yes to do so", where=stat.name)
-    if not click.confirm(f"{what}. Go on?", err=True):
+        raise BadInput(f"{what}; use --yes to confirm", where=stat.name)
+    if not click.confirm(f"{what}. Continue?", err=True):
         click.echo("nothing was changed", err=True)
         click.get_current_context().exit(FINDINGS)

@@ -1,4 +1,4 @@
-"""`pal doctor`: whether this installation and its home folder are in order."""
+"""`pal doctor`: checks this installation and its home folder."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.keep.checks import (
     Check,
@@ -42,7 +42,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
 class Diagnosis(Struct, frozen=True):
-    """All checks, and whether none found anything."""
+    """Results of all checks; `ok` is true if none found a problem."""
 
     ok: bool
     home: str
@@ -52,12 +52,12 @@ class Diagnosis(Struct, frozen=True):
 @click.command(epilog="\b\nExample:\n  pal doctor")
 @json_option
 def doctor(*, as_json: bool) -> None:
-    """Check this installation and its home folder, and say what to do about what is wrong.
+    """Check this installation and its home folder, and print advice for each problem.
 
-    Logs are looked at quickly; `pal verify` reads them whole. Exit code 1 when something was found.
+    Only the first and last lines of logs are checked; `pal verify` reads them whole. Exit code 1 if a problem was found.
     """
     home = find_home()
-    checks = list(_run(home))
+    checks = list(_run_checks(home))
     ok = all(check.state == "ok" for check in checks)
     if as_json:
         emit(Diagnosis(ok, home.name, checks))
@@ -73,8 +73,8 @@ def doctor(*, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _run(home: AnyHome) -> Iterator[Check]:
-    """Each check by itself: one that fails on the way is a finding too, and stops no other."""
+def _run_checks(home: AnyHome) -> Iterator[Check]:
+    """Run each check; one that raises an error is a finding and does not stop the others."""
     for check in _CHECKS:
         try:
             yield check(home)

@@ -1,17 +1,17 @@
-"""`pal verify`: whether logs are what they were when they were written."""
+"""`pal verify`: checks logs for damage, and repairs them."""
 
 from dataclasses import dataclass
 
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, expanded, find_home, find_session, folder_of_sessions
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, expand_path, find_home, find_session, stores_of_folder
 from palimpsest.apps.cli.opening import complete_session
 from palimpsest.apps.cli.output import emit, json_option, plain, progress
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.log.verify import Finding, VerifyReport
-from palimpsest.core.log.verify import verify as look_at
+from palimpsest.core.log.verify import verify as verify_log
 from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.stores.repair import RepairReport, repair
 
@@ -20,48 +20,50 @@ Examples:
   pal verify last
   pal verify --all --json
   pal verify last --repair"""
-_SHOWN = 20
+_MOST_FINDINGS = 20
 
 
 @dataclass(frozen=True)
-class Result:
-    """A session, what was found, what was done, and how it is now."""
+class VerifyResult:
+    """Verdict on a session before and after a repair, and the repair."""
 
-    found: Found
+    found: SessionLocation
     before: VerifyReport
-    done: RepairReport | None = None
+    repair_done: RepairReport | None = None
     after: VerifyReport | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether it is in order now."""
+        """Whether the session is valid now."""
         return (self.after or self.before).ok
 
     @property
     def repaired(self) -> bool:
-        """Whether something was changed."""
-        return self.done is not None and bool(self.done.changes)
+        """Whether the repair changed something."""
+        return self.repair_done is not None and bool(self.repair_done.changes)
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("targets", nargs=-1, metavar="[PATH|ID …]", shell_complete=complete_session)
-@click.option("--repair", "mend", is_flag=True, help="Make what is damaged readable again; the damaged file is kept beside it.")
-@click.option("--all", "everything", is_flag=True, help="Every session of the home folder; so it is when nothing is named.")
+@click.option("--repair", "repair_damage", is_flag=True, help="Repair damaged logs; the damaged file is kept beside the repaired one.")
+@click.option("--all", "everything", is_flag=True, help="Check every session of the home folder; the default without names.")
 @json_option
-def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: bool) -> None:
+def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, as_json: bool) -> None:
     """Check the hash chain, the order, the pairs and the blobs of logs.
 
-    Exit code 0 when all is well (or well again), 1 when something is not. Redacted lines are named; they are no fault.
+    Exit code 0 if all logs are valid or were repaired, else 1. Redacted lines are reported and are not errors.
     """
-    if mend and not targets and not everything:
-        raise click.UsageError("--repair needs to be told what: name a session, or say --all")
+    if repair_damage and not targets and not everything:
+        raise click.UsageError("--repair needs a session, or --all")
     home = find_home()
-    chosen = _everything(home, home.store, home.blobs) if not targets else [found for word in targets for found in _chosen(home, word)]
-    with progress("verifying") as tell:
+    chosen = (
+        _all_sessions(home, home.store, home.blobs) if not targets else [found for word in targets for found in _named_sessions(home, word)]
+    )
+    with progress("verifying") as show_progress:
         results = []
         for number, found in enumerate(chosen):
-            tell(number, len(chosen))
-            results.append(_check(found, mend=mend))
+            show_progress(number, len(chosen))
+            results.append(_verify_session(found, repair_damage=repair_damage))
     if as_json:
         emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
     else:
@@ -73,29 +75,29 @@ def verify(*, targets: tuple[str, ...], mend: bool, everything: bool, as_json: b
         click.get_current_context().exit(FINDINGS)
 
 
-def _chosen(home: AnyHome, word: str) -> list[Found]:
-    folder = expanded(word)
+def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
+    folder = expand_path(word)
     if folder.is_dir():
-        return _everything(home, *folder_of_sessions(home, folder))
+        return _all_sessions(home, *stores_of_folder(home, folder))
     return [find_session(home, word)]
 
 
-def _everything(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[Found]:
-    return [Found(session, store, blobs, home.clock) for session in store.sessions()]
+def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
+    return [SessionLocation(session, store, blobs, home.clock) for session in store.sessions()]
 
 
-def _check(found: Found, *, mend: bool) -> Result:
+def _verify_session(found: SessionLocation, *, repair_damage: bool) -> VerifyResult:
     try:
-        before = look_at(found.store, found.session, found.blobs)
-        if before.ok or not mend:
-            return Result(found, before)
-        done = repair(found.store, found.session)
-        return Result(found, before, done, look_at(found.store, found.session, found.blobs))
+        before = verify_log(found.store, found.session, found.blobs)
+        if before.ok or not repair_damage:
+            return VerifyResult(found, before)
+        repair_done = repair(found.store, found.session)
+        return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs))
     except PalimpsestError as error:
-        return Result(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
+        return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
 
 
-def _as_builtins(results: list[Result], *, single: bool) -> dict[str, object]:
+def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, object]:
     shape: dict[str, object] = {
         "ok": all(result.ok for result in results),
         "events": sum((result.after or result.before).events for result in results),
@@ -105,30 +107,30 @@ def _as_builtins(results: list[Result], *, single: bool) -> dict[str, object]:
     if single:
         result = results[0]
         shape |= {"session": result.found.session, "redacted": result.before.redacted}
-        if result.done is not None:
-            shape |= {"copy": result.done.copy, "changes": result.done.changes}
+        if result.repair_done is not None:
+            shape |= {"copy": result.repair_done.copy, "changes": result.repair_done.changes}
     else:
         shape["sessions"] = [_as_builtins([result], single=True) for result in results]
     return shape
 
 
-def _print(result: Result) -> None:
+def _print(result: VerifyResult) -> None:
     verdict, name = result.before, result.found.session
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
         click.echo(f"ok    {name}  {verdict.events:,} events{redacted}")
         return
     click.echo(f"bad   {name}  {verdict.events:,} events{redacted}, {len(verdict.findings)} findings")
-    for finding in verdict.findings[:_SHOWN]:
+    for finding in verdict.findings[:_MOST_FINDINGS]:
         click.echo(plain(f"      {finding.kind}: {finding.message} ({finding.where})"))
-    if len(verdict.findings) > _SHOWN:
-        click.echo(f"      … and {len(verdict.findings) - _SHOWN:,} more; --json has all")
-    if result.done is None:
-        click.echo(f"      `pal verify {name} --repair` makes what can be read readable again, and keeps the damaged file")
+    if len(verdict.findings) > _MOST_FINDINGS:
+        click.echo(f"      … and {len(verdict.findings) - _MOST_FINDINGS:,} more; --json has all")
+    if result.repair_done is None:
+        click.echo(f"      `pal verify {name} --repair` repairs what can be read, and keeps the damaged file")
         return
-    for change in result.done.changes:
+    for change in result.repair_done.changes:
         click.echo(plain(f"      repaired: {change}"))
-    if result.done.copy:
-        click.echo(f"      the damaged file is kept as {result.done.copy}")
-    left = (result.after or result.before).findings
-    click.echo(f"      {'in order now' if result.ok else f'{len(left)} findings remain that no repair can mend'}")
+    if result.repair_done.copy:
+        click.echo(f"      the damaged file is kept as {result.repair_done.copy}")
+    remaining = (result.after or result.before).findings
+    click.echo(f"      {'valid now' if result.ok else f'{len(remaining)} findings remain that cannot be repaired'}")

@@ -1,9 +1,9 @@
-"""`pal cards`: the models that are known, with window and prices."""
+"""`pal cards`: the known models with window and prices."""
 
 import click
 import msgspec
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.opening import own_cards_of
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, short, table
@@ -15,30 +15,35 @@ from palimpsest.wire.models.cards import CARDS, ModelCard
 def cards(*, as_json: bool) -> None:
     """List known models: window, reply, and dollars per million tokens.
 
-    Cards of your own stand in cards.toml of the home folder, one [cards.NAME] table each; `like = "…"` starts from a known one.
-    Any other model of a compatible server is openai-compatible/NAME, and one on this machine local/NAME.
-    When cards.toml cannot be read, the line says where (exit code 1).
+    Add your own cards to cards.toml in the home folder, one [cards.NAME] table each; `like = "…"` starts from a known card.
+    Name any other model of a compatible server openai-compatible/NAME, and a model on this machine local/NAME.
+    Exit code 1 if cards.toml cannot be read.
     """
     home = find_home()
-    mine = own_cards_of(home)
-    own = {each.name for each in mine or ()}
-    known = CARDS if mine is None else home.cards()
+    own_cards = own_cards_of(home)
+    own_names = {model_card.name for model_card in own_cards or ()}
+    all_cards = CARDS if own_cards is None else home.cards()
     if as_json:
-        emit([msgspec.to_builtins(each) | {"prices": _prices(each.prices), "own": each.name in own} for each in known])
+        emit(
+            [
+                msgspec.to_builtins(model_card) | {"prices": _prices(model_card.prices), "own": model_card.name in own_names}
+                for model_card in all_cards
+            ]
+        )
     else:
-        _print(known, own)
-    if mine is None:
+        _print(all_cards, own_names)
+    if own_cards is None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _print(known: tuple[ModelCard, ...], own: set[str]) -> None:
+def _print(all_cards: tuple[ModelCard, ...], own_names: set[str]) -> None:
     names = ("model", "wire", "window", "reply", "in", "read", "write", "out")
     rows = table(*names, right=("window", "reply", "in", "read", "write", "out"), keep=("model",))
-    for each in known:
-        prices = each.prices
+    for model_card in all_cards:
+        prices = model_card.prices
         costs = (_price(prices.input), _price(prices.cache_read), _price(prices.cache_write), _price(prices.output))
-        name = one_line(each.name, 30) + (" (yours)" if each.name in own else "")
-        rows.add_row(name, each.wire, short(each.window), short(each.reply), *costs)
+        name = one_line(model_card.name, 30) + (" (yours)" if model_card.name in own_names else "")
+        rows.add_row(name, model_card.wire, short(model_card.window), short(model_card.reply), *costs)
     console().print(rows)
 
 

@@ -1,53 +1,58 @@
-"""`pal sessions`: what there is, newest first."""
+"""`pal sessions`: a list of all sessions, newest first."""
 
 from collections.abc import Sequence
 
 import click
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
-from palimpsest.apps.cli.indexed import catch_up
-from palimpsest.apps.cli.opening import cards_of
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, lately, one_line, print_listing, short
+from palimpsest.apps.cli.opening import cards_of, refresh_index
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line, print_listing, short, short_time
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
 
-_FEW = 20
+_DEFAULT_LIMIT = 20
 
 
 @click.command(epilog="\b\nExample:\n  pal sessions --limit 5")
-@click.option("--limit", type=click.IntRange(min=1), default=None, metavar="N", help=f"At most N sessions; {_FEW} where a person reads.")
-@click.option("--all", "everything", is_flag=True, help="All of them, sub-agents' sessions too.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help=f"List at most N sessions; default {_DEFAULT_LIMIT}, with --json all.",
+)
+@click.option("--all", "everything", is_flag=True, help="List all sessions, also those of sub-agents.")
 @json_option
 def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
     """List sessions, newest first.
 
-    Sessions of sub-agents are left out unless --all is given. What could not be read is named on standard error (exit code 1).
+    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
     """
     home = find_home()
     with home.index() as index:
-        whole = catch_up(index)
+        complete_index = refresh_index(index)
         found = index.list(refresh=False)
-    _tell(home, found, limit, everything=everything, as_json=as_json)
-    if not whole:
+    _report(home, found, limit, everything=everything, as_json=as_json)
+    if not complete_index:
         click.get_current_context().exit(FINDINGS)
 
 
-def _tell(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
+def _report(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
     if not everything:
         found = [row for row in found if row.opener is None]
     count = len(found)
     if limit is not None or not (everything or as_json):
-        found = found[: limit or _FEW]
+        found = found[: limit or _DEFAULT_LIMIT]
     cards = cards_of(home)
     if as_json:
         emit([as_builtins(row, cost_of(row, cards)) for row in found])
         return
     if not found:
-        click.echo("no sessions yet; `pal demo` shows what there is to see")
+        click.echo("no sessions yet; `pal demo` shows what pal can do")
         return
     _print(found, cards)
     if count > len(found):
@@ -55,7 +60,7 @@ def _tell(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, ever
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
-    """What a session cost, or nothing when one of its models has no card."""
+    """Return the cost of a session in dollars; None if one of its models has no card."""
     try:
         return ledger_cost(row.usage.items(), cards).total
     except BadInput:
@@ -63,7 +68,7 @@ def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
 
 
 def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
-    """A session as programs read it."""
+    """Return a session as `--json` prints it."""
     names = ("id", "title", "origin", "cwd", "model", "profile", "created", "updated", "events", "turns", "tokens")
     shape: dict[str, object] = {name: getattr(row, name) for name in names}
     shape |= {"cost_usd": cost, "path": row.path}
@@ -76,11 +81,11 @@ def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     rows: list[tuple[Sequence[str], Text | None]] = []
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"
-        cells = (row.id, lately(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
-        rows.append((cells, Text(one_line(row.title or _unnamed(row), 76), style="" if row.title else "dim")))
+        cells = (row.id, short_time(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
+        rows.append((cells, Text(one_line(row.title or _default_title(row), 76), style="" if row.title else "dim")))
     header = ("session", "when", "model", "events", "tokens", "cost")
     print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))
 
 
-def _unnamed(row: SessionRow) -> str:
+def _default_title(row: SessionRow) -> str:
     return "(untitled)" if row.base is None else f"(fork of {row.base.session} at event {row.base.seq})"

@@ -8,10 +8,10 @@ from msgspec import Raw
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, Found, find_home, find_session
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, when
+from palimpsest.apps.cli.output import console, emit, json_option, local_time, one_line, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
 from palimpsest.core.items import Item, ToolResult, text_of
@@ -26,7 +26,7 @@ _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": 
 
 
 def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
-    """The events up to one, on every branch, as they stand in the file."""
+    """Yield the events up to `last`, on all branches, as stored in the file."""
     for event in log.reader.run(0, last):
         shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": event.at, "prev": event.prev}
         shape["body"] = Raw(encode_body(event.body))
@@ -36,11 +36,11 @@ def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
 
 
 def print_events(screen: Console, log: Log, last: int, *, full: bool) -> None:
-    """One line per event: number, time, what it is, and its body."""
+    """Print one line for each event: number, time, kind and body."""
     path = log.reader.path(last)
     for event in log.reader.run(0, last):
         mark = " " if event.seq in path else "·"
-        opening = f"{event.seq:>6}{mark} {when(event.at)} {name_of(event):<16} "
+        opening = f"{event.seq:>6}{mark} {local_time(event.at)} {name_of(event):<16} "
         body = plain(encode_body(event.body).decode(errors="replace"))
         style = "" if event.seq in path else "dim"
         text = body if full else one_line(body, max(20, screen.width - len(opening)))
@@ -48,13 +48,13 @@ def print_events(screen: Console, log: Log, last: int, *, full: bool) -> None:
 
 
 def name_of(event: Event) -> str:
-    """What kind of event this is, as the log names it."""
+    """Return the tag of an event, as stored in the log."""
     body = event.body
     return body.name if isinstance(body, Unknown) else str(body.__struct_config__.tag)
 
 
 def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, full: bool) -> None:
-    """The conversation as the model sees it, each item with its id, kind and tokens."""
+    """Print the conversation as the model sees it, each item with its id, kind and tokens."""
     title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
     model = f", {plain(view.model)}" if view.model else ""
     screen.print(Text(f"{title}, {counter.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
@@ -65,7 +65,7 @@ def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, 
 
 
 def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *, full: bool) -> None:
-    words = [note, _cover(item), "error" if isinstance(item.content, ToolResult) and item.content.error else ""]
+    words = [note, _mask_note(item), "error" if isinstance(item.content, ToolResult) and item.content.error else ""]
     source = f" {plain(item.source)}" if item.source else ""
     notes = "".join(f"  [{word}]" for word in words if word)
     screen.print()
@@ -86,7 +86,7 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
         screen.print(Text(f"  … {len(lines) - len(kept):,} more lines (--full)", style="dim"))
 
 
-def _cover(item: Item) -> str:
+def _mask_note(item: Item) -> str:
     if item.mask is None:
         return ""
     if item.hidden:
@@ -94,7 +94,7 @@ def _cover(item: Item) -> str:
     return "masked" if item.mask.form == "shown" else "dropped by the provider"
 
 
-_DEFAULTS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
+_DEFAULT_MODELS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
 
 
 _EXAMPLES = """\b
@@ -106,32 +106,32 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @session_argument
-@click.option("--request", "number", metavar="N", help="The exact body of request N, counted from 1; `next` is the one to come.")
-@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="The request in the shape of another wire.")
-@click.option("--model", default="", metavar="NAME", help="The request as another model would be sent it.")
-@click.option("--at", type=int, metavar="SEQ", help="As it was right after event SEQ.")
-@click.option("--events", is_flag=True, help="The events of the log instead of what the model sees.")
-@click.option("--full", is_flag=True, help="Texts in full, however long.")
+@click.option("--request", "number", metavar="N", help="Print the exact body of request N, from 1; `next` is the next one.")
+@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="Encode the request for another API.")
+@click.option("--model", default="", metavar="NAME", help="Encode the request for another model.")
+@click.option("--at", type=int, metavar="SEQ", help="Show the state after event SEQ.")
+@click.option("--events", is_flag=True, help="Show the events of the log instead of the view.")
+@click.option("--full", is_flag=True, help="Print texts in full.")
 @json_option
 def show(
     *, session: str, number: str | None, wire: str | None, model: str, at: int | None, events: bool, full: bool, as_json: bool
 ) -> None:
     """Show a session as the model sees it.
 
-    With --request the exact bytes of a request go to standard output, and to standard error whether they are
-    `verified` against the digest recorded when it left, `as it would be sent`, or how they differ (exit code 1).
+    With --request, the exact bytes of a request are written to standard output. Standard error says whether they are
+    `verified` against the recorded digest, are `as it would be sent`, or differ from it (exit code 1).
     """
     home = find_home()
-    found = find_session(home, session)
-    with open_log(found, whole=True) as log:
+    location = find_session(home, session)
+    with open_log(location, whole=True) as log:
         view = log.view if at is None else log.state_at(at).view
         last = log.tip if at is None else at
         if number in {None, "next"} and (number is not None or wire is not None or model):
-            _show_next(home, found, view, cast("WireName | None", wire), model)
+            _show_next(home, location, view, cast("WireName | None", wire), model)
         elif number is not None:
             if at is not None:
-                raise click.UsageError("--at goes with `--request next`; a numbered request has its own place")
-            _show_past(home, found, log, _number(number), wire=cast("WireName | None", wire), model=model)
+                raise click.UsageError("--at works only with `--request next`; a numbered request has its own event")
+            _show_past(home, location, log, _number(number), wire=cast("WireName | None", wire), model=model)
         elif as_json:
             emit({"session": log.session, "events": list(events_of(log, last))})
         elif events:
@@ -142,18 +142,18 @@ def show(
 
 def _number(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
-        raise click.UsageError(f"--request takes a number from 1 on, or `next`, not {word!r}")
+        raise click.UsageError(f"--request takes a number from 1, or `next`, not {word!r}")
     return int(word)
 
 
-def _show_next(home: AnyHome, found: Found, view: View, wire: WireName | None, model: str) -> None:
-    name = model or view.model or _DEFAULTS[wire or "anthropic"]
-    request = next_request(view, found.blobs.get, cards_of(home), wire=wire, model=name)
+def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
+    name = model or view.model or _DEFAULT_MODELS[wire or "anthropic"]
+    request = next_request(view, location.blobs.get, cards_of(home), wire=wire, model=name)
     _write(request.body, f"as it would be sent to {name}")
 
 
-def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
-    past = past_request(log, number, found.blobs.get, cards_of(home), wire=wire, model=model)
+def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
+    past = past_request(log, number, location.blobs.get, cards_of(home), wire=wire, model=model)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:
@@ -164,12 +164,12 @@ def _show_past(home: AnyHome, found: Found, log: Log, number: int, *, wire: Wire
 
 
 def _without_digest(log: Log, past: PastRequest) -> str:
-    """What stands behind a request that nobody recorded the bytes of: our own log, or what another program kept."""
+    """Describe a request without a recorded digest: from our own log, or from the file of another program."""
     origin = log.opened.origin
     if origin == "palimpsest":
         return f"as it would be sent: event {past.seq} records no digest of this request"
-    lacks = f"; its file does not hold the {' and the '.join(past.missing)}" if past.missing else ""
-    return f"what {origin} showed its model at event {past.seq}, as far as its file tells{lacks}"
+    missing = f"; its file lacks the {' and the '.join(past.missing)}" if past.missing else ""
+    return f"what {origin} showed its model at event {past.seq}, as far as its file shows{missing}"
 
 
 def _write(body: bytes, state: str) -> None:

@@ -1,1 +1,1 @@
-"""Commands that replay, measure and demonstrate."""
+"""Commands that replay, benchmark and demonstrate."""

@@ -1,4 +1,4 @@
-"""`pal bench`: this machine against the bars."""
+"""`pal bench`: runs the benchmarks and checks their limits."""
 
 import shutil
 import sys
@@ -11,14 +11,14 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output import console, emit, json_option, print_listing
-from palimpsest.apps.cli.try_out.documents import demand_places, put
+from palimpsest.apps.cli.try_out.report_files import insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.choosing import choose_numbers, choosing_markdown, fit, fit_markdown
-from palimpsest.lab.bench.markdown import places_for, shown, tables_of
-from palimpsest.lab.bench.suite import choose, run_bench
+from palimpsest.lab.bench.markdown import format_value, placeholders_for, tables_of
+from palimpsest.lab.bench.suite import bars_named, run_bench
+from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 
 _EXAMPLES = """\b
 Examples:
@@ -28,39 +28,37 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--quick", is_flag=True, help="Smaller sizes; the values are marked as such.")
-@click.option(
-    "--only", multiple=True, metavar="NAME", help="Measure these bars only: a name, or the beginning of several. May be repeated."
-)
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder, and leave what was made there.")
+@click.option("--quick", is_flag=True, help="Use smaller sizes; results are marked as such.")
+@click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars: a name, or the prefix of several. Repeatable.")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder and keep it.")
 @click.option(
     "--sessions",
     "recorded",
     type=click.Path(exists=True, path_type=Path),
     metavar="DIR",
-    help="Replay the sessions of any agent below this folder for the cost bars, and not made-up ones.",
+    help="Replay the sessions of any agent below this folder for the cost bars, instead of synthetic ones.",
 )
 @click.option(
     "--fit",
     "fitted",
     type=click.Path(exists=True, path_type=Path),
     metavar="DIR",
-    help="Instead, hold made-up sessions against the recorded ones below this folder.",
+    help="Instead, compare synthetic sessions with the recorded ones below this folder.",
 )
 @click.option(
     "--choose",
     "chosen_from",
     type=click.Path(exists=True, path_type=Path),
     metavar="DIR",
-    help="Instead, choose the numbers of our profile on half of the sessions below this folder, and tell what they do on the other half.",
+    help="Instead, tune our profile on half of the sessions below this folder, and measure it on the other half.",
 )
-@click.option("--markdown", is_flag=True, help="Print the tables as docs/benchmark.md has them.")
+@click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @click.option(
     "--into",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Put the tables into a document, each between its two marks.",
+    help="Insert the tables into a document, each at its placeholder.",
 )
 @json_option
 def bench(
@@ -75,26 +73,26 @@ def bench(
     into: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Measure this machine against the bars and the peers.
+    """Run the benchmarks, compare with other libraries, and check the limits of the bars.
 
-    Takes a few minutes and a gigabyte of disk. All values are ratios within this run; u is the time to decode 1,000 typical events.
+    Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
     if fitted is not None:
-        demand_places(into, ("fit",))
-        found = fit(fitted, tell=_tell)
-        _tell_table("fit", fit_markdown(found), found, into, as_json=as_json)
+        require_placeholders(into, ("fit",))
+        found = fit(fitted, announce=_announce)
+        _report_table("fit", fit_markdown(found), found, into, as_json=as_json)
         return
     if chosen_from is not None:
-        demand_places(into, ("choice",))
-        choosing = choose_numbers(chosen_from, tell=_tell)
-        _tell_table("choice", choosing_markdown(choosing), choosing, into, as_json=as_json)
+        require_placeholders(into, ("choice",))
+        tuning = tune(chosen_from, announce=_announce)
+        _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
         return
-    wanted = choose(name for names in only for name in names.replace(",", " ").split())
-    demand_places(into, places_for(wanted))
-    with _folder(keep) as folder:
-        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal("--help"), recorded=recorded, tell=_tell)
+    wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
+    require_placeholders(into, placeholders_for(wanted))
+    with _working_folder(keep) as folder:
+        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal_command("--help"), recorded=recorded, announce=_announce)
     tables = tables_of(report)
-    put(into, tables)
+    insert_tables(into, tables)
     if as_json:
         emit(report)
     elif markdown:
@@ -105,41 +103,41 @@ def bench(
         click.get_current_context().exit(FINDINGS)
 
 
-def _tell_table(place: str, table: str, found: Struct, into: tuple[Path, ...], *, as_json: bool) -> None:
-    put(into, {place: table})
+def _report_table(place: str, table: str, found: Struct, into: tuple[Path, ...], *, as_json: bool) -> None:
+    insert_tables(into, {place: table})
     if as_json:
         emit(found)
     else:
         click.echo(table)
 
 
-def _tell(what: str) -> None:
+def _announce(what: str) -> None:
     click.echo(f"bench: {what}", err=True)
 
 
-def _pal(*words: str) -> tuple[str, ...]:
-    """This very `pal`, as a person starts it."""
+def _pal_command(*words: str) -> tuple[str, ...]:
+    """Return the command that starts this `pal`."""
     beside = Path(sys.executable).parent / "pal"
     return (str(beside), *words) if beside.is_file() else (sys.executable, "-m", "palimpsest.apps.cli", *words)
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _working_folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-            raise BadInput("the folder to work in must be new or empty", where=str(keep))
+            raise BadInput("the working folder must be new or empty", where=str(keep))
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
         return
-    folder = Path(tempfile.mkdtemp(prefix="pal-bench-", dir=_disk()))
+    folder = Path(tempfile.mkdtemp(prefix="pal-bench-", dir=_disk_folder()))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _disk() -> Path:
-    """A folder that is on a disk, for a temporary one may be in memory, where a sync means nothing."""
+def _disk_folder() -> Path:
+    """Return a folder on a disk; temporary folders may be in memory, where a sync is free."""
     from platformdirs import user_cache_path  # noqa: PLC0415 - needed only without --keep
 
     folder = user_cache_path("palimpsest")
@@ -149,7 +147,10 @@ def _disk() -> Path:
 
 def _print(report: Report) -> None:
     rows = [
-        ((bar.name, shown(bar.value, bar.unit), _limit(bar), _verdict(bar), _peer(bar)), Text(GOALS[bar.name].about, style="dim"))
+        (
+            (bar.name, format_value(bar.value, bar.unit), _limit_cell(bar), _verdict_cell(bar), _peer_cell(bar)),
+            Text(GOALS[bar.name].about, style="dim"),
+        )
         for bar in report.bars
     ]
     print_listing(console(), ("bar", "value", "limit", "", "peer"), rows, frozenset({"value", "limit"}))
@@ -158,15 +159,15 @@ def _print(report: Report) -> None:
     click.echo(f"{unit}{len(report.missed)} missed; {report.took_s:.0f} s{size}")
 
 
-def _limit(bar: Bar) -> str:
+def _limit_cell(bar: Bar) -> str:
     if bar.limit is None:
         return "-"
     return f"{'≤' if bar.better == 'lower' else '≥'} {bar.limit:g}"
 
 
-def _peer(bar: Bar) -> str:
-    return "-" if bar.peer is None else f"{bar.peer.name} {shown(bar.peer.value, bar.unit)}"
+def _peer_cell(bar: Bar) -> str:
+    return "-" if bar.peer is None else f"{bar.peer.name} {format_value(bar.peer.value, bar.unit)}"
 
 
-def _verdict(bar: Bar) -> str:
+def _verdict_cell(bar: Bar) -> str:
     return "not measured" if bar.ok is None else "ok" if bar.ok else "MISSED"

@@ -1,4 +1,4 @@
-"""`pal demo`: a made-up session replayed under several profiles, and one fold of it shown, audited and undone."""
+"""`pal demo`: replays a synthetic session under several profiles, and shows one fold, its audit and its undo."""
 
 import tempfile
 from contextlib import ExitStack
@@ -7,104 +7,106 @@ from pathlib import Path
 import click
 
 from palimpsest.apps.cli.home import AnyHome, Home
-from palimpsest.apps.cli.look.audited import shape_of
+from palimpsest.apps.cli.look.edits import edit_as_builtins
 from palimpsest.apps.cli.output import console, emit, json_option, progress
-from palimpsest.apps.cli.try_out.demo_steps import compare, fold, fork_when_full, free_name, make_session, stage_of, take_back
-from palimpsest.apps.cli.try_out.demo_telling import Told, tell
-from palimpsest.apps.cli.try_out.report_file import demand_place, demand_writable, write_report
+from palimpsest.apps.cli.try_out.demo_output import DemoOutcome, print_demo
+from palimpsest.apps.cli.try_out.demo_steps import compare, create_session, fold, fork_when_full, snapshot_of, undo_edits, unused_id
+from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.lab.outcome import figures
-from palimpsest.lab.report.picture import Bytes, picture
+from palimpsest.lab.report.picture import RequestBytes, picture
 from palimpsest.stores.files import write_atomically
 from palimpsest.wire.past_requests import call_events, past_request
 
-# Of the first twelve seeds this one is in the middle by what our profile costs against the one that is compared with.
+# Of the first twelve seeds, this one has the median cost ratio of our profile to the baseline.
 _TOKENS, _SEED = 266_000, 8
 _EXAMPLES = """\b
 Examples:
   pal demo
-  pal demo --home ./demo-home    keeps the sessions to play with
-  pal demo --html demo.html      writes the page elsewhere"""
+  pal demo --home ./demo-home    keeps the sessions to try commands on
+  pal demo --html demo.html      writes the report elsewhere"""
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--home", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep everything in this folder.")
-@click.option("--html", "page", type=click.Path(path_type=Path), default=Path("report.html"), metavar="OUT", help="Where the page goes.")
-@click.option("--seed", type=int, default=_SEED, show_default=True, help="Another seed makes another session.")
+@click.option("--home", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep the sessions in this folder.")
+@click.option("--html", "page", type=click.Path(path_type=Path), default=Path("report.html"), metavar="OUT", help="Path of the report.")
+@click.option("--seed", type=int, default=_SEED, show_default=True, help="Seed of the synthetic session.")
 @click.option(
     "--tokens",
     type=click.IntRange(min=60_000, max=5_000_000),
     default=_TOKENS,
     show_default=True,
-    help="At least so many tokens are said in it, as the model counts; it ends with a whole turn.",
+    help="Minimum size of the session, in tokens of the model; it ends with a complete turn.",
 )
-@click.option(
-    "--picture", "drawing", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Draw all of it as one SVG, too."
-)
+@click.option("--picture", "drawing", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Also draw an overview as SVG.")
 @json_option
 def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Path | None, as_json: bool) -> None:
-    """Replay a made-up session under five profiles; fold, audit and undo; write a page.
+    """Replay a synthetic session under five profiles; fold it, audit and undo the fold; write a report.
 
-    Nothing of yours is touched: the sessions live in a temporary folder, or in the one you name. Only the page is
-    written where you are, as report.html. No model is asked, and no network is used.
+    Your own sessions are not touched: the demo uses a temporary folder, or --home. The report is written to the current
+    folder as report.html. No model is called, and no network is used.
     """
-    demand_place(page)
+    require_report_path(page)
     if drawing is not None:
-        demand_writable(drawing, "--picture")
+        require_writable(drawing, "--picture")
     with ExitStack() as stack:
         home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
-        told = _play(stack, home, seed, tokens)
-        size = write_report(told.comparison, page)
+        outcome = _run_demo(stack, home, seed, tokens)
+        size = write_report(outcome.comparison, page)
         if drawing is not None:
-            write_atomically(drawing, (_drawn(told).encode(),), replace=True)
+            write_atomically(drawing, (_overview_svg(outcome).encode(),), replace=True)
         if as_json:
-            emit(_as_builtins(told, folder, page))
+            emit(_as_builtins(outcome, folder, page))
             return
-        tell(console(), told, home, folder, (page, size))
+        print_demo(console(), outcome, home, folder, (page, size))
 
 
-def _play(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> Told:
-    name = free_name(home, f"demo-{seed}")
-    log = stack.enter_context(make_session(home, name, seed, tokens))
-    with progress("replaying") as so_far:
-        comparison = compare(log, home, so_far)
+def _run_demo(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOutcome:
+    name = unused_id(home, f"demo-{seed}")
+    log = stack.enter_context(create_session(home, name, seed, tokens))
+    with progress("replaying") as show_progress:
+        comparison = compare(log, home, show_progress)
     fork: Log = stack.enter_context(fork_when_full(log, home, f"{name}-fork"))
-    before = stage_of(fork, home)
+    before = snapshot_of(fork, home)
     calls = sum(1 for _ in call_events(fork))
     verified = past_request(fork, calls, home.blobs.get).verified
     edits = fold(fork, home)
-    during = stage_of(fork, home)
-    take_back(fork, edits)
-    after = stage_of(fork, home)
-    # It is folded once more, so that whoever keeps the session can undo it himself.
+    folded = snapshot_of(fork, home)
+    undo_edits(fork, edits)
+    after = snapshot_of(fork, home)
+    # Fold once more, so that a user who keeps the session can try `pal undo`.
     fold(fork, home)
     fork.checkpoint()
     verdicts = tuple(verify(home.store, each.session, home.blobs) for each in (log, fork))
-    return Told(log, fork, comparison, before, tuple(edits), during, after, calls, verified, verdicts)
+    return DemoOutcome(log, fork, comparison, before, tuple(edits), folded, after, calls, verified, verdicts)
 
 
-def _drawn(told: Told) -> str:
-    stages = (("before the fold", told.before), ("folded", told.during), ("after the undo", told.after))
-    requests = tuple(Bytes(words, stage.request.digest, len(stage.request.body)) for words, stage in stages)
-    return picture(told.comparison.runs[0], told.comparison.against, requests)
+def _overview_svg(outcome: DemoOutcome) -> str:
+    snapshots = (("before the fold", outcome.before), ("folded", outcome.folded), ("after the undo", outcome.after))
+    requests = tuple(RequestBytes(words, snapshot.request.digest, len(snapshot.request.body)) for words, snapshot in snapshots)
+    return picture(outcome.comparison.runs[0], outcome.comparison.against, requests)
 
 
-def _as_builtins(told: Told, folder: Path | None, page: Path) -> dict[str, object]:
-    outcomes = told.comparison.runs[0].sessions[0].profiles
+def _as_builtins(outcome: DemoOutcome, folder: Path | None, page: Path) -> dict[str, object]:
+    outcomes = outcome.comparison.runs[0].sessions[0].profiles
     return {
-        "session": told.fork.session,
-        "recording": told.log.session,
+        "session": outcome.fork.session,
+        "recording": outcome.log.session,
         "home": None if folder is None else str(folder),
-        "events": told.verdicts[0].events,
-        "against": told.comparison.against,
+        "events": outcome.verdicts[0].events,
+        "against": outcome.comparison.against,
         "profiles": {name: figures([outcome]) for name, outcome in outcomes.items()},
-        "tokens": {"before": told.before.tokens, "folded": told.during.tokens, "after_undo": told.after.tokens},
-        "request_bytes": {"before": len(told.before.request.body), "folded": len(told.during.request.body)},
-        "digests": {"before": told.before.request.digest, "folded": told.during.request.digest, "after_undo": told.after.request.digest},
-        "same": told.before.request.body == told.after.request.body,
-        "verified": told.verified,
-        "edits": [shape_of(edit) for edit in told.edits],
+        "tokens": {"before": outcome.before.tokens, "folded": outcome.folded.tokens, "after_undo": outcome.after.tokens},
+        "request_bytes": {"before": len(outcome.before.request.body), "folded": len(outcome.folded.request.body)},
+        "digests": {
+            "before": outcome.before.request.digest,
+            "folded": outcome.folded.request.digest,
+            "after_undo": outcome.after.request.digest,
+        },
+        "same": outcome.before.request.body == outcome.after.request.body,
+        "verified": outcome.verified,
+        "edits": [edit_as_builtins(edit) for edit in outcome.edits],
         "report": str(page),
-        "ok": all(verdict.ok for verdict in told.verdicts),
+        "ok": all(verdict.ok for verdict in outcome.verdicts),
     }

@@ -1,4 +1,4 @@
-"""What the demo does: a session is made up, replayed, forked where its window was nearly full, folded there, and the fold is undone."""
+"""Steps of the demo: generates a session, replays it, forks it where its window was nearly full, folds the fork, and undoes the fold."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.home import AnyHome
-from palimpsest.apps.cli.look.audited import Audited, audited_edits
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
 from palimpsest.apps.cli.opening import counter_of
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
@@ -21,12 +21,12 @@ from palimpsest.engine.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact, end_turn
 from palimpsest.engine.session import Session
-from palimpsest.lab.comparison import Plan, compared, replay_session
+from palimpsest.lab.comparison import ReplayPlan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
-from palimpsest.lab.report.losses import with_lines
+from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.environment import replay_card
-from palimpsest.lab.simulation.taking import take_log
-from palimpsest.lab.synthetic.sessions import MODEL, made_up
+from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.synthetic.sessions import MODEL, synthetic_session
 from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
@@ -46,39 +46,39 @@ _TOOLS = (
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A view of the demo's session and the request that shows it."""
+class DemoSnapshot:
+    """A view of the demo session, its tokens and its request."""
 
     view: View
     tokens: int
     request: Request
 
 
-def free_name(home: AnyHome, name: str) -> str:
-    """A name that no session of the home has; always the same in an empty one, for a session is shown its own name and billed for it."""
-    taken = set(home.store.sessions())
-    return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in taken)
+def unused_id(home: AnyHome, name: str) -> str:
+    """Return an unused session id; always the same in an empty home, because the id is part of the billed prompt."""
+    loaded = set(home.store.sessions())
+    return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in loaded)
 
 
-def make_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
-    """A made-up session of some turns and at least so many tokens, in which the context grows without bound, as it was recorded."""
-    log = made_up(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
-    log.append(Titled(f"A made-up day at a shop, seed {seed}", by="demo"))
+def create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
+    """Create a synthetic session of at least so many tokens without any edits."""
+    log = synthetic_session(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
+    log.append(Titled(f"A synthetic day at a shop, seed {seed}", by="demo"))
     log.checkpoint()
     return log
 
 
-def compare(log: Log, home: AnyHome, tell: Callable[[int, int], None]) -> Comparison:
-    """The session under each profile of the demo; `tell` hears how far it is, in hundredths of a replay."""
-    plan = Plan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
-    taken = take_log(log, home.blobs, "made up")
-    found = replay_session(taken, plan, lambda done: tell(round(done * 100), plan.replays * 100))
-    return compared([{name: with_lines(each, taken.recording) for name, each in found.items()}], plan)
+def compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -> Comparison:
+    """Replay the session under each profile of the demo; `on_progress` gets done and total, in hundredths of a replay."""
+    plan = ReplayPlan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
+    loaded = load_log(log, home.blobs, "synthetic")
+    found = replay_session(loaded, plan, lambda done: on_progress(round(done * 100), plan.replays * 100))
+    return compared([{name: with_hidden_events(each, loaded.recording) for name, each in found.items()}], plan)
 
 
 def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
-    """A fork of the session as it was when its window was nearly full; it has one turn more, its request recorded with its digest."""
-    at = _nearly_full(log)
+    """Fork the session where its window was nearly full, and add a turn whose request is recorded with its digest."""
+    at = _nearly_full_event(log)
     clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
     with Log.open(home.store, log.session, clock) as base:
         fork = base.fork(home.store, session, at)
@@ -88,15 +88,15 @@ def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     usage = Usage(input=3, cache_write=counter.total(fork.view), output=40)
     model = Scripted(ModelReplied((text,), usage=usage, stop="end_turn", model=MODEL))
     environment = Environment(home.store, home.blobs, clock, provider=lambda *_: model, offload=inline)
-    at_work = Session(fork, profile("none"), card(MODEL), environment, _TOOLS)
-    at_work.params = replace(at_work.params, max_tokens=8192)
-    complete(call(at_work))
-    complete(end_turn(at_work))
+    engine = Session(fork, profile("none"), card(MODEL), environment, _TOOLS)
+    engine.params = replace(engine.params, max_tokens=8192)
+    complete(call(engine))
+    complete(end_turn(engine))
     return fork
 
 
-def _nearly_full(log: Log) -> int:
-    """The last event at which the context still had some room and no call waited for its result."""
+def _nearly_full_event(log: Log) -> int:
+    """Return the last event below 150,000 tokens of context at which no call was pending."""
     found, size = log.tip, 0
     waiting: set[str] = set()
     for event in log.events():
@@ -114,14 +114,14 @@ def _nearly_full(log: Log) -> int:
     return log.tip
 
 
-def stage_of(log: Log, home: AnyHome) -> Stage:
-    """The view as it is, weighed and encoded."""
+def snapshot_of(log: Log, home: AnyHome) -> DemoSnapshot:
+    """Return the current view with its tokens and its request."""
     counter = counter_of(log.view, log.ledger.calibration)
-    return Stage(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
+    return DemoSnapshot(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
 
 
-def fold(log: Log, home: AnyHome) -> list[Audited]:
-    """What our profile does when asked to fold, without a model: the edits it made, as `pal audit` tells them."""
+def fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
+    """Fold with our profile, without a model. Returns the edits, as `pal audit` shows them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
     session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock, offload=inline), _TOOLS)
     first = log.tip + 1
@@ -130,8 +130,8 @@ def fold(log: Log, home: AnyHome) -> list[Audited]:
     return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
 
 
-def take_back(log: Log, edits: list[Audited]) -> None:
-    """Undo them, the newest first."""
+def undo_edits(log: Log, edits: list[AuditedEdit]) -> None:
+    """Undo edits, newest first."""
     for edit in reversed(edits):
         undo(log, edit.event, why="the demo shows that it can")
     log.sync()

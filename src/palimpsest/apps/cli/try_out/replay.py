@@ -1,4 +1,4 @@
-"""`pal replay`: what recorded sessions would have cost, and lost, under other policies."""
+"""`pal replay`: replays recorded sessions under other policies, and compares cost and losses."""
 
 import os
 from collections.abc import Callable
@@ -7,25 +7,24 @@ from typing import Literal
 
 import click
 
-from palimpsest.apps.cli.ending import FINDINGS
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.opening import cards_of, complete_session
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, waiting
-from palimpsest.apps.cli.try_out.documents import demand_places
-from palimpsest.apps.cli.try_out.replay_sources import Sources, TurnedAway, real_summaries, sources_of
-from palimpsest.apps.cli.try_out.replay_table import PLACE, print_comparison, tell_agreement
-from palimpsest.apps.cli.try_out.report_file import demand_place, write_report
-from palimpsest.lab.comparison import COMPARED, Plan, as_builtins, compared, replay_session
-from palimpsest.lab.outcome import Comparison, Replayed
-from palimpsest.lab.report.losses import with_lines
+from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, progress_bar
+from palimpsest.apps.cli.try_out.replay_sources import ModelRejected, SessionLoaders, find_sessions, real_summaries
+from palimpsest.apps.cli.try_out.replay_table import AGREEMENT_TABLE, print_comparison, report_agreement
+from palimpsest.apps.cli.try_out.report_files import require_placeholders, require_report_path, write_report
+from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
+from palimpsest.lab.outcome import Comparison, ReplayedSession
+from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.environment import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.models.cards import ModelCard
 
-PROFILES = ",".join(COMPARED)
-CARD = "claude-sonnet-4-5"
+DEFAULT_PROFILES = ",".join(COMPARED)
+DEFAULT_CARD = "claude-sonnet-4-5"
 _EXAMPLES = """\b
 Examples:
   pal replay last
@@ -34,31 +33,31 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("words", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
-@click.option("--profiles", default=PROFILES, show_default=True, metavar="NAMES", help="Replay under these profiles, with commas between.")
+@click.argument("arguments", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
 @click.option(
-    "--card", "cards", multiple=True, default=(CARD,), show_default=True, metavar="NAME", help="Price with this card; repeatable."
+    "--profiles", default=DEFAULT_PROFILES, show_default=True, metavar="NAMES", help="Profiles to replay under, separated by commas."
 )
-@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", show_default=True, help="How long marked cache entries last.")
-@click.option("--window", type=click.IntRange(min=1_000), default=WINDOW, show_default=True, metavar="TOKENS", help="The models' window.")
-@click.option("--cycles", default="", metavar="NUMBERS", help="Ask probes after so many forced folds, such as 1,2,5,10.")
 @click.option(
-    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write a report that needs no network."
+    "--card", "cards", multiple=True, default=(DEFAULT_CARD,), show_default=True, metavar="NAME", help="Model card for prices; repeatable."
 )
-@click.option("--model", default="", metavar="NAME", help="Have this model write the summaries; default: they are imitated, offline.")
-@click.option("--timing", is_flag=True, help="Tell how long planning took.")
-@click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the usage that was recorded.")
+@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", show_default=True, help="Lifetime of cache entries at breakpoints.")
+@click.option("--window", type=click.IntRange(min=1_000), default=WINDOW, show_default=True, metavar="TOKENS", help="Window of the models.")
+@click.option("--cycles", default="", metavar="NUMBERS", help="Also score probes after so many forced folds, such as 1,2,5,10.")
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write an HTML report.")
+@click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
+@click.option("--timing", is_flag=True, help="Also measure the time of planning.")
+@click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
 @click.option(
     "--into",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Put the table of --agreement into a document, between its two marks.",
+    help="Insert the table of --agreement into a document, at its placeholder.",
 )
 @json_option
 def replay(
     *,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     profiles: str,
     cards: tuple[str, ...],
     ttl: Literal["5m", "1h"],
@@ -71,29 +70,31 @@ def replay(
     into: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Feed recorded sessions call by call through other policies, and tell what that costs and loses.
+    """Replay recorded sessions call by call under other policies, and compare cost and losses.
 
-    Nothing is changed, and nothing is sent anywhere unless a --model is named. Sessions are yours by their id, or files and folders of any
-    agent that `pal import` knows. Exit code 1 when something could not be read, a request would be malformed, or the --model failed.
+    Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
+    `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
     if into and not agreement:
-        raise click.UsageError("--into takes the table of --agreement, so name both")
+        raise click.UsageError("--into works only with --agreement")
     home = find_home()
     if agreement:
-        demand_places(into, (PLACE,))
-        tell_agreement(sources_of(home, words), into, as_json=as_json)
+        require_placeholders(into, (AGREEMENT_TABLE,))
+        report_agreement(find_sessions(home, arguments), into, as_json=as_json)
         return
     if page is not None:
-        demand_place(page)
-    made = _profiles(profiles)
-    settings = {each.name: found for each in made if (found := honoured_settings(each.name, os.environ))}
-    plan = Plan(made, _cards(home, cards, window), ttl, timing, _numbers(cycles), real_summaries(home, model), settings)
-    sources = sources_of(home, words)
-    _tell_settings(plan)
+        require_report_path(page)
+    replayed_profiles = _profiles(profiles)
+    settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
+    plan = ReplayPlan(
+        replayed_profiles, _cards(home, cards, window), ttl, timing, _parse_cycles(cycles), real_summaries(home, model), settings
+    )
+    sources = find_sessions(home, arguments)
+    _print_settings(plan)
     try:
-        comparison = _replay(sources, plan, pages=page is not None)
-    except TurnedAway as error:
-        error.tell()
+        comparison = _replay(sources, plan, with_report=page is not None)
+    except ModelRejected as error:
+        error.raise_for_user()
     if page is not None:
         write_report(comparison, page)
     for bad in sources.skipped:
@@ -122,34 +123,34 @@ def _cards(home: AnyHome, names: tuple[str, ...], window: int) -> tuple[ModelCar
     return tuple(replay_card(name, known, window=window) for name in wanted)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_cycles(text: str) -> tuple[int, ...]:
     words = text.replace(",", " ").split()
     wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 100)), None)
     if wrong is not None:
-        raise click.UsageError(f"--cycles takes numbers from 1 to 100 with commas between, and {wrong!r} is none")
+        raise click.UsageError(f"--cycles takes numbers from 1 to 100 separated by commas, not {wrong!r}")
     return tuple(sorted({int(word) for word in words}))
 
 
-def _tell_settings(plan: Plan) -> None:
-    """A profile that was told to do otherwise than usual is another yardstick, so that nobody may be left to wonder."""
+def _print_settings(plan: ReplayPlan) -> None:
+    """Print the environment settings that change a profile, because they change what is compared."""
     for name, found in plan.settings.items():
-        told = ", ".join(f"{setting}={one_line(value, 40)}" for setting, value in found.items())
-        click.echo(plain(f"pal: {name} follows your environment: {told}"), err=True)
+        values = ", ".join(f"{setting}={one_line(value, 40)}" for setting, value in found.items())
+        click.echo(plain(f"pal: {name} is changed by your environment: {values}"), err=True)
 
 
-def _replay(sources: Sources, plan: Plan, *, pages: bool) -> Comparison:
-    sessions: list[dict[str, Replayed]] = []
-    with waiting("replaying", len(sources.takes) * plan.replays) as tell:
-        for number, take in enumerate(sources.takes):
-            taken = sources.next(take)
-            if taken is None:
+def _replay(sources: SessionLoaders, plan: ReplayPlan, *, with_report: bool) -> Comparison:
+    sessions: list[dict[str, ReplayedSession]] = []
+    with progress_bar("replaying", len(sources.loaders) * plan.replays) as show_progress:
+        for number, load in enumerate(sources.loaders):
+            loaded = sources.next(load)
+            if loaded is None:
                 continue
-            found = replay_session(taken, plan, _from(tell, number * plan.replays))
-            sessions.append({name: with_lines(each, taken.recording) if pages else each for name, each in found.items()})
+            found = replay_session(loaded, plan, _offset_progress(show_progress, number * plan.replays))
+            sessions.append({name: with_hidden_events(each, loaded.recording) if with_report else each for name, each in found.items()})
     if not sessions:
-        raise sources.nothing()
+        raise sources.error_without_sessions()
     return compared(sessions, plan)
 
 
-def _from(tell: Callable[[float], None], begun: int) -> Callable[[float], None]:
-    return lambda done: tell(begun + done)
+def _offset_progress(show_progress: Callable[[float], None], offset: int) -> Callable[[float], None]:
+    return lambda done: show_progress(offset + done)

@@ -1,1 +1,1 @@
-"""Peers that do the same work in the same run, where they are installed."""
+"""Other libraries that do the same work in the same run, if they are installed."""

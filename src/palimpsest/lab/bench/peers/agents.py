@@ -1,4 +1,4 @@
-"""openai-agents as a peer: its SQLite session keeps the same contents, all of them, and reads them back whole."""
+"""openai-agents as a peer: its SQLite session stores the same contents and reads them back whole."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from typing import Any, final
 
 from palimpsest.core.events.event_items import items_of as items_of_event
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
-from palimpsest.lab.bench.room import PATIENCE_S, Room, optional, seconds, side_by_side, steady
+from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, frozen_gc, import_optional, seconds, side_by_side
 
 NAME = "openai-agents"
 _BATCH = 500
@@ -21,7 +21,7 @@ sync_file = getattr(os, "fdatasync", os.fsync)
 
 
 def item_of(content: Content) -> dict[str, str]:
-    """A content as that library keeps it: an item of the Responses wire."""
+    """Return a content as that library stores it: an item of the Responses API."""
     match content:
         case ToolCall():
             return {"type": "function_call", "call_id": content.call_id, "name": content.tool, "arguments": content.args}
@@ -31,9 +31,9 @@ def item_of(content: Content) -> dict[str, str]:
             return {"role": getattr(content, "role", "assistant"), "content": text_of(content)}
 
 
-def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
-    """All contents of a log; that library has no edits, so what a log hides stays in its history."""
-    with room.reader(length) as log:
+def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
+    """Yield all contents of a log; that library has no edits, so hidden contents are included."""
+    with workspace.reader(length) as log:
         for event in log.events():
             for item in items_of_event(event.seq, event.body):
                 yield item_of(item.content)
@@ -41,37 +41,37 @@ def items_of(room: Room, length: str) -> Iterator[dict[str, str]]:
 
 @final
 class Agents:
-    """Sessions of that library, one per log, each written when it is first needed."""
+    """Sessions of that library, one for each log, written on first use."""
 
-    def __init__(self, room: Room, library: ModuleType) -> None:
-        self._room = room
+    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+        self._room = workspace
         self._library = library
         self._paths: dict[str, Path] = {}
         self._runner = asyncio.Runner()
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, room: Room) -> "Agents | None":
-        """That library over the logs of a room, if it is installed."""
-        library = optional("agents")
+    def find(cls, workspace: Workspace) -> "Agents | None":
+        """Return that library over the logs of a workspace, or None if it is not installed."""
+        library = import_optional("agents")
         if library is None:
             return None
-        if NAME not in room.peers:
-            room.peers[NAME] = cls(room, library)
-        found = room.peers[NAME]
+        if NAME not in workspace.peers:
+            workspace.peers[NAME] = cls(workspace, library)
+        found = workspace.peers[NAME]
         return found if isinstance(found, cls) else None
 
     def close(self) -> None:
-        """Let go of the event loop."""
+        """Close the event loop."""
         self._runner.close()
 
     def resume(self, length: str) -> float | None:
-        """Units from nothing to all items of a session; nothing when that would take too long."""
+        """Return the units to read all items of a session, or None if that would take too long."""
         sizes = self._room.sizes
         if self._slowest * sizes.lengths[length] / sizes.middle > PATIENCE_S:
             return None
         path = self._path(length)
-        self._room.tell(f"{NAME}: resuming after {sizes.lengths[length]:,} events")
+        self._room.announce(f"{NAME}: resuming after {sizes.lengths[length]:,} events")
         rounds = 3 if length == "100k" else max(3, sizes.rounds // 4)
         (units,) = self._room.unit.of(rounds, lambda: self._get(path))
         if length == "10k":
@@ -79,7 +79,7 @@ class Agents:
         return units
 
     def load(self) -> float:
-        """All items of a session, against decoding the same items as lines."""
+        """Return the time to read all items of a session, divided by decoding the same items as lines."""
         path = self._path("10k")
         loads = self._room.orjson.loads
 
@@ -91,14 +91,14 @@ class Agents:
         return whole / plain
 
     def append(self, group: int) -> float:
-        """Some items added in one go, against a raw write of as many bytes and a sync."""
+        """Return the time to add `group` items at once, divided by a raw write of the same bytes with a sync."""
         session = self._library.SQLiteSession("bench", self._path("1k"))
         items = items_of(self._room, "10k")
         raw = os.open(self._room.folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         ours: list[float] = []
         plain: list[float] = []
         try:
-            with steady():
+            with frozen_gc():
                 for _ in range(self._room.sizes.syncs):
                     some = list(islice(items, group))
                     data = b"".join(self._room.orjson.dumps(item) + b"\n" for item in some)
@@ -110,10 +110,10 @@ class Agents:
         return median(ours) / median(plain)
 
     def append_cpu_us(self) -> float:
-        """Processor time of adding one item."""
+        """Return the CPU microseconds of adding one item."""
         session = self._library.SQLiteSession("bench", self._path("1k"))
         some = list(islice(items_of(self._room, "10k"), self._room.sizes.syncs))
-        with steady():
+        with frozen_gc():
             begun = time.process_time()
             for item in some:
                 self._add(session, [item])
@@ -122,7 +122,7 @@ class Agents:
         return took / len(some) * 1e6
 
     def disk_ratio(self) -> float:
-        """The database, against the same items as plain JSONL."""
+        """Return the size of the database, divided by the same items as plain JSONL."""
         path = self._path("10k")
         kept = sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
         return kept / self._plain.stat().st_size
@@ -136,7 +136,7 @@ class Agents:
 
     def _path(self, length: str) -> Path:
         if length not in self._paths:
-            self._room.tell(f"{NAME}: writing {self._room.sizes.lengths[length]:,} events")
+            self._room.announce(f"{NAME}: writing {self._room.sizes.lengths[length]:,} events")
             path = self._room.folder / f"agents-{length}.sqlite"
             session = self._library.SQLiteSession("bench", path)
             items = items_of(self._room, length)

@@ -1,4 +1,4 @@
-"""langchain as a peer: it counts and trims the whole history before every call, and builds the request from what is left."""
+"""langchain as a peer: it counts and trims the whole history before every call, and builds the request from the rest."""
 
 from types import ModuleType
 from typing import Any, TypeAlias, final
@@ -8,11 +8,11 @@ import msgspec
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.view import shown
-from palimpsest.lab.bench.room import PATIENCE_S, Room, optional, seconds
+from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, import_optional, seconds
 
 NAME = "langchain"
 _WINDOW = 150_000
-# Objects of a library that may be missing: nobody can name their type here.
+# The library may not be installed, so its types cannot be named here.
 Message: TypeAlias = Any
 
 
@@ -20,31 +20,31 @@ Message: TypeAlias = Any
 class Langchain:
     """The history of each log as messages of that library."""
 
-    def __init__(self, room: Room, library: ModuleType) -> None:
-        self._room = room
+    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+        self._room = workspace
         self._library = library
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, room: Room) -> "Langchain | None":
-        """That library over the logs of a room, if it is installed."""
-        library = optional("langchain_core.messages")
+    def find(cls, workspace: Workspace) -> "Langchain | None":
+        """Return that library over the logs of a workspace, or None if it is not installed."""
+        library = import_optional("langchain_core.messages")
         if library is None:
             return None
-        if NAME not in room.peers:
-            room.peers[NAME] = cls(room, library)
-        found = room.peers[NAME]
+        if NAME not in workspace.peers:
+            workspace.peers[NAME] = cls(workspace, library)
+        found = workspace.peers[NAME]
         return found if isinstance(found, cls) else None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
     def turn(self, length: str) -> float | None:
-        """Units to trim the whole history to the window and make the body of a request; nothing when that would take too long."""
+        """Return the units to trim the whole history to the window and build a request body, or None if that would take too long."""
         sizes = self._room.sizes
         if self._slowest * sizes.lengths[length] / sizes.middle > PATIENCE_S:
             return None
-        self._room.tell(f"{NAME}: turns after {sizes.lengths[length]:,} events")
+        self._room.announce(f"{NAME}: turns after {sizes.lengths[length]:,} events")
         with self._room.reader(length) as log:
             messages = [self._message(item.content) for event in log.events() for item in items_of(event.seq, event.body)]
         took = seconds(lambda: self._request(messages))
@@ -55,19 +55,19 @@ class Langchain:
         return units
 
     def decide(self) -> float:
-        """Units to count the messages of the same view that ours counts."""
+        """Return the units to count the messages of the view that our counter counts."""
         with self._room.reader("10k") as log:
             messages = [self._message(content) for item in log.view.items if (content := shown(item)) is not None]
         (units,) = self._room.unit.of(self._room.sizes.rounds, lambda: self.count(messages))
         return units
 
     def count(self, messages: list[Message]) -> int:
-        """Its estimate of the tokens of messages."""
+        """Return its token estimate of messages."""
         counted: int = self._library.utils.count_tokens_approximately(messages)
         return counted
 
     def count_text(self, text: str) -> int:
-        """Its estimate of the tokens of one text."""
+        """Return its token estimate of one text."""
         return self.count([self._library.HumanMessage(text)])
 
     def _request(self, messages: list[Message]) -> bytes:

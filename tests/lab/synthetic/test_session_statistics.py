@@ -2,7 +2,7 @@ import pytest
 
 from palimpsest.core.events import Body, ContextStated, Event, ModelReplied, SessionOpened, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.synthetic.shape import Tally
+from palimpsest.lab.synthetic.statistics import StatisticsCollector
 
 MINUTE = 60_000
 
@@ -37,9 +37,9 @@ WORK = _events(
 
 
 def test_the_shape_of_a_session_is_counted() -> None:
-    tally = Tally()
+    tally = StatisticsCollector()
     tally.take(WORK)
-    shape = tally.shape()
+    shape = tally.statistics()
 
     assert shape.sessions == 1
     some = {
@@ -65,22 +65,22 @@ def test_the_shape_of_a_session_is_counted() -> None:
 
 
 def test_sessions_are_counted_together() -> None:
-    tally = Tally()
+    tally = StatisticsCollector()
     tally.take(WORK)
     tally.take(_events((0, UserSaid((Text("Hi there"),))), (1, ModelReplied((Text("Hello", "assistant"),)))))
-    shape = tally.shape()
+    shape = tally.statistics()
     assert (shape.sessions, shape.figures["replies a turn, median"], shape.figures["user messages in Chinese %"]) == (2, 1.0, 33.3)
 
 
 def test_no_session_has_a_shape_too() -> None:
-    assert Tally().shape().figures["commands that fail %"] == 0.0
+    assert StatisticsCollector().statistics().figures["commands that fail %"] == 0.0
 
 
 def test_a_call_reaches_back_to_where_its_names_last_stood() -> None:
     chat = [(1_000 * turn, ModelReplied((Text("Well.", "assistant"),))) for turn in range(2, 44)]
     ask = ModelReplied((ToolCall("c9", "Grep", '{"pattern": "first_name"}'), ToolCall("c8", "Grep", '{"pattern": "nobody_said"}')))
-    tally = Tally()
+    tally = StatisticsCollector()
     tally.take(_events((0, _read(1, "a.py")), (1_000, _gave(1, LONG)), *chat, (50_000, ask)))
-    figures = tally.shape().figures
+    figures = tally.statistics().figures
     reached = [figures[f"replies whose calls name what last stood {far} calls back %"] for far in (10, 40, 100)]
     assert reached == [pytest.approx(100 / 44, abs=0.01), pytest.approx(100 / 44, abs=0.01), 0.0]

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 from replay_samples import comparison
 
-from palimpsest.apps.cli.try_out.report_file import demand_place, write_report
+from palimpsest.apps.cli.try_out.report_files import require_report_path, write_report
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.report.page import write_page
 
@@ -16,15 +16,15 @@ PAGE = "".join(write_page(comparison(1, 30))).encode()
 def test_a_page_takes_the_place_of_an_older_one_and_of_nothing_else(tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     place.write_bytes(PAGE)
-    demand_place(place)
+    require_report_path(place)
 
     assert write_report(comparison(1, 30), place) == len(PAGE)
     assert place.read_bytes() == PAGE
     assert list(tmp_path.iterdir()) == [place]
 
     place.write_text("<html>mine</html>", encoding="utf-8")
-    with pytest.raises(BadInput, match="is no page of a replay"):
-        demand_place(place)
+    with pytest.raises(BadInput, match="is not a report of a replay"):
+        require_report_path(place)
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     read: list[bytes] = []
     reader = Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    demand_place(pipe)
+    require_report_path(pipe)
 
     write_report(comparison(1, 30), pipe)
     reader.join(10)
@@ -44,10 +44,10 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no such folder"):
-        demand_place(tmp_path / "gone" / "report.html")
+        require_report_path(tmp_path / "gone" / "report.html")
     with pytest.raises(BadInput, match="this is a folder"):
-        demand_place(tmp_path)
-    with pytest.raises(BadInput, match=r"nothing can be written here \(file name too long\); name another place with --html"):
-        demand_place(tmp_path / ("x" * 300))
-    with pytest.raises(BadInput, match="the page cannot be written"):
+        require_report_path(tmp_path)
+    with pytest.raises(BadInput, match=r"this path cannot be written \(file name too long\); set another one with --html"):
+        require_report_path(tmp_path / ("x" * 300))
+    with pytest.raises(BadInput, match="the report cannot be written"):
         write_report(comparison(1, 30), tmp_path / ("x" * 300))

@@ -1,11 +1,11 @@
-"""A made-up project: files with functions and settings that name each other, and that edits really change."""
+"""A synthetic project: files whose functions and settings refer to each other and that edits really change."""
 
 import re
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from palimpsest.lab.synthetic.fitted import RESULT_TOKENS, whole
+from palimpsest.lab.synthetic.distributions import RESULT_TOKENS, sample_int
 
 AREAS: Final = (
     *("orders", "billing", "parser", "cache", "search", "invoice", "ledger", "router"),
@@ -22,30 +22,30 @@ VERBS: Final = (
 NOUNS: Final = ("limit", "timeout", "retries", "depth", "budget", "quota", "ratio", "delay", "floor", "ceiling")
 _CHINESE: Final = ("先检查列表是否为空", "旧接口保留到下个版本", "超时由调用方决定", "结果按时间倒序排列")
 _SETTING: Final = re.compile(r"^(\w+) = (\d+)$")
-# Characters of such code to a token.
+# Characters per token in such code.
 _CHARACTERS: Final = 3.3
 
 
 @dataclass
 class SourceFile:
-    """One file: its lines as they are now."""
+    """One file with its current lines."""
 
     path: str
     area: str
     lines: list[str] = field(default_factory=list)
 
     def settings(self) -> list[tuple[int, str, int]]:
-        """Line, name and value of everything that has a number."""
+        """Return line index, name and value of each numeric setting in the first 40 lines."""
         found = ((place, _SETTING.match(line)) for place, line in enumerate(self.lines[:40]))
         return [(place, match[1], int(match[2])) for place, match in found if match is not None]
 
     def functions(self) -> list[str]:
-        """The names of its functions."""
+        """Return the names of its functions."""
         return [line[4 : line.index("(")] for line in self.lines if line.startswith("def ")]
 
 
-class World:
-    """All files of a project, each made when it is first looked at."""
+class SyntheticProject:
+    """All files of a project; each is generated on first access."""
 
     def __init__(self, random: Random, files: int = 160) -> None:
         self._random = random
@@ -60,29 +60,29 @@ class World:
                 self.paths[area].append(path)
 
     def area(self) -> str:
-        """An area that has files."""
+        """Return a random area that has files."""
         return self._random.choice([area for area, paths in self.paths.items() if paths])
 
     def file(self, path: str) -> SourceFile:
-        """A file of the project; one that nobody has looked at is made now."""
+        """Return a file of the project; generate it on first access."""
         if path not in self._files:
             area = next((area for area, paths in self.paths.items() if path in paths), AREAS[0])
             self._files[path] = SourceFile(path, area, self._code(area, path))
         return self._files[path]
 
     def add(self, area: str) -> SourceFile:
-        """A new file."""
+        """Add a new file to an area."""
         random = self._random
         path = f"src/{area}/{random.choice(VERBS)}_{random.choice(THINGS)}_{random.randrange(10, 99)}.py"
         self.paths[area].append(path)
         return self.file(path)
 
     def name(self, area: str) -> str:
-        """A function of some file of an area."""
+        """Return the name of a function in a random file of an area."""
         return self._random.choice(self.names(self._random.choice(self.paths[area])))
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The functions that a file has, whether or not anybody has looked at it."""
+        """Return the function names of a file, also before the file is generated."""
         if path not in self._names:
             random, area = self._random, path.split("/")[1]
             self._names[path] = tuple(
@@ -92,7 +92,7 @@ class World:
         return self._names[path]
 
     def change(self, source: SourceFile) -> tuple[str, str]:
-        """Change a setting or some lines of a file for good: what stood there, and what does now."""
+        """Change a setting or some lines of a file. Returns the old and the new text."""
         random, settings = self._random, source.settings()
         if settings and random.random() < 0.4:
             place, name, value = random.choice(settings)
@@ -105,14 +105,14 @@ class World:
         return "\n".join(old), "\n".join(new)
 
     def _code(self, area: str, path: str) -> list[str]:
-        """Lines of about as many tokens as files have that agents read."""
+        """Generate lines with about as many tokens as files that agents read."""
         random = self._random
-        room = 2.5 * max(whole(random, RESULT_TOKENS["read"]) for _ in range(2)) * _CHARACTERS
+        characters = 2.5 * max(sample_int(random, RESULT_TOKENS["read"]) for _ in range(2)) * _CHARACTERS
         lines = [f'"""The {area} part: {path.rpartition("/")[2]}."""', f"from shop import {self.name(area)}", ""]
         lines += [
             f"{random.choice(THINGS)}_{area}_{each} = {random.randrange(10, 900)}" for each in random.sample(NOUNS, random.randrange(1, 4))
         ]
-        while sum(map(len, lines)) + 8 * len(lines) < room:
+        while sum(map(len, lines)) + 8 * len(lines) < characters:
             name, thing = random.choice(self.names(path)), random.choice(THINGS)
             lines += ["", f"def {name}({thing}: list[str], *, limit: int = {random.randrange(10, 900)}) -> dict[str, int]:"]
             lines += self._body(path, random.randrange(1, 6))
@@ -120,7 +120,7 @@ class World:
         return lines
 
     def _body(self, path: str, blocks: int) -> list[str]:
-        """Lines that call functions of the same file."""
+        """Generate lines that call functions of the same file."""
         random, names = self._random, self.names(path)
         lines = []
         for _ in range(blocks):

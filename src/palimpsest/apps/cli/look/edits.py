@@ -1,4 +1,4 @@
-"""Every edit of a session with what it hides and what it costs: as values, as JSON, as a table, and one as a comparison."""
+"""Edits of a session with what they hide and cost: as values, as JSON, as a table, and one edit as a diff of the view."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.look.lost import codes_in, hides, print_lost, shape_of_loss
-from palimpsest.apps.cli.output import dollars, lately, one_line, short, table
+from palimpsest.apps.cli.look.hidden import codes_in, hidden_counts, loss_as_builtins, print_hidden
+from palimpsest.apps.cli.output import dollars, one_line, short, short_time, table
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
@@ -21,13 +21,13 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.wire.models.cards import ModelCard, Prices
 
-_RUN = 8
-_PER = 1_000_000
+_LONG_RUN = 8
+_TOKENS_PER_PRICE = 1_000_000
 
 
 @dataclass(frozen=True)
-class Audited:
-    """One edit with the views before and after it; `codes` are the exit codes of commands, by the items of their calls."""
+class AuditedEdit:
+    """One edit with the views before and after it; `codes` are exit codes by the item of the command's call."""
 
     event: int
     at: int
@@ -43,10 +43,10 @@ class Audited:
     codes: dict[str, int]
 
 
-def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[Audited]:
-    """The edits of this branch, oldest first, each between the views at its parent and at itself, whatever was undone since.
+def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[AuditedEdit]:
+    """Yield the edits of the current branch, oldest first, each with the views before and after it, including undone edits.
 
-    What an edit did not record of itself is worked out from these views.
+    Sizes, prices and losses that an edit did not record are computed from these views.
     """
     skip = log.reader.undone_edits(log.path)
     projection = ViewProjection(reader=log.reader)
@@ -62,7 +62,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
         projection.take(event)
         after = projection.view
         sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
-        yield Audited(
+        yield AuditedEdit(
             event.seq,
             event.at,
             body,
@@ -77,21 +77,21 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
 
 
 def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
-    """What an edit cost once and saves a call: as recorded, else by the tokens; nothing of a model whose prices nobody knows."""
+    """Return the one-time price and the savings per call in dollars: as recorded, else computed; None for a model without prices."""
     unknown = model.prices == Prices() and model.provider != "local"
     if unknown and not body.price_usd and not body.saved_usd_per_call:
         return None, None
-    saved = _saved(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
+    saved = _saved_per_call(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
     return body.price_usd, saved
 
 
-def _saved(tokens: int, prices: Prices) -> float:
-    """What the tokens would have cost on every later call, read from the cache where there is one."""
-    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _PER
+def _saved_per_call(tokens: int, prices: Prices) -> float:
+    """Return the dollars that the tokens would cost on every later call, at the price of cache reads if there is one."""
+    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _TOKENS_PER_PRICE
 
 
-def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
-    """An edit as `--json` prints it; one that is not made yet may have no number."""
+def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, object]:
+    """Return an edit as `--json` prints it; without its event number if `numbered` is false."""
     number = edit.event if numbered else None
     return {
         "edit": number,
@@ -104,25 +104,25 @@ def shape_of(edit: Audited, *, numbered: bool = True) -> dict[str, object]:
         "tokens_after": edit.tokens_after,
         "price_usd": edit.price_usd,
         "saved_usd_per_call": edit.saved_usd_per_call,
-        "hidden": shape_of_loss(edit.loss, edit.codes),
+        "hidden": loss_as_builtins(edit.loss, edit.codes),
         "undone": edit.undone,
     }
 
 
-def print_edits(screen: Console, edits: list[Audited], *, numbered: bool = True) -> None:
-    """A row for each edit, and below them why each was made and what it hides."""
+def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = True) -> None:
+    """Print a row for each edit, then the reason and the losses of each."""
     columns = ("edit", "when", "policy", "tokens", "price", "saves/call", "items hidden")
     rows = table(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
         sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
         prices = (_signed(edit.price_usd), _signed(edit.saved_usd_per_call))
-        cells = (lately(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
+        cells = (short_time(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
         rows.add_row(str(edit.event) if numbered else "-", *cells, style="dim" if edit.undone else "")
     screen.print(rows)
     for edit in edits:
         style = "dim" if edit.undone else ""
         why = "; ".join(word for word in ("undone" if edit.undone else "", edit.body.why) if word)
-        hidden = hides(edit.loss)
+        hidden = hidden_counts(edit.loss)
         head = f"{edit.event}: " if numbered else ""
         if why:
             screen.print(Text(one_line(f"{head}{why}", screen.width), style=style))
@@ -134,29 +134,29 @@ def _signed(cost: float | None) -> str:
     return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
-def print_edit(screen: Console, edit: Audited, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
-    """One edit in detail: what it hides by kind, and the view before and after as a comparison; `full` leaves nothing out."""
-    print_lost(screen, edit.loss, edit.codes, full=full)
+def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
+    """Print one edit in detail: what it hides by kind, and a diff of the view; `full` prints every line."""
+    print_hidden(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
-    nameless = "" if numbered else f"{edit.event}."
-    for mark, run in groupby(_compared(edit.before, edit.after, lambda item: _line(item, counter, nameless)), key=lambda line: line[0]):
-        _print_run(screen, mark, list(run), full=full)
+    new_prefix = "" if numbered else f"{edit.event}."
+    for mark, run in groupby(_diff_lines(edit.before, edit.after, lambda item: _line(item, counter, new_prefix)), key=lambda line: line[0]):
+        _print_diff_run(screen, mark, list(run), full=full)
 
 
-def _print_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
-    """Lines of one mark; of a long run only both ends."""
-    some = lines if full or len(lines) <= _RUN else lines[: _RUN // 2]
-    for _, text, style in some:
+def _print_diff_run(screen: Console, mark: str, lines: list[tuple[str, str, str]], *, full: bool) -> None:
+    """Print consecutive lines with the same mark; of a long run only both ends."""
+    first_lines = lines if full or len(lines) <= _LONG_RUN else lines[: _LONG_RUN // 2]
+    for _, text, style in first_lines:
         screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
-    if len(some) < len(lines):
-        rest = lines[-(_RUN // 2) :]
-        screen.print(Text(f"{mark} … {len(lines) - len(some) - len(rest)} more, see --full", style="dim"))
-        for _, text, style in rest:
+    if len(first_lines) < len(lines):
+        last_lines = lines[-(_LONG_RUN // 2) :]
+        screen.print(Text(f"{mark} … {len(lines) - len(first_lines) - len(last_lines)} more, see --full", style="dim"))
+        for _, text, style in last_lines:
             screen.print(Text(one_line(f"{mark} {text}", screen.width), style=style))
 
 
-def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
-    """Lines of both views in order; runs that did not change are one line."""
+def _diff_lines(before: View, after: View, line: Callable[[Item], str]) -> Iterator[tuple[str, str, str]]:
+    """Yield mark, text and style for each line of the diff; unchanged items are counted in one line."""
     old = {item.id: item for item in before.items}
     new = {item.id: item for item in after.items}
     unchanged = 0
@@ -165,7 +165,7 @@ def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterato
     for item in after.items:
         while position < len(order) and order[position].id not in new:
             if unchanged:
-                yield _same(unchanged)
+                yield _unchanged_line(unchanged)
                 unchanged = 0
             yield "-", line(order[position]), "red"
             position += 1
@@ -173,25 +173,25 @@ def _compared(before: View, after: View, line: Callable[[Item], str]) -> Iterato
             unchanged += 1
         else:
             if unchanged:
-                yield _same(unchanged)
+                yield _unchanged_line(unchanged)
                 unchanged = 0
             if item.id in old:
                 yield "-", line(old[item.id]), "red"
             yield "+", line(item), "green"
         position += position < len(order) and order[position].id == item.id
     if unchanged:
-        yield _same(unchanged)
+        yield _unchanged_line(unchanged)
     for item in order[position:]:
         if item.id not in new:
             yield "-", line(item), "red"
 
 
-def _same(count: int) -> tuple[str, str, str]:
+def _unchanged_line(count: int) -> tuple[str, str, str]:
     return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
 
 
-def _line(item: Item, counter: TokenCounter, nameless: str) -> str:
+def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:
     content = shown(item)
     words = "" if content is None else text_of(content)
-    name = "new" if nameless and item.id.startswith(nameless) else item.id
+    name = "new" if new_prefix and item.id.startswith(new_prefix) else item.id
     return f"{name}  {item.kind}  {counter.item(item):,} tokens  {' '.join(words[:400].split())}"

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,18 @@ from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.imitation import MANNERS, Manner, Summariser, drawn, manner_of, reply_to, summary_text, survives
-from palimpsest.lab.simulation.unsent import Summaries, UnsentEncoder
+from palimpsest.lab.simulation.imitated_summaries import (
+    SUMMARY_STATISTICS,
+    Summariser,
+    SummaryStatistics,
+    compose_summary,
+    is_sampled,
+    reply_to,
+    sampled_names,
+    select_lines,
+    summary_statistics_of,
+)
+from palimpsest.lab.simulation.simulated_requests import SimulatedEncoder, SummaryProvider
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -20,44 +31,51 @@ from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.request import Params, Tool
 
-CLAUDE, CODEX, OPENCODE = MANNERS["claude-code"], MANNERS["codex"], MANNERS["opencode"]
+CLAUDE, CODEX, OPENCODE = SUMMARY_STATISTICS["claude-code"], SUMMARY_STATISTICS["codex"], SUMMARY_STATISTICS["opencode"]
 NAMES = [f"name_{number}" for number in range(20_000)]
 
 
+def summary_text(marker: str, statistics: SummaryStatistics, evidence: Evidence, messages: Iterable[str], factor: float) -> str:
+    """A summary of exactly this evidence and these messages, without a session."""
+    token_limit = round(statistics.kept / factor)
+    lines, size = select_lines(marker, statistics, evidence, messages, token_limit)
+    return compose_summary(marker, lines, token_limit - size)
+
+
 def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
-    assert MANNERS["claude-code"] == Manner(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78)
-    assert MANNERS["codex"] == Manner(2_000, 2_000, 0.89, 0.18, 0.23)
-    assert MANNERS["opencode"] == Manner(1_200, 1_000, 0.44, 0.05, 0.13)
+    assert SUMMARY_STATISTICS["claude-code"] == SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78)
+    assert SUMMARY_STATISTICS["codex"] == SummaryStatistics(2_000, 2_000, 0.89, 0.18, 0.23)
+    assert SUMMARY_STATISTICS["opencode"] == SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13)
 
 
-def test_every_profile_but_ours_and_none_imitates_somebody() -> None:
-    assert {name for name in PROFILES if manner_of(name) is None} == {"palimpsest", "none"}
-    assert manner_of("claude-code-2.1.325") is CLAUDE
+def test_every_profile_but_ours_and_none_imitates_a_program() -> None:
+    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "none"}
+    assert summary_statistics_of("claude-code-2.1.325") is CLAUDE
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.46, 0.95, 1.0])
 def test_a_fixed_draw_lets_that_share_of_names_survive(share: float) -> None:
-    assert sum(survives(name, share) for name in NAMES) / len(NAMES) == pytest.approx(share, abs=0.01)
+    assert sum(is_sampled(name, share) for name in NAMES) / len(NAMES) == pytest.approx(share, abs=0.01)
 
 
 def test_what_survives_a_small_share_survives_a_larger_one() -> None:
-    assert {name for name in NAMES if survives(name, 0.1)} < {name for name in NAMES if survives(name, 0.5)}
+    assert {name for name in NAMES if is_sampled(name, 0.1)} < {name for name in NAMES if is_sampled(name, 0.5)}
 
 
 def test_edited_and_read_paths_and_all_other_names_have_shares_of_their_own() -> None:
     evidence = Evidence(edited=tuple(f"/repo/{name}.py" for name in NAMES), read=tuple(f"/repo/{name}.md" for name in NAMES))
     for form, share in ((".py", 0.89), (".md", 0.18), (".c", 0.23)):
         names = [f"repo/{name}{form}" for name in NAMES]
-        assert len(drawn(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
+        assert len(sampled_names(names, CODEX, evidence)) / len(names) == pytest.approx(share, abs=0.01)
 
 
-@pytest.mark.parametrize("manner", [CLAUDE, CODEX, OPENCODE])
+@pytest.mark.parametrize("statistics", [CLAUDE, CODEX, OPENCODE])
 @pytest.mark.parametrize("factor", [1.0, 1.33])
-def test_a_summary_has_the_tokens_that_are_kept(manner: Manner, factor: float) -> None:
+def test_a_summary_has_the_tokens_that_are_kept(statistics: SummaryStatistics, factor: float) -> None:
     evidence = Evidence(edited=tuple(f"src/orders/{name}.py" for name in NAMES[:300]), names=tuple(NAMES[:400]))
-    for told in (evidence, Evidence()):
-        text = summary_text("summary 1", manner, told, ["Please do it."], factor)
-        assert palimpsest_size(Text(text)) * factor == pytest.approx(manner.kept, rel=0.05)
+    for reported in (evidence, Evidence()):
+        text = summary_text("summary 1", statistics, reported, ["Please do it."], factor)
+        assert palimpsest_size(Text(text)) * factor == pytest.approx(statistics.kept, rel=0.05)
         assert "summary 1" in text
 
 
@@ -80,11 +98,11 @@ def test_a_provider_that_compacts_by_itself_answers_with_an_item_of_the_same_siz
     assert reply_to(View(), Params(), "words", gpt, Usage(), size=2_000).parts == (Text("words", "assistant"),)
 
 
-def test_an_open_task_is_told_like_any_other_name() -> None:
+def test_an_open_task_is_sampled_like_any_other_name() -> None:
     tasks = tuple(f"Write chapter {number} of the handbook." for number in range(100))
-    for manner in (CLAUDE, OPENCODE):
-        text = summary_text("s", manner, Evidence(tasks=tasks), (), 1.0)
-        assert [task for task in tasks if task in text] == [task for task in tasks if survives(task, manner.others)]
+    for statistics in (CLAUDE, OPENCODE):
+        text = summary_text("s", statistics, Evidence(tasks=tasks), (), 1.0)
+        assert [task for task in tasks if task in text] == [task for task in tasks if is_sampled(task, statistics.others)]
         assert 5 < text.count("chapter") < 60
 
 
@@ -95,10 +113,10 @@ WISHES = [f"Please keep message number {number} exactly as it is." for number in
 def _opened() -> Session:
     environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), environment)
-    summaries = Summaries(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
+    summaries = SummaryProvider(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
 
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> UnsentEncoder:
-        return UnsentEncoder(card, lambda: session.log.view, tools=tools, params=params)
+    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
+        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
 
     session.environment = replace(environment, provider=summaries.provider, encoder=encoder)
     return session
@@ -114,15 +132,15 @@ def _folded(session: Session, wishes: list[str]) -> list[str]:
     return [wish for wish in WISHES if wish in shown]
 
 
-def test_what_one_summary_told_the_next_one_tells_again() -> None:
-    survivors = [wish for wish in WISHES if survives(wish, CLAUDE.messages)]
+def test_a_summary_repeats_what_the_previous_one_contained() -> None:
+    survivors = [wish for wish in WISHES if is_sampled(wish, CLAUDE.messages)]
     assert 25 < len(survivors) < 35
     with _opened() as session:
         for said in (10, 20, 30):
             assert _folded(session, WISHES[said - 10 : said]) == [wish for wish in WISHES[:said] if wish in survivors]
 
 
-def test_a_session_is_told_nothing_of_another_that_was_summed_up_before() -> None:
+def test_the_summary_of_a_session_contains_nothing_of_another_session() -> None:
     with _opened() as first, _opened() as second:
         _folded(first, WISHES[:10])
         assert set(_folded(second, WISHES[10:20])) <= set(WISHES[10:20])

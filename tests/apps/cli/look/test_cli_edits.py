@@ -4,7 +4,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from pal_runs import SMALL, Pal, edited
 
-from palimpsest.apps.cli.look.audited import audited_edits
+from palimpsest.apps.cli.look.edits import audited_edits
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.tokens.counter import TokenCounter
@@ -15,8 +15,8 @@ from palimpsest.wire.models.cards import card
 
 @settings(max_examples=150)
 @given(steps)
-def test_an_edit_is_audited_between_the_states_at_its_parent_and_at_itself(told: list[Step]) -> None:
-    log = tell(new_log(), told)
+def test_an_edit_is_audited_between_the_states_at_its_parent_and_at_itself(reported: list[Step]) -> None:
+    log = tell(new_log(), reported)
     for edit in audited_edits(log, TokenCounter(palimpsest_size), card("claude-sonnet-4-5")):
         parent = log.event(edit.event).parent
         assert (edit.before, edit.after) == (log.state_at(parent).view, log.state_at(edit.event).view)

@@ -1,4 +1,4 @@
-"""Made-up words for made-up sessions: a project, its files, what a user asks and what commands print."""
+"""Texts of the synthetic sessions that benchmarks write: user messages, replies, files and command output."""
 
 from random import Random
 
@@ -34,15 +34,15 @@ _ENDINGS = (
 )
 
 
-class Prose:
-    """Texts from a seed. Blocks of code are made once and used again, as files are read more than once."""
+class TextGenerator:
+    """Generates texts from a seed; blocks of code repeat, as files are read more than once."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._blocks: dict[int, str] = {}
 
     def subject(self, random: Random) -> dict[str, str]:
-        """What a turn is about."""
+        """Return values for the placeholders of the templates of one turn."""
         return {
             "area": random.choice(_AREAS),
             "thing": random.choice(_THINGS),
@@ -51,29 +51,29 @@ class Prose:
         }
 
     def ask(self, random: Random, subject: dict[str, str]) -> str:
-        """What the user says, now and then in Chinese."""
+        """Return a user message, 15 % of them in Chinese."""
         return random.choice(_CHINESE if random.random() < 0.15 else _ASKS).format(**subject)
 
     def step(self, random: Random, subject: dict[str, str]) -> str:
-        """What the model says before it uses a tool."""
+        """Return the text of the model before a tool call."""
         return random.choice(_STEPS).format(**subject)
 
     def ending(self, random: Random, subject: dict[str, str]) -> str:
-        """What the model says when it is done."""
+        """Return the closing message of the model."""
         return random.choice(_ENDINGS).format(**subject)
 
     def path(self, random: Random, subject: dict[str, str]) -> str:
-        """A file of the project that a turn is likely to touch."""
+        """Return the path of a source or test file."""
         name = random.choice(_THINGS)
         return f"src/{subject['area']}/{name}.py" if random.random() < 0.7 else f"tests/{subject['area']}/test_{name}.py"
 
     def source(self, random: Random, blocks: int) -> str:
-        """The content of a file, with line numbers as tools print them."""
+        """Return the content of a file of so many code blocks, with line numbers as tools print them."""
         text = "\n\n".join(self._block(random.randrange(400)) for _ in range(blocks))
         return "\n".join(f"{number:>5}\t{line}" for number, line in enumerate(text.split("\n"), 1))
 
     def matches(self, random: Random, subject: dict[str, str]) -> str:
-        """What a search in files prints."""
+        """Return the output of a text search."""
         word = f"{subject['verb']}_{subject['thing']}"
         lines = (
             f"{self.path(random, subject)}:{random.randrange(1, 400)}: {word}({random.choice(_THINGS)})"
@@ -82,7 +82,7 @@ class Prose:
         return "\n".join(lines)
 
     def test_run(self, random: Random, subject: dict[str, str], failed: int) -> str:
-        """What a run of the tests prints, with the log of the program in between."""
+        """Return the output of a test run, with log lines in between."""
         lines = [
             f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d} {random.choice(_LEVELS)} {random.choice(_AREAS)}."
             f"{random.choice(_VERBS)}: {random.choice(_THINGS)}={random.randrange(10**6)} took {random.randrange(900)} ms"
@@ -96,7 +96,7 @@ class Prose:
 
     def _block(self, number: int) -> str:
         if number not in self._blocks:
-            self._blocks[number] = _code(Random(f"{self._seed}:{number}"))  # noqa: S311 - made-up code keeps no secret
+            self._blocks[number] = _code(Random(f"{self._seed}:{number}"))  # noqa: S311 - synthetic code holds no secret
         return self._blocks[number]
 
 

@@ -20,7 +20,7 @@ def _folded(pal: Pal, loss: Loss | None = None) -> None:
         log.append(ViewEdited((Fold("1.0", "4.0", (Put("summary", Text("work was done")),)),), by="tester", loss=loss))
 
 
-def test_everything_that_is_lost_is_told_with_its_event(pal: Pal) -> None:
+def test_every_hidden_entity_is_listed_with_its_event(pal: Pal) -> None:
     _folded(pal)
     (edit,) = pal.json("audit", SMALL)
 
@@ -68,7 +68,7 @@ def test_a_person_sees_each_kind_with_the_item_in_which_it_stood(pal: Pal) -> No
     ]
 
 
-def test_what_an_older_log_says_is_told_without_places(pal: Pal) -> None:
+def test_entities_of_an_older_log_are_listed_without_items(pal: Pal) -> None:
     _folded(pal, Loss(("cart.py",), ("make check",), 3, 1, ("1.0", "2.0")))
     (edit,) = pal.json("audit", SMALL)
 

@@ -1,4 +1,4 @@
-"""What people and models say in made-up sessions, in English and Chinese."""
+"""Templates for the messages of users and models in synthetic sessions, in English and Chinese."""
 
 from random import Random
 from typing import Final
@@ -59,30 +59,30 @@ _TASKS: Final = (
 )
 
 
-def said(random: Random, about: dict[str, str], *, chinese: bool, tokens: int) -> str:
-    """A message of the user of about so many tokens; a very long one quotes a log."""
+def user_message(random: Random, variables: dict[str, str], *, chinese: bool, tokens: int) -> str:
+    """Return a user message of about so many tokens; a long one quotes log lines."""
     short, long = (_SHORT_CHINESE, _LONG_CHINESE) if chinese else (_SHORT, _LONG)
     if tokens < 24:
-        return random.choice(short).format(**about)
-    text = random.choice(long).format(**about)
+        return random.choice(short).format(**variables)
+    text = random.choice(long).format(**variables)
     lines: list[str] = []
     while (len(text) + 60 * len(lines)) / 3 < min(tokens, 2_500):
         when = f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d}"
-        lines.append(f"{when} ERROR {about['area']}.{about['name']}: {random.randrange(10**6)}")
+        lines.append(f"{when} ERROR {variables['area']}.{variables['name']}: {random.randrange(10**6)}")
     return "\n".join([text, *lines])
 
 
-def step(random: Random, about: dict[str, str]) -> str:
-    """What the model says before it uses a tool: a sentence or a few."""
-    return " ".join(each.format(**about) for each in random.sample(_STEPS, random.choice((1, 2, 3, 4, 6))))
+def step(random: Random, variables: dict[str, str]) -> str:
+    """Return the text of the model before a tool call, one to six sentences."""
+    return " ".join(each.format(**variables) for each in random.sample(_STEPS, random.choice((1, 2, 3, 4, 6))))
 
 
-def ending(random: Random, about: dict[str, str]) -> str:
-    """What the model says when it is done."""
-    details = [each.format(**about) for each in random.sample(_DETAILS * 12, random.randrange(0, 40))]
-    return "\n".join([random.choice(_ENDINGS).format(**about), *details])
+def ending(random: Random, variables: dict[str, str]) -> str:
+    """Return the closing message of the model."""
+    details = [each.format(**variables) for each in random.sample(_DETAILS * 12, random.randrange(0, 40))]
+    return "\n".join([random.choice(_ENDINGS).format(**variables), *details])
 
 
-def tasks(random: Random, about: dict[str, str]) -> list[str]:
-    """What is to be done."""
-    return [each.format(**about) for each in random.sample(_TASKS, 4)]
+def tasks(random: Random, variables: dict[str, str]) -> list[str]:
+    """Return four tasks for a plan."""
+    return [each.format(**variables) for each in random.sample(_TASKS, 4)]

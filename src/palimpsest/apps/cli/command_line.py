@@ -1,4 +1,4 @@
-"""How a command line ends: exit codes, and errors as one line or one JSON value, never as a traceback for a user's mistake."""
+"""Runs a command line: maps errors to one line or one JSON value, and ends the process with an exit code."""
 
 import io
 import json
@@ -13,81 +13,83 @@ from click.shell_completion import shell_complete
 from palimpsest.core.errors import PalimpsestError
 
 FINDINGS = 1
-WRONG = 2
+USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-def run_to_the_end(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
-    """Run a command line and exit: 0 done, 1 done with findings, 2 wrong use or input, 130 interrupted.
+def run_command_line(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
+    """Run a command line and exit: 0 success, 1 success with findings, 2 wrong use or input, 130 interrupted, 141 broken pipe.
 
-    `given` is the home that a program hands over which runs a command within itself; a person names one by PAL_HOME.
+    `given` is the home of a program that runs commands in its own process; a user sets PAL_HOME instead.
     """
-    words = sys.argv[1:] if argv is None else argv
+    arguments = sys.argv[1:] if argv is None else argv
     _prepare_output()
     instruction = os.environ.get("_PAL_COMPLETE")
     if instruction:
         sys.exit(shell_complete(cli, {}, "pal", "_PAL_COMPLETE", instruction))
     try:
-        code = _run(cli, words, given)
+        code = _run(cli, arguments, given)
         sys.stdout.flush()
         sys.stderr.flush()
     except (KeyboardInterrupt, click.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        _silence()
+        _discard_output()
         code = BROKEN_PIPE
     except OSError as error:
-        # An error that names a file was told already, so this is standard output itself.
-        _silence()
-        # Where standard error fails too, the exit code has to do.
+        # Errors that name a file were reported before, so this one is about standard output.
+        _discard_output()
+        # If standard error fails too, only the exit code is left.
         with suppress(OSError):
             click.echo(f"pal: output: {error.strerror or error}", err=True)
-        code = WRONG
+        code = USAGE_ERROR
     sys.exit(code)
 
 
-def _run(cli: click.Command, words: list[str], given: object) -> int:
-    # The group leaves the name of its command here, which says where when an error does not.
+def _run(cli: click.Command, arguments: list[str], given: object) -> int:
+    # The group stores the name of its subcommand here; errors without a place are reported with it.
     context = click.Context(cli, info_name="pal")
     try:
-        with cli.make_context("pal", list(words), obj=given) as context:
+        with cli.make_context("pal", list(arguments), obj=given) as context:
             cli.invoke(context)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-        return WRONG
+        return USAGE_ERROR
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx is not None else "pal"
-        return _say(words, "usage", f"{error.format_message().rstrip('.')}; see `{name} --help`", name.removeprefix("pal").strip())
+        return _report_error(
+            arguments, "usage", f"{error.format_message().rstrip('.')}; see `{name} --help`", name.removeprefix("pal").strip()
+        )
     except click.ClickException as error:
-        return _say(words, "usage", error.format_message(), "", context.invoked_subcommand)
+        return _report_error(arguments, "usage", error.format_message(), "", context.invoked_subcommand)
     except PalimpsestError as error:
-        return _say(words, error.kind, error.message, error.where, context.invoked_subcommand)
+        return _report_error(arguments, error.kind, error.message, error.where, context.invoked_subcommand)
     except OSError as error:
         if error.filename is None:
             raise
-        return _say(words, "store", error.strerror or str(error), str(error.filename))
+        return _report_error(arguments, "store", error.strerror or str(error), str(error.filename))
     return 0
 
 
-def _say(words: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
-    options = words[: words.index("--")] if "--" in words else words
+def _report_error(arguments: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--json" in options:
         click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where or command or "pal"}}, ensure_ascii=False))
     else:
         line = f"pal: {where}: {message}" if where else f"pal: {message}"
         click.echo(" ".join(line.split()), err=True)
-    return WRONG
+    return USAGE_ERROR
 
 
 def _prepare_output() -> None:
-    """A terminal that cannot show a letter gets an escape for it, and no part of a long output is lost without a word."""
-    _fill_gaps()
+    """Escape characters that the terminal cannot encode, and make sure that a failed write raises an error."""
+    _replace_closed_streams()
     buffer = getattr(sys.stdout, "buffer", None)
     if isinstance(buffer, io.RawIOBase):
-        # Unbuffered, Python drops what a single write does not take, as when a disk fills up.
+        # Unbuffered, Python drops the rest of a partial write, such as on a full disk.
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(buffer), encoding=sys.stdout.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -95,18 +97,18 @@ def _prepare_output() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _fill_gaps() -> None:
-    """Stand in for streams that were closed before the start: no file may come to be written to by their numbers.
+def _replace_closed_streams() -> None:
+    """Replace standard streams that are closed at start, so that no other file gets their descriptors.
 
-    Writing to a closed standard output fails as on a full disk; what goes to a closed standard error is lost.
+    Writing to a closed standard output fails; output to a closed standard error is lost.
     """
     for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
-def _silence() -> None:
-    """Standard output is gone: keep the interpreter from trying once more at its exit."""
+def _discard_output() -> None:
+    """Redirect standard output to nowhere, so that the interpreter does not flush it again at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Requests that are laid out and never sent, and the summaries that answer those beside the conversation."""
+"""Simulated requests, which are never sent, and the provider of summaries that answers side requests."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol, Self
@@ -12,25 +12,25 @@ from palimpsest.core.items import Value
 from palimpsest.core.ports import Sendable
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
-from palimpsest.lab.simulation.imitation import Summariser
+from palimpsest.lab.simulation.imitated_summaries import Summariser
 from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Tool
 
 
 class RealSummaries(Protocol):
-    """Asks a real model for the summaries of a replay."""
+    """Asks a real model for a summary of a replay."""
 
     async def __call__(self, view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
-        """The reply to the request that shows a view."""
+        """Return the reply to the request for a view. Raises `ProviderError` if the model fails."""
         ...
 
 
-class Unsent(Value, frozen=True):
-    """A request that never leaves: what it shows, in place of its bytes.
+class SimulatedRequest(Value, frozen=True):
+    """A request that is never sent: it holds its view instead of bytes.
 
-    `digest` is no digest: it only says that `breakpoints` are all the cache breakpoints there were. `aside` says that it shows another view
-    than that of the conversation.
+    `digest` is a placeholder that marks `breakpoints` as complete. `aside` is true for a side request, which shows another view than
+    the conversation.
     """
 
     wire: WireName
@@ -44,12 +44,12 @@ class Unsent(Value, frozen=True):
 
 
 def no_breakpoints(view: View, params: Params) -> tuple[str, ...]:
-    """A layout without cache breakpoints."""
+    """Return no cache breakpoints."""
     return ()
 
 
-class UnsentEncoder:
-    """Lays out requests; no bytes are made. `conversation` is the view of the session now."""
+class SimulatedEncoder:
+    """Creates simulated requests; `conversation` returns the current view of the session."""
 
     def __init__(
         self,
@@ -66,20 +66,20 @@ class UnsentEncoder:
         self._tools = tools
         self._params = Params() if params is None else params
 
-    def encode(self, view: View) -> Unsent:
-        """The request that shows a view."""
+    def encode(self, view: View) -> SimulatedRequest:
+        """Return the request for a view."""
         aside = view is not self._conversation()
         breakpoints = () if aside else self._breakpoints(view, self._params)
-        return Unsent(self._card.wire, view, self._params, self._tools, breakpoints, aside=aside)
+        return SimulatedRequest(self._card.wire, view, self._params, self._tools, breakpoints, aside=aside)
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
-        """An encoder for other parameters or tools."""
+        """Return an encoder with other parameters or tools."""
         tools = self._tools if tools is None else tools
         return type(self)(self._card, self._conversation, self._breakpoints, tools=tools, params=params)
 
 
-class Summaries:
-    """Answers side requests: with a real model, as the imitated program would, or not at all. `scaled` makes tokens of unscaled sizes."""
+class SummaryProvider:
+    """Answers side requests with a real model or with imitated summaries; `scaled` converts unscaled sizes to tokens."""
 
     def __init__(
         self,
@@ -96,25 +96,25 @@ class Summaries:
         self._scaled = scaled
         self._real = real
 
-    def provider(self, card: ModelCard, purpose: str) -> "Summaries":
-        """Itself, for the model of the replay. Raises `NoModel` for a turn, for another model, and where there are no summaries."""
+    def provider(self, card: ModelCard, purpose: str) -> "SummaryProvider":
+        """Return itself for the model of the replay. Raises `NoModel` for a turn, for another model, and without summaries."""
         if purpose == TURN or card.name != self._card.name or (self._summariser is None and self._real is None):
-            raise NoModel(f"the replay has no {card.name} for {purpose}; it goes on without")
+            raise NoModel(f"the replay has no {card.name} for {purpose} and continues without it")
         return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
-        """The summary."""
-        if not isinstance(request, Unsent):
-            raise NoModel("a replay answers only what it laid out itself")
+        """Yield the summary."""
+        if not isinstance(request, SimulatedRequest):
+            raise NoModel("a replay answers only its own simulated requests")
         yield await self.reply(request)
 
-    async def reply(self, request: Unsent) -> ModelReplied:
-        """The summary that a request gets, with the tokens that it has."""
+    async def reply(self, request: SimulatedRequest) -> ModelReplied:
+        """Return the summary for a request, with its output tokens."""
         view, params = request.view, request.params
         if self._real is not None:
             reply = await self._real(view, request.tools, params, self._fetch)
             written = reply.usage.output or self._scaled(sum(map(palimpsest_size, reply.parts)))
             return replace(reply, usage=replace(reply.usage, output=written))
         if self._summariser is None:
-            raise NoModel("no model is at hand")
+            raise NoModel("the replay has no model")
         return self._summariser.reply(view, params, self._card)

@@ -1,0 +1,127 @@
+"""Prints the results of the demo."""
+
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from palimpsest.apps.cli.home import AnyHome
+from palimpsest.apps.cli.look.context import print_census
+from palimpsest.apps.cli.look.edits import AuditedEdit
+from palimpsest.apps.cli.opening import budget_of, counter_of
+from palimpsest.apps.cli.output import dollars, one_line
+from palimpsest.apps.cli.try_out.demo_steps import DemoSnapshot
+from palimpsest.apps.cli.try_out.replay_table import print_comparison
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import text_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.verify import VerifyReport
+from palimpsest.core.tokens.budget import census
+from palimpsest.lab.outcome import Comparison
+
+_MOST_NAMES, _MOST_LINES = 3, 7
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+class DemoOutcome(NamedTuple):
+    """Results of the demo: the recording, the fork with its edits and snapshots, and the comparison of profiles."""
+
+    log: Log
+    fork: Log
+    comparison: Comparison
+    before: DemoSnapshot
+    edits: tuple[AuditedEdit, ...]
+    folded: DemoSnapshot
+    after: DemoSnapshot
+    calls: int
+    verified: bool
+    verdicts: tuple[VerifyReport, ...]
+
+
+def print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
+    """Print all results, section by section."""
+    size = home.store.stat(outcome.log.session).size
+    _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
+    chain = "verified" if all(verdict.ok for verdict in outcome.verdicts) else "BROKEN"
+    tokens = outcome.comparison.runs[0].sessions[0].tokens
+    screen.print(f"a synthetic session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
+    _print_replay(screen, outcome)
+    _title(screen, "3  The view: what the model sees, where the window was nearly full")
+    view = outcome.before.view
+    print_census(census(view, counter_of(view, outcome.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    rebuilt = "verified" if outcome.verified else "DIFFERS"
+    screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
+    _print_fold(screen, outcome)
+    _print_undo(screen, outcome)
+    _title(screen, "The report")
+    screen.print(Text(f"{page[0]}, {page[1]:,} bytes: bars, curves, treemaps and all losses; open it in a browser"), soft_wrap=True)
+    _print_next_steps(screen, outcome, folder)
+
+
+def _print_replay(screen: Console, outcome: DemoOutcome) -> None:
+    _title(screen, "2  The same session under five profiles, offline, every request billed")
+    print_comparison(screen, outcome.comparison)
+    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
+
+
+def _print_fold(screen: Console, outcome: DemoOutcome) -> None:
+    _title(screen, "4  A fold: an edit of the view, recorded with reason, price and loss")
+    for edit in outcome.edits:
+        screen.print(Text(f"event {edit.event} by {edit.body.by}: {edit.body.why}"))
+        sizes = f"{len(outcome.before.request.body):,} → {len(outcome.folded.request.body):,} bytes"
+        screen.print(f"tokens {edit.tokens_before:,} → {edit.tokens_after:,}; request {sizes}; no model was called")
+        screen.print(f"rewriting the cache costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}")
+        _print_view_change(screen, edit)
+        loss = edit.loss
+        hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
+        screen.print(f"audit, no longer shown: {hidden}")
+        for name, values in (("paths", loss.paths), ("commands", loss.commands)):
+            if values:
+                more = f", … {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
+                screen.print(Text("  " + one_line(f"{name}: {', '.join(values[:_MOST_NAMES])}{more}", screen.width - 2)))
+
+
+def _print_view_change(screen: Console, edit: AuditedEdit) -> None:
+    """Print the number of items of each kind before and after, and the first lines of the new text."""
+    before, after = (Counter(item.kind for item in view.items) for view in (edit.before, edit.after))
+    kinds = ", ".join(f"{kind} {before[kind]} → {after[kind]}" for kind in dict.fromkeys((*before, *after)))
+    screen.print(f"the view: {kinds}")
+    old = {item.id for item in edit.before.items}
+    made = [text_of(item.content) for item in edit.after.items if item.id not in old]
+    for line in made[0].splitlines()[:_MOST_LINES] if made else ():
+        screen.print(Text(f"  │ {one_line(line, screen.width - 4)}", style="green"))
+
+
+def _print_undo(screen: Console, outcome: DemoOutcome) -> None:
+    _title(screen, "5  The fold undone")
+    for words, snapshot in (("before the fold", outcome.before), ("folded", outcome.folded), ("after the undo", outcome.after)):
+        screen.print(f"{words:<15}  sha256 {snapshot.request.digest[:32]}…  {len(snapshot.request.body):>9,} bytes")
+    same = outcome.before.request.body == outcome.after.request.body
+    verdict = "the same, byte for byte: nothing was lost" if same else "DIFFERENT: this is a bug"
+    screen.print(Text(verdict, style="bold green" if same else "bold red"))
+
+
+def _print_next_steps(screen: Console, outcome: DemoOutcome, folder: Path | None) -> None:
+    _title(screen, "Next")
+    if folder is None:
+        screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
+    place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
+    search = f"search {_search_word(outcome.fork)}"
+    request = f"show last --request {outcome.calls}"
+    for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
+        screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
+
+
+def _search_word(log: Log) -> str:
+    """Return the longest word of the newest user message, as an example for `pal search`."""
+    said = [text_of(part) for event in log.events() if isinstance(event.body, UserSaid) for part in event.body.parts]
+    return max((found.group() for found in _WORD.finditer(said[-1])), key=len)
+
+
+def _title(screen: Console, text: str) -> None:
+    screen.print()
+    screen.print(Text(text, style="bold cyan"))

@@ -1,0 +1,210 @@
+"""Tunes the numbers of our profile on half of the recorded sessions, and compares synthetic sessions with recorded ones."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.costing import RUNS, PricingRun
+from palimpsest.lab.bench.tables import HALVES, split_halves
+from palimpsest.lab.comparison import BASELINE
+from palimpsest.lab.outcome import Outcome
+from palimpsest.lab.simulation.environment import replay_card
+from palimpsest.lab.simulation.loading import LoadedSession, load_all
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.synthetic.sessions import synthetic_session
+from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
+from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.palimpsest import ThriftNumbers, with_numbers
+from palimpsest.profiles.profile import Profile
+from palimpsest.stores.ephemeral import MemorySessions
+
+# Number and length of the recorded sessions that the distributions were fitted to.
+SESSIONS, TOKENS = 32, 130_000
+_STATISTICS = ("median", "p90", "mean")
+
+
+class Fit(Struct, frozen=True):
+    """Statistics of recorded sessions, and of synthetic ones."""
+
+    recorded: SessionStatistics
+    synthetic: SessionStatistics = field(name="made_up")
+
+
+def fit(folder: Path, *, sessions: int = SESSIONS, tokens: int = TOKENS, announce: Callable[[str], None] = print) -> Fit:
+    """Collect statistics of all sessions below a folder, and of synthetic ones with seeds from 1. Raises `BadInput` without sessions."""
+    recorded, synthetic = StatisticsCollector(), StatisticsCollector()
+    announce(f"reading {folder}")
+    for loaded in load_all([folder]):
+        recorded.take(loaded.events)
+    if not recorded.sessions:
+        raise BadInput("there is no session to measure", where=str(folder))
+    announce(f"generating {sessions} sessions")
+    for seed in range(1, sessions + 1):
+        synthetic.take(synthetic_session(seed, tokens, MemorySessions()).events())
+    return Fit(recorded.statistics(), synthetic.statistics())
+
+
+def fit_markdown(found: Fit) -> str:
+    """Return the table of docs/benchmark.md."""
+    rows = [f"| | {found.recorded.sessions} recorded | {found.synthetic.sessions} synthetic |", "|---|---:|---:|"]
+    names = dict.fromkeys(_figure_name(name) for name in found.recorded.figures)
+    return "\n".join(
+        [*rows, *(f"| {_title(found, name)} | {_cell(found.recorded, name)} | {_cell(found.synthetic, name)} |" for name in names)]
+    )
+
+
+def _figure_name(name: str) -> str:
+    """Return the name of a figure without `median`, `p90` or `mean`."""
+    start, _, last = name.rpartition(", ")
+    return start if last in _STATISTICS else name
+
+
+def _title(found: Fit, name: str) -> str:
+    return name if name in found.recorded.figures else f"{name} (median / p90 / mean)"
+
+
+def _cell(shape: SessionStatistics, name: str) -> str:
+    if name in shape.figures:
+        return _format_number(shape.figures[name])
+    return " / ".join(_format_number(shape.figures[f"{name}, {part}"]) for part in _STATISTICS if f"{name}, {part}" in shape.figures) or "-"
+
+
+def _format_number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# A setting must stay below this on its own half, so that it has a margin on sessions that it was not tuned on.
+MOST_REREADS: Final = 0.9
+WORST: Final = 1.1
+# Tokens that a fold keeps of the tail and of results, and of names; ages follow from the lifetime table and are not tuned.
+_TAIL_AND_RESULTS: Final = ((15_000, 15_000), (12_000, 9_000), (8_000, 8_000), (5_000, 4_000))
+_NAMES: Final = (5_000, 10_000)
+SETTINGS: Final = tuple(
+    ThriftNumbers(bounds=Bounds(tail=tail, results=results, seen=seen)) for tail, results in _TAIL_AND_RESULTS for seen in _NAMES
+)
+_PRICING_RUNS: Final = tuple(run for run in RUNS if run.ttl == "5m")
+
+
+class SettingResult(Struct, frozen=True):
+    """Ratios of one setting to the baseline on one half: cost by pricing, re-reads, and the worst session."""
+
+    setting: str
+    half: str
+    cost: dict[str, float]
+    rereads: float
+    worst: float
+
+    @property
+    def mean(self) -> float:
+        """Mean cost ratio over both kinds of cache."""
+        return sum(self.cost.values()) / len(self.cost)
+
+
+class TuningChoice(Struct, frozen=True):
+    """The setting chosen on one half, and its result on the other half."""
+
+    chosen: SettingResult
+    held_out: SettingResult
+
+
+class TuningResult(Struct, frozen=True):
+    """Results of every setting on each half, and the setting chosen on each."""
+
+    sessions: dict[str, int]
+    measured: tuple[SettingResult, ...]
+    choices: tuple[TuningChoice, ...]
+
+
+def tune(folder: Path, *, settings: Sequence[ThriftNumbers] = SETTINGS, announce: Callable[[str], None] = print) -> TuningResult:
+    """Replay all sessions below a folder under every setting, and choose the best setting on each half.
+
+    Raises `BadInput` if there are too few sessions for two halves.
+    """
+    table = _SettingsTable(settings)
+    for loaded in load_all([folder]):
+        announce(f"replaying {loaded.id} ({loaded.recording.tokens:,} tokens) under {len(settings)} settings")
+        table.take(loaded)
+    halves = split_halves(table.tokens)
+    if not all(halves.values()):
+        raise BadInput("there are too few sessions for two halves", where=str(folder))
+    measured = {half: tuple(table.measured(half, sessions)) for half, sessions in halves.items()}
+    choices = tuple(_choice(measured[here], measured[there]) for here, there in (HALVES, HALVES[::-1]))
+    all_results = tuple(each for half in HALVES for each in measured[half])
+    return TuningResult({half: len(sessions) for half, sessions in halves.items()}, all_results, choices)
+
+
+def best_setting(measured: Iterable[SettingResult]) -> SettingResult:
+    """Return the cheapest setting within the limits, else the one with the fewest re-reads."""
+    many = tuple(measured)
+    allowed = [each for each in many if each.rereads <= MOST_REREADS and each.worst <= WORST]
+    return min(allowed, key=lambda each: each.mean) if allowed else min(many, key=lambda each: each.rereads)
+
+
+def _choice(here: Sequence[SettingResult], there: Iterable[SettingResult]) -> TuningChoice:
+    chosen = best_setting(here)
+    return TuningChoice(chosen, next(each for each in there if each.setting == chosen.setting))
+
+
+def tuning_markdown(found: TuningResult) -> str:
+    """Return the table of docs/benchmark.md."""
+    runs = tuple(found.choices[0].chosen.cost)
+    lines = [f"| chosen on | numbers | measured on | {' | '.join(runs)} | re-reads | worst |", f"|---|---|---|{'---:|' * (len(runs) + 2)}"]
+    for choice in found.choices:
+        for result in (choice.chosen, choice.held_out):
+            costs = " | ".join(f"{result.cost[run]:.3f}x" for run in runs)
+            held = "" if result is choice.chosen else " (held out)"
+            lines.append(
+                f"| {choice.chosen.half} | {result.setting} | {result.half}{held} | {costs} | {result.rereads:.2f}x | {result.worst:.2f}x |"
+            )
+    count = " and ".join(f"{number} {half}" for half, number in found.sessions.items())
+    return "\n".join([*lines, "", f"{len(found.measured) // 2} settings; {count} sessions."])
+
+
+def name_of(numbers: ThriftNumbers) -> str:
+    """Return a readable name for a setting."""
+    bounds = numbers.bounds
+    return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
+
+
+class _SettingsTable:
+    """Collects dollars and re-reads of every session under the baseline and each setting."""
+
+    def __init__(self, settings: Sequence[ThriftNumbers]) -> None:
+        self.tokens: dict[str, int] = {}
+        self._profiles: dict[str, Profile] = {BASELINE: profile(BASELINE)}
+        self._profiles |= {name_of(numbers): with_numbers(numbers, {}) for numbers in settings}
+        self._usd: dict[tuple[str, str, str], float] = {}
+        self._rereads: dict[tuple[str, str, str], int] = {}
+
+    def take(self, loaded: LoadedSession) -> None:
+        """Replay one session under the baseline and every setting."""
+        names = NameIndex(loaded.recording.steps)
+        self.tokens[loaded.id] = loaded.recording.tokens
+        for name, each in self._profiles.items():
+            for run in _PRICING_RUNS:
+                outcome = _replay(loaded, each, run, names)
+                self._usd[name, run.bar, loaded.id] = outcome.cost.total
+                self._rereads[name, run.bar, loaded.id] = len(outcome.rereads)
+
+    def measured(self, half: str, sessions: Sequence[str]) -> Iterator[SettingResult]:
+        """Yield the ratios of each setting to the baseline, over some sessions."""
+        for name in self._profiles:
+            if name != BASELINE:
+                cost = {run.bar: self._against(self._usd, name, run, sessions) for run in _PRICING_RUNS}
+                rereads = max(self._against(self._rereads, name, run, sessions) for run in _PRICING_RUNS)
+                worst = max(self._against(self._usd, name, run, (session,)) for run in _PRICING_RUNS for session in sessions)
+                yield SettingResult(name, half, cost, rereads, worst)
+
+    def _against(self, found: Mapping[tuple[str, str, str], float], name: str, run: PricingRun, sessions: Sequence[str]) -> float:
+        """Return the sum over sessions, divided by that of the baseline."""
+        ours, theirs = (sum(found[each, run.bar, session] for session in sessions) for each in (name, BASELINE))
+        return ours / theirs if theirs else float(ours > 0)
+
+
+def _replay(loaded: LoadedSession, each: Profile, run: PricingRun, names: NameIndex) -> Outcome:
+    return replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, names=names)

@@ -1,0 +1,102 @@
+"""Tables of the comparison: figures of each profile over all sessions, costs by session, and costs by card."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.report.markup import colour_class, dollars, mean_survival, percent, ratio_text, scrollable_table, short_number, snippet
+
+_COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+# Columns that appear only if a value is not zero.
+_FAILURE_COLUMNS: Mapping[str, Callable[[Figures], int]] = {"too long": lambda total: total.too_long, "failed": lambda total: total.failed}
+
+
+def outcomes_by_profile(run: CardRun) -> dict[str, list[Outcome]]:
+    """Return the outcomes of each profile, over all sessions."""
+    by_profile: dict[str, list[Outcome]] = {}
+    for session in run.sessions:
+        for name, outcome in session.profiles.items():
+            by_profile.setdefault(name, []).append(outcome)
+    return by_profile
+
+
+def profile_colours(profiles: Sequence[str]) -> dict[str, str]:
+    """Return the CSS colour class of each profile."""
+    return {name: colour_class(number) for number, name in enumerate(profiles)}
+
+
+def profiles_table(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> str:
+    """Return a table with one row for each profile."""
+    figures_by_profile = {name: figures(many) for name, many in outcomes.items()}
+    baseline_usd = figures_by_profile[against].usd if against in figures_by_profile else 0.0
+    ratios = f'<th title="cost against {snippet(against, 40)}">ratio</th>' if baseline_usd else ""
+    failures = {word: count for word, count in _FAILURE_COLUMNS.items() if any(count(total) for total in figures_by_profile.values())}
+    heads = "".join(f"<th>{word}</th>" for word in (*_COLUMNS, *failures))
+    rows = "".join(
+        _profile_row(name, total, baseline_usd, [count(total) for count in failures.values()]) for name, total in figures_by_profile.items()
+    )
+    table = scrollable_table(f"<thead><tr><th>profile</th>{ratios}{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
+    return table + "".join(_failure_note(name, total) for name, total in figures_by_profile.items() if total.failed)
+
+
+def _failure_note(name: str, total: Figures) -> str:
+    failed = f"{total.failed:,} of {total.asked:,} requests to the model failed, and the profile continued without it"
+    return f'<p class="bad">{snippet(name, 40)}: {failed}; the first: {snippet(total.failure, 300)}</p>\n'
+
+
+def _profile_row(name: str, total: Figures, baseline_usd: float, failures: Sequence[int]) -> str:
+    cached = percent(total.cache_read / total.tokens_in) if total.tokens_in else "–"
+    invalid = f'<b class="bad">{total.invalid}</b>' if total.invalid else "0"
+    survives = percent(mean_survival(total.survival)) if total.folds else "–"
+    cells = (
+        *((ratio_text(ratio(total.usd, baseline_usd)),) if baseline_usd else ()),
+        dollars(total.usd),
+        f"{total.calls:,}",
+        short_number(total.tokens_in),
+        short_number(total.peak),
+        short_number(total.mean),
+        cached,
+        f"{total.folds:,}",
+        f"{total.masks:,}",
+        f"{total.rereads:,}",
+        survives,
+        invalid,
+        *(f'<b class="bad">{count:,}</b>' if count else "0" for count in failures),
+    )
+    return f'<tr><th scope="row">{snippet(name, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
+
+
+def sessions_table(run: CardRun, profiles: Sequence[str], against: str, anchors: Mapping[int, str]) -> str:
+    """Return a table of the cost of each session under each profile; `anchors` link sessions, by number, to their sections."""
+    heads = "".join(f"<th>{snippet(name, 24)}</th>" for name in profiles)
+    rows = "".join(_session_row(session, profiles, against, anchors.get(number, "")) for number, session in enumerate(run.sessions))
+    return scrollable_table(f"<thead><tr><th>session</th><th>tokens</th>{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared each")
+
+
+def cards_table(comparison: Comparison) -> str:
+    """Return a table of the cost of all sessions under each profile, card by card."""
+    heads = "".join(f"<th>{snippet(name, 24)}</th>" for name in comparison.profiles)
+    rows = []
+    for run in comparison.runs:
+        costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in outcomes_by_profile(run).items()}
+        cells = _cost_cells(costs, comparison.profiles, comparison.against)
+        rows.append(f'<tr><th scope="row">{snippet(run.card, 60)}</th><td>{snippet(run.ttl, 10)}</td>{cells}</tr>\n')
+    return scrollable_table(f"<thead><tr><th>card</th><th>cache</th>{heads}</tr></thead><tbody>\n{''.join(rows)}</tbody>", "compared")
+
+
+def _cost_cells(costs: Mapping[str, float], profiles: Sequence[str], against: str) -> str:
+    baseline_usd = costs.get(against, 0.0)
+    return "".join(f"<td>{_cost_cell(costs.get(profile), baseline_usd, own=profile == against)}</td>" for profile in profiles)
+
+
+def _session_row(session: ReplayedSession, profiles: Sequence[str], against: str, anchor: str) -> str:
+    name = snippet(session.title or session.id, 60)
+    linked = f'<a href="#{anchor}">{name}</a>' if anchor else name
+    costs = {profile: session.profiles[profile].cost.total for profile in profiles if profile in session.profiles}
+    cells = _cost_cells(costs, profiles, against)
+    return f'<tr><th scope="row" dir="auto">{linked}</th><td>{short_number(session.tokens)}</td>{cells}</tr>\n'
+
+
+def _cost_cell(usd: float | None, baseline_usd: float, *, own: bool) -> str:
+    if usd is None:
+        return "–"
+    return dollars(usd) if own or not baseline_usd else f"{dollars(usd)}<small>{ratio_text(usd / baseline_usd)}</small>"

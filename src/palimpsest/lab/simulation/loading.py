@@ -1,0 +1,79 @@
+"""Loads sessions for replay: our own logs directly, sessions of other programs by importing them into memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Event
+from palimpsest.core.items import Value
+from palimpsest.core.log.log import Log
+from palimpsest.core.ports import Blobs
+from palimpsest.foreign.formats import FORMATS, format_named
+from palimpsest.foreign.reading.finding import find_sources
+from palimpsest.foreign.reading.importing import import_session
+from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
+from palimpsest.lab.simulation.recording import RecordedSession, recording_of
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.jsonl import SUFFIX
+
+OWN_FORMAT = "palimpsest"
+_FIRST_LINE_BYTES = 65_536
+
+
+class LoadedSession(Value, frozen=True):
+    """A session loaded for replay: its source file and format, its events along the current path, and its recording."""
+
+    id: str
+    source: str
+    format: str
+    events: tuple[Event, ...]
+    recording: RecordedSession
+
+
+def is_own_log(path: Path) -> bool:
+    """Whether a file is one of our logs, judged by its first line."""
+    try:
+        with path.open("rb") as file:
+            return b'"session_opened"' in file.readline(_FIRST_LINE_BYTES)
+    except OSError:
+        return False
+
+
+def find_own_logs(path: Path) -> list[Path]:
+    """Return our logs at a path: the file itself, or all log files below a folder."""
+    found = [path] if path.is_file() else sorted(path.rglob(f"*{SUFFIX}"))
+    return [each for each in found if each.is_file() and is_own_log(each)]
+
+
+def load_log(log: Log, blobs: Blobs, source: str, form: str = OWN_FORMAT) -> LoadedSession:
+    """Load an open log."""
+    return LoadedSession(log.session, source, form, tuple(log.events()), recording_of(log, blobs))
+
+
+def load_foreign(source: TranscriptSource) -> LoadedSession | ReadProblem:
+    """Import a session of another program into memory and load it. Returns a `ReadProblem` if it cannot be read."""
+    store, blobs = MemorySessions(), MemoryBlobs()
+    form = format_named(source.format)
+    try:
+        imported = import_session(form, source, store, blobs, FixedClock(1))
+        if imported.tip < 0:
+            return ReadProblem(source.path, imported.problems[0].why if imported.problems else "it contains no session")
+        with Log.open(store, imported.session, FixedClock(1)) as log:
+            loaded = load_log(log, blobs, source.path, source.format)
+    except PalimpsestError as error:
+        return ReadProblem(source.path, error.message)
+    return loaded
+
+
+def find_foreign(paths: list[Path]) -> tuple[tuple[TranscriptSource, ...], tuple[ReadProblem, ...]]:
+    """Return the sessions of other programs in files and below folders, and the files that were skipped."""
+    found = find_sources(FORMATS, paths)
+    return found.sources, found.skipped
+
+
+def load_all(paths: list[Path]) -> Iterator[LoadedSession]:
+    """Yield all readable sessions of other programs below some paths that contain a model call."""
+    for source in find_foreign(paths)[0]:
+        loaded = load_foreign(source)
+        if isinstance(loaded, LoadedSession) and loaded.recording.steps:
+            yield loaded

@@ -1,0 +1,80 @@
+"""Sessions are split into two halves by length alone; numbers are tuned on one half and measured on the other."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.tables import split_halves
+from palimpsest.lab.bench.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
+from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.profiles.palimpsest import ThriftNumbers
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
+
+
+def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> SettingResult:
+    return SettingResult(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
+
+
+def test_the_cheapest_setting_within_the_limits_is_chosen() -> None:
+    dear, cheap = measured("dear", 0.9), measured("cheap", 0.8)
+    reads_again, hurts_one = measured("reads again", 0.5, rereads=0.91), measured("hurts one", 0.5, worst=1.11)
+    assert best_setting([dear, cheap, reads_again, hurts_one]) == cheap
+
+
+def test_when_no_setting_is_within_the_limits_the_one_with_the_fewest_re_reads_is_chosen() -> None:
+    assert best_setting([measured("a", 0.5, rereads=1.4), measured("b", 0.9, rereads=1.1)]) == measured("b", 0.9, rereads=1.1)
+
+
+def test_the_table_tells_both_halves_of_each_choice() -> None:
+    choices = (
+        TuningChoice(measured("cheap", 0.8), measured("cheap", 0.85, 0.7, 1.05, "odd")),
+        TuningChoice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
+    )
+    assert tuning_markdown(TuningResult({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
+        "| chosen on | numbers | measured on | breakpoints | automatic | re-reads | worst |\n"
+        "|---|---|---|---:|---:|---:|---:|\n"
+        "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
+        "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x | 1.05x |\n"
+        "| odd | dear | odd | 0.900x | 0.920x | 0.50x | 1.00x |\n"
+        "| odd | dear | even (held out) | 0.950x | 0.970x | 0.50x | 1.00x |\n"
+        "\n2 settings; 3 even and 4 odd sessions."
+    )
+
+
+def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
+    messages: list[str] = []
+    settings = (ThriftNumbers(), ThriftNumbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
+    found = tune(GOLDEN / "claude", settings=settings, announce=messages.append)
+    assert sum(found.sessions.values()) == len(messages)
+    assert {(each.half, each.setting) for each in found.measured} == {
+        (half, f"patience {patience}, names 5,000")
+        for half in ("even", "odd")
+        for patience in ("1, tail 15,000, results 15,000", "0.5, tail 8,000, results 8,000")
+    }
+    assert [(choice.chosen.half, choice.held_out.half) for choice in found.choices] == [("even", "odd"), ("odd", "even")]
+    assert all(choice.chosen.setting == choice.held_out.setting for choice in found.choices)
+
+
+def test_a_folder_without_sessions_cannot_be_halved(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="too few sessions for two halves"):
+        tune(tmp_path, settings=())
+
+
+def test_of_each_two_sessions_of_about_the_same_length_one_goes_to_each_half_in_turns() -> None:
+    assert split_halves({"a": 90, "b": 80, "c": 70, "d": 60, "e": 50}) == {"even": ("a", "d", "e"), "odd": ("b", "c")}
+
+
+def test_sessions_of_the_same_length_are_ordered_by_their_id() -> None:
+    assert split_halves({"b": 5, "a": 5}) == {"even": ("a",), "odd": ("b",)}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(1, 1_000_000), max_size=30))
+def test_every_session_is_in_one_half_and_no_half_has_much_more_tokens(tokens: dict[str, int]) -> None:
+    halves = split_halves(tokens)
+    assert sorted(name for names in halves.values() for name in names) == sorted(tokens)
+    even, odd = (sum(tokens[name] for name in names) for names in halves.values())
+    assert abs(even - odd) <= max(tokens.values(), default=0)
