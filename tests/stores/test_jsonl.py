@@ -150,7 +150,7 @@ def test_a_fork_without_its_base_says_which_session_is_missing(tmp_path: Path) -
         log.append(said("hello"))
         log.fork(store, "f").close()
     (tmp_path / "s.jsonl").rename(tmp_path / "elsewhere")
-    with pytest.raises(MissingBase, match="reads through session s, which is not there"):
+    with pytest.raises(MissingBase, match="the base of the fork, session s, does not exist"):
         Log.open(store, "f", FixedClock(1, 1))
     assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
 
@@ -163,7 +163,7 @@ def test_a_fork_of_another_session_of_the_same_name_is_refused(tmp_path: Path) -
     (tmp_path / "s.jsonl").unlink()
     with create(tmp_path) as log:
         log.append(said("another writer"))
-    with pytest.raises(MissingBase, match="is not the one this was forked from: event 1 differs"):
+    with pytest.raises(MissingBase, match="session s is not the base of this fork: event 1 differs"):
         Log.open(store, "f", FixedClock(1, 1))
 
 

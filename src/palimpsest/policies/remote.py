@@ -15,7 +15,7 @@ from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.policies.budgets import codex_effective
 from palimpsest.policies.handoff.handoff import KEPT_TOKENS as HANDOFF_TOKENS
 from palimpsest.policies.handoff.handoff import PURPOSE, notices, summary_text
-from palimpsest.policies.handoff.kept_messages import UserMessage, keep_parts, keep_texts, messages_of
+from palimpsest.policies.handoff.kept_messages import KeptMessage, keep_parts, keep_texts, messages_of
 from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
@@ -42,7 +42,7 @@ def groups_of(situation: Situation, run: HandoffRun, reply: ModelReplied) -> tup
     if the reply has neither a compaction nor a summary.
     """
     messages = messages_of(run.shown)
-    by_text: dict[str, list[UserMessage]] = {}
+    by_text: dict[str, list[KeptMessage]] = {}
     for message in messages:
         by_text.setdefault(message.text, []).append(message)
     summaries = {item.content.text: item for item in run.shown if item.kind == "summary" and isinstance(item.content, Text)}

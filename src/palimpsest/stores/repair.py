@@ -30,7 +30,7 @@ class RebuiltLog:
 
 
 @dataclass(frozen=True)
-class _ReadEvent:
+class _SalvagedEvent:
     """A readable event with its bytes and their offset."""
 
     offset: int
@@ -53,7 +53,7 @@ def rebuild_log(data: bytes, session: str, base_link: str | None = None) -> Rebu
     return _LogRebuilder(session, base_link, changes).write(placed, last)
 
 
-def _readable_events(data: bytes, changes: list[str], lost: set[int]) -> Iterator[_ReadEvent]:
+def _readable_events(data: bytes, changes: list[str], lost: set[int]) -> Iterator[_SalvagedEvent]:
     offset = 0
     for line in data.splitlines(keepends=True):
         if not line.strip():
@@ -63,9 +63,9 @@ def _readable_events(data: bytes, changes: list[str], lost: set[int]) -> Iterato
         offset += len(line)
 
 
-def _read_line(line: bytes, offset: int, changes: list[str], lost: set[int]) -> Iterator[_ReadEvent]:
+def _read_line(line: bytes, offset: int, changes: list[str], lost: set[int]) -> Iterator[_SalvagedEvent]:
     try:
-        yield _ReadEvent(offset, line, decode_line(line, "", offset))
+        yield _SalvagedEvent(offset, line, decode_line(line, "", offset))
     except NewerFormat:
         raise
     except BadLog as error:
@@ -77,15 +77,15 @@ def _read_line(line: bytes, offset: int, changes: list[str], lost: set[int]) -> 
         yield from embedded
 
 
-def _embedded_event(data: bytes, offset: int) -> Iterator[_ReadEvent]:
+def _embedded_event(data: bytes, offset: int) -> Iterator[_SalvagedEvent]:
     """Yield the event in a part of a line; a lost newline joins two lines."""
     try:
-        yield _ReadEvent(offset, data, decode_line(data, "", offset))
+        yield _SalvagedEvent(offset, data, decode_line(data, "", offset))
     except BadLog:
         return
 
 
-def _number(readable: list[_ReadEvent], changes: list[str]) -> dict[int, _ReadEvent]:
+def _number(readable: list[_SalvagedEvent], changes: list[str]) -> dict[int, _SalvagedEvent]:
     """Assign numbers to events: those in order keep theirs, and the others get free numbers near their offset."""
     order = _plausible([event.event.seq for event in readable])
     placed = {readable[index].event.seq: readable[index] for index in order}
@@ -135,7 +135,7 @@ def _longest_ascending(numbers: list[int]) -> list[int]:
     return chain[::-1]
 
 
-def _free_number(offset: int, placed: dict[int, _ReadEvent]) -> int | None:
+def _free_number(offset: int, placed: dict[int, _SalvagedEvent]) -> int | None:
     """Return a free number between the neighbours of an offset, or the next number at the end; `None` if there is none."""
     below = max((number for number, read in placed.items() if read.offset < offset), default=None)
     above = min((number for number, read in placed.items() if read.offset > offset), default=None)
@@ -158,7 +158,7 @@ class _LogRebuilder:
         self._lowest = 0
         self._lines: list[bytes] = []
 
-    def write(self, placed: dict[int, _ReadEvent], last: int) -> RebuiltLog:
+    def write(self, placed: dict[int, _SalvagedEvent], last: int) -> RebuiltLog:
         if not placed:
             self._changes.append("no event could be read; a new, empty session replaces it")
             self._add(0, -1, 0, encode_body(SessionOpened(self._session)))
@@ -173,7 +173,7 @@ class _LogRebuilder:
                 self._keep(read, number)
         return RebuiltLog(tuple(self._lines), tuple(self._changes))
 
-    def _open(self, placed: dict[int, _ReadEvent]) -> int:
+    def _open(self, placed: dict[int, _SalvagedEvent]) -> int:
         """Write a new opening if it is missing or the base of a fork was repaired; return the number of the next event."""
         first = min(placed)
         event = placed[first].event
@@ -194,7 +194,7 @@ class _LogRebuilder:
             return first + 1
         return first
 
-    def _keep(self, read: _ReadEvent, number: int) -> None:
+    def _keep(self, read: _SalvagedEvent, number: int) -> None:
         event = read.event
         opening = not self._lines
         parent = event.parent if self._lowest <= event.parent < number or opening else number - 1

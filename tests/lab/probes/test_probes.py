@@ -12,7 +12,7 @@ from palimpsest.core.view import View
 from palimpsest.lab.probes.probes import CommandOutcome, EditedFile, Fact, LastValue, Probe, QuotedText, probes_of, spread
 from palimpsest.lab.probes.score import Score, answerable, fact_checker, score
 from palimpsest.lab.probes.values import NamedValue, assignments, named_values
-from palimpsest.lab.probes.visible_texts import RecordedTexts, VisibleText, path_ending, visible
+from palimpsest.lab.probes.visible_texts import ProbedText, RecordedTexts, path_ending, visible
 
 
 def _events(*bodies: Body) -> tuple[Event, ...]:
@@ -143,35 +143,35 @@ def test_the_newest_value_counts_and_one_that_a_text_gives_twice_does_not() -> N
 @pytest.mark.parametrize(
     ("fact", "piece", "proven"),
     [
-        (QuotedText("Never touch  migrations/."), VisibleText("He said: Never touch\nmigrations/. And left."), True),
-        (QuotedText("Never touch migrations/."), VisibleText("Never touch the migrations/."), False),
-        (EditedFile("/repo/src/shop/cart.py"), VisibleText("- src/: shop/cart.py"), True),
-        (EditedFile("C:\\repo\\shop\\cart.py"), VisibleText("edited C:\\repo\\shop\\cart.py"), True),
-        (EditedFile("/repo/src/shop/cart.py"), VisibleText("shop/cart.pyc"), False),
-        (EditedFile("/repo/src/shop/cart.py"), VisibleText("src/shop/cart.py:3: def run", 4, result=True), False),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("whatever it printed", 7, result=True), True),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("whatever it printed", 8, result=True), False),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("Commands:\n- [2] make all\n- [0] ls"), True),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("- [0] make all\n- [2] ls"), False),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("- [2] make all-docs"), True),
-        (CommandOutcome("make all", 2, "", 7), VisibleText("- [2] make allow"), False),
-        (CommandOutcome("echo " + 30 * "ab ", 3, "", 7), VisibleText("- [3] echo " + 30 * "ab "), True),
-        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [3] echo " + 27 * "ab"), False),
-        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [3] echo " + 28 * "ab"), True),
-        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), VisibleText("- [0] echo " + 28 * "ab"), False),
-        (CommandOutcome("pytest", 1, "3 failed, 4 passed", 7), VisibleText("Last: 3 failed, 4 passed."), True),
-        (CommandOutcome("pytest", 1, "FAILED", 7), VisibleText("it FAILED"), False),
-        (CommandOutcome("pytest", None, "", 7), VisibleText("- [?] pytest"), False),
-        (CommandOutcome("cd a\nmake all", 2, "", 7), VisibleText("- [2] cd a\nmake all"), True),
-        (LastValue("pool_size", "12"), VisibleText("x\npool_size = 12"), True),
-        (LastValue("pool_size", "12"), VisibleText("pool_size = 112"), False),
-        (LastValue("pool_size", "12"), VisibleText("pool_size = 12.5"), False),
-        (LastValue("pool_size", "12"), VisibleText("pool_size\n12"), False),
-        (LastValue("pool_size", "12"), VisibleText("my_pool_size = 12"), False),
-        (LastValue("超时时间", "30"), VisibleText("现在超时时间是30秒"), True),
+        (QuotedText("Never touch  migrations/."), ProbedText("He said: Never touch\nmigrations/. And left."), True),
+        (QuotedText("Never touch migrations/."), ProbedText("Never touch the migrations/."), False),
+        (EditedFile("/repo/src/shop/cart.py"), ProbedText("- src/: shop/cart.py"), True),
+        (EditedFile("C:\\repo\\shop\\cart.py"), ProbedText("edited C:\\repo\\shop\\cart.py"), True),
+        (EditedFile("/repo/src/shop/cart.py"), ProbedText("shop/cart.pyc"), False),
+        (EditedFile("/repo/src/shop/cart.py"), ProbedText("src/shop/cart.py:3: def run", 4, result=True), False),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("whatever it printed", 7, result=True), True),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("whatever it printed", 8, result=True), False),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("Commands:\n- [2] make all\n- [0] ls"), True),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("- [0] make all\n- [2] ls"), False),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("- [2] make all-docs"), True),
+        (CommandOutcome("make all", 2, "", 7), ProbedText("- [2] make allow"), False),
+        (CommandOutcome("echo " + 30 * "ab ", 3, "", 7), ProbedText("- [3] echo " + 30 * "ab "), True),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), ProbedText("- [3] echo " + 27 * "ab"), False),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), ProbedText("- [3] echo " + 28 * "ab"), True),
+        (CommandOutcome("echo " + 30 * "ab", 3, "", 7), ProbedText("- [0] echo " + 28 * "ab"), False),
+        (CommandOutcome("pytest", 1, "3 failed, 4 passed", 7), ProbedText("Last: 3 failed, 4 passed."), True),
+        (CommandOutcome("pytest", 1, "FAILED", 7), ProbedText("it FAILED"), False),
+        (CommandOutcome("pytest", None, "", 7), ProbedText("- [?] pytest"), False),
+        (CommandOutcome("cd a\nmake all", 2, "", 7), ProbedText("- [2] cd a\nmake all"), True),
+        (LastValue("pool_size", "12"), ProbedText("x\npool_size = 12"), True),
+        (LastValue("pool_size", "12"), ProbedText("pool_size = 112"), False),
+        (LastValue("pool_size", "12"), ProbedText("pool_size = 12.5"), False),
+        (LastValue("pool_size", "12"), ProbedText("pool_size\n12"), False),
+        (LastValue("pool_size", "12"), ProbedText("my_pool_size = 12"), False),
+        (LastValue("超时时间", "30"), ProbedText("现在超时时间是30秒"), True),
     ],
 )
-def test_a_fact_is_proven_by_rules(fact: Fact, piece: VisibleText, *, proven: bool) -> None:
+def test_a_fact_is_proven_by_rules(fact: Fact, piece: ProbedText, *, proven: bool) -> None:
     assert fact_checker((piece,))(fact) is proven
 
 
@@ -181,9 +181,9 @@ def test_every_kind_of_question_weighs_the_same_however_many_there_are() -> None
         Probe("asked", "2?", (QuotedText("the third wish"),)),
         Probe("values", "3?", (LastValue("pool_size", "12"),)),
     )
-    seen = (VisibleText("the first wish, the third wish"),)
+    seen = (ProbedText("the first wish, the third wish"),)
     assert score(probes, seen) == Score(0.375, {"asked": 0.75, "values": 0.0}, 3)
-    assert score(probes, seen, (VisibleText("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0}, 3)
+    assert score(probes, seen, (ProbedText("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0}, 3)
     assert score((), seen) == Score(1.0, {}, 0)
 
 
@@ -192,7 +192,7 @@ def test_facts_that_the_recording_does_not_prove_are_not_asked() -> None:
         Probe("asked", "1?", (QuotedText("the first wish"), QuotedText("the second wish"))),
         Probe("values", "2?", (LastValue("pool_size", "12"),)),
     )
-    assert answerable(probes, (VisibleText("the first wish"),)) == (Probe("asked", "1?", (QuotedText("the first wish"),)),)
+    assert answerable(probes, (ProbedText("the first wish"),)) == (Probe("asked", "1?", (QuotedText("the first wish"),)),)
 
 
 SAME = {seq: seq for seq in range(11)}
@@ -206,23 +206,23 @@ def test_masked_and_folded_contents_are_not_seen_and_thinking_never_is() -> None
     events = _events(_said("Hello there."), _replied(Thinking("hm"), _call(1, "Bash", command="ls")), _gave(1, "a.txt", "Bash", 0))
     edited = Event(4, 3, 4_000, "", ViewEdited((Mask(("3.0",), "[Bash ls: 3 tokens, id 3.0]"),), "test"))
     assert visible(project((*events, edited)), {1: 101, 2: 102, 3: 103}) == (
-        VisibleText("Hello there.", 101),
-        VisibleText("", 102),
-        VisibleText("Bash\nls", 102),
-        VisibleText("[Bash ls: 3 tokens, id 3.0]"),
+        ProbedText("Hello there.", 101),
+        ProbedText("", 102),
+        ProbedText("Bash\nls", 102),
+        ProbedText("[Bash ls: 3 tokens, id 3.0]"),
     )
 
 
 def test_one_recall_brings_what_a_stub_or_a_fold_names_by_its_id() -> None:
     recorded = RecordedTexts(ENGLISH)
     masked = _view(Mask(("7.0",), "[Bash pytest: 9 tokens, id 7.0]"))
-    assert recorded.reachable(masked, SAME) == (VisibleText("1 failed, 41 passed in 2.10s", 7, result=True),)
+    assert recorded.reachable(masked, SAME) == (ProbedText("1 failed, 41 passed in 2.10s", 7, result=True),)
 
     reported = Put(
         "summary", Text('Earlier messages:\n- 1.0, 2026-01-01 10:00: Fix the\n- forbidden (1.0): "Never"\nversion 7.0 was released')
     )
     folded = _view(Fold("1.0", "9.0", (reported,)))
-    assert recorded.reachable(folded, SAME) == (VisibleText("Fix the timeout in src/shop/cart.py. Never touch migrations/.", 1),)
+    assert recorded.reachable(folded, SAME) == (ProbedText("Fix the timeout in src/shop/cart.py. Never touch migrations/.", 1),)
 
 
 def test_one_recall_brings_the_newest_content_of_a_path_that_is_named() -> None:

@@ -15,7 +15,7 @@ from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
-from palimpsest.lab.bench.turns import measure_blocking, measure_turns
+from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, Workspace
 from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
@@ -30,6 +30,7 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"loop_ms"}), measure_blocking),
+    (frozenset({"plan_ms", "fold_ms"}), measure_planning),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
     (REPLAY_BARS, measure_replaying),

@@ -1,32 +1,36 @@
-"""Bars of the time to prepare the request of a turn, and of the time that the engine blocks an event loop."""
+"""Bars of the time to prepare the request of a turn, to plan edits, and of the time that the engine blocks an event loop."""
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from palimpsest.core.events import CallStarted, ModelReplied, UserSaid
+from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.events.deltas import Delta, TextDelta
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.core.policy import complete
+from palimpsest.core.policy import Policy, complete
 from palimpsest.core.ports import Blobs, Clock, Sendable, SessionStore
+from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.budget import decide
 from palimpsest.engine.call import call
-from palimpsest.engine.environment import Environment
+from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact, end_turn, start_turn
+from palimpsest.engine.plans import carry_out_now
+from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
 from palimpsest.lab.bench.workspace import MODEL, SyntheticRounds, Workspace
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.named import profile
+from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import ModelCard, card
 
 _MODEL = "claude-sonnet-4-5"
@@ -185,3 +189,83 @@ def measure_turns(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]
             yield bar(name, turn_units, peer_value(NAME, peer and peer.turn(length)))
     if "decide" in wanted:
         yield bar("decide", max(decision_seconds.values()), peer_value(NAME, peer and peer.decide()), **decision_seconds)
+
+
+# Tool, arguments and output of a call.
+_Use = tuple[str, str, str]
+_PLANS, _QUICK_PLANS = 20, 200
+# Milliseconds after which no prompt cache is warm.
+_COLD_MS = 400_000
+
+
+def measure_planning(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """`plan_ms` and `fold_ms`."""
+    if "plan_ms" in wanted:
+        workspace.announce("how long plans take")
+        by_profile = {name: max(_plan_seconds(_session_of_reads(name)), default=0.0) * 1_000 for name in PROFILES}
+        dead = max(_dead_plan_seconds("claude-sonnet-4-5", 800), _dead_plan_seconds("gpt-5", 500)) * 1_000
+        yield bar("plan_ms", max(*by_profile.values(), dead), None, **by_profile, small_dead_results=dead)
+    if "fold_ms" in wanted:
+        workspace.announce("how long a fold takes")
+        yield bar("fold_ms", min(_fold_seconds() for _ in range(_RUNS)) * 1_000)
+
+
+def _session_of_reads(name: str) -> Session:
+    """A session of 100 files of 2,000 tokens each, most of them long out of use."""
+    reads = [("Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 560) for number in range(100)]
+    return _session_of(name, _MODEL, reads)
+
+
+def _session_of(name: str, model: str, uses: Iterable[_Use]) -> Session:
+    environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_700_000_000_000, 1_000), offload=inline)
+    session = Session.create(SessionOpened("plans", cwd="/repo"), profile(name), card(model), environment)
+    log = session.log
+    log.append(UserSaid((Text("read all of it, and never touch a.py"),)))
+    for number, (tool, args, output) in enumerate(uses):
+        started = log.append(CallStarted(session.card.name, session.card.wire, estimate=session.counter.raw(log.view)))
+        log.append(ModelReplied((ToolCall(f"c{number}", tool, args),), call=started.seq, stop="end_turn"))
+        log.append(ToolReturned(ToolResult(f"c{number}", (Text(output),)), tool=tool))
+    return session
+
+
+def _plan_seconds(session: Session) -> Iterator[float]:
+    """Seconds of each policy of a profile: before a call with a full window, and at each moment with a window that is far from full."""
+    for policy in session.profile.policies:
+        # A plan that folds is another bar.
+        if "before_call" in policy.moments and policy.name != "fold":
+            yield _least_seconds(policy, session.situation("before_call"), _PLANS)
+    session.switch(replace(session.card, window=3_000_000, input_limit=None))
+    for policy in session.profile.policies:
+        for moment in policy.moments - {"asked", "overflow"}:
+            situation = dataclasses.replace(session.situation(moment, used=40_000), rent=0.0)
+            yield _least_seconds(policy, situation, _PLANS)
+
+
+def _dead_plan_seconds(model: str, count: int) -> float:
+    """Seconds of the policy that clears dead results, for hundreds of small ones, with a warm and with a cold cache."""
+    uses = [("Bash", f'{{"command":"make t{number}"}}', f"value_{number} = 1\n" * (38_400 // count)) for number in range(count)]
+    session = _session_of("palimpsest", model, uses)
+    warm = session.situation("before_call", used=150_000)
+    warm = dataclasses.replace(warm, now=warm.now + 1, uses={name: replace(use, died=use.died or 2) for name, use in warm.uses.items()})
+    cold = dataclasses.replace(warm, now=warm.now + _COLD_MS)
+    policy = session.profile.policies[0]
+    return max(_least_seconds(policy, situation, _QUICK_PLANS) for situation in (warm, cold))
+
+
+def _least_seconds(policy: Policy, situation: Situation, times: int) -> float:
+    """The least processor time of a plan, up to the first thing that it wants from outside."""
+    least = float("inf")
+    for _ in range(times):
+        begun = time.process_time()
+        plan = policy.plan(situation)
+        if isinstance(plan, Generator):
+            next(plan, None)
+        least = min(least, time.process_time() - begun)
+    return least
+
+
+def _fold_seconds() -> float:
+    session = _session_of_reads("palimpsest")
+    begun = time.process_time()
+    carry_out_now(run_policies(session, "asked"), session)
+    return time.process_time() - begun

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from palimpsest.core.items import Value
 from palimpsest.lab.probes.probes import KINDS, CommandOutcome, EditedFile, Fact, Kind, LastValue, Probe, QuotedText
-from palimpsest.lab.probes.visible_texts import VisibleText, path_ending
+from palimpsest.lab.probes.visible_texts import ProbedText, path_ending
 
 # A command is identified by its first characters.
 _COMMAND_CHARACTERS: Final = 60
@@ -25,7 +25,7 @@ class Score(Value, frozen=True, omit_defaults=False):
     probes: int
 
 
-def score(probes: Iterable[Probe], visible: Sequence[VisibleText], recalled: Sequence[VisibleText] = ()) -> Score:
+def score(probes: Iterable[Probe], visible: Sequence[ProbedText], recalled: Sequence[ProbedText] = ()) -> Score:
     """Score probes: a probe by the share of its proved facts, a kind by the mean of its probes, the total by the mean of the kinds.
 
     `recalled` are texts that one recall could bring back: a fact is proved by any single visible or recalled text.
@@ -39,14 +39,14 @@ def score(probes: Iterable[Probe], visible: Sequence[VisibleText], recalled: Seq
     return Score(round(total, 4), {kind: round(share, 4) for kind, share in kinds.items()}, sum(map(len, shares_by_kind.values())))
 
 
-def answerable(probes: Iterable[Probe], texts: Sequence[VisibleText]) -> tuple[Probe, ...]:
+def answerable(probes: Iterable[Probe], texts: Sequence[ProbedText]) -> tuple[Probe, ...]:
     """Return the probes with only those facts that the whole recording proves; probes without such facts are left out."""
     is_proved = fact_checker(texts)
     checked = (structs.replace(probe, facts=tuple(filter(is_proved, probe.facts))) for probe in probes)
     return tuple(probe for probe in checked if probe.facts)
 
 
-def fact_checker(texts: Sequence[VisibleText]) -> Callable[[Fact], bool]:
+def fact_checker(texts: Sequence[ProbedText]) -> Callable[[Fact], bool]:
     """Return a function that tests whether one of the texts proves a fact; whitespace is normalised once."""
     plain_texts = [_plain_whitespace(visible_text.text) for visible_text in texts]
     statements = [

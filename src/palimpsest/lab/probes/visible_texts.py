@@ -15,7 +15,7 @@ from palimpsest.core.view import View, shown
 _ITEM_ID: Final = re.compile(r"(?:\bid |\(|^- |\buser |`recall` )(\d+\.\d+(?:\.\d+)?)(?=[\],:;) ]|$)", re.MULTILINE)
 
 
-class VisibleText(Value, frozen=True):
+class ProbedText(Value, frozen=True):
     """One text; `event` is the recorded event that it shows whole, -1 for text of an edit; `result` is true for a tool result."""
 
     text: str
@@ -28,7 +28,7 @@ def model_text(content: Content) -> str:
     return "" if isinstance(content, Thinking) else readable_text(content)
 
 
-def visible(view: View, recorded_seqs: Mapping[int, int], *, drops_cached: bool = False) -> tuple[VisibleText, ...]:
+def visible(view: View, recorded_seqs: Mapping[int, int], *, drops_cached: bool = False) -> tuple[ProbedText, ...]:
     """Return the texts of a view; `recorded_seqs` maps an event of this log to the recorded event that it repeats."""
     found = []
     for item in (*view.head, *view.items):
@@ -37,7 +37,7 @@ def visible(view: View, recorded_seqs: Mapping[int, int], *, drops_cached: bool 
             continue
         whole = content is item.content and item.id.count(".") == 1
         event = recorded_seqs.get(int(item.id.partition(".")[0]), -1) if whole else -1
-        found.append(VisibleText(model_text(content), event, isinstance(content, ToolResult) and content is item.content))
+        found.append(ProbedText(model_text(content), event, isinstance(content, ToolResult) and content is item.content))
     return tuple(found)
 
 
@@ -45,7 +45,7 @@ class RecordedTexts:
     """All recorded contents as a recall would bring them: whole, one at a time."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._texts: dict[tuple[int, int], VisibleText] = {}
+        self._texts: dict[tuple[int, int], ProbedText] = {}
         # Keys of contents by path: results that read a file, and calls that wrote it.
         self._read: dict[str, list[tuple[int, int]]] = {}
         self._written: dict[str, list[tuple[int, int]]] = {}
@@ -53,7 +53,7 @@ class RecordedTexts:
         for event in events:
             for number, content in enumerate(_contents(event)):
                 key = (event.seq, number)
-                self._texts[key] = VisibleText(model_text(content), event.seq, isinstance(content, ToolResult))
+                self._texts[key] = ProbedText(model_text(content), event.seq, isinstance(content, ToolResult))
                 if isinstance(content, ToolCall):
                     calls[content.call_id] = content
                     self._index_paths(content, key, written=True)
@@ -67,11 +67,11 @@ class RecordedTexts:
                 index.setdefault(normalized_path(touched.path), []).append(key)
 
     @property
-    def texts(self) -> tuple[VisibleText, ...]:
+    def texts(self) -> tuple[ProbedText, ...]:
         """All recorded texts."""
         return tuple(self._texts.values())
 
-    def reachable(self, view: View, recorded_seqs: Mapping[int, int]) -> tuple[VisibleText, ...]:
+    def reachable(self, view: View, recorded_seqs: Mapping[int, int]) -> tuple[ProbedText, ...]:
         """Return the hidden texts that one recall from a view could bring back.
 
         These are items whose id is visible, truncated results whose blob is named, and the newest content of each visible path.

@@ -30,7 +30,7 @@ _NAMES_KEPT = 12
 _NEARLY_WHOLE = 0.7
 
 
-class ToolUse(NamedTuple):
+class SyntheticToolUse(NamedTuple):
     """A tool call and its result."""
 
     call: ToolCall
@@ -57,7 +57,7 @@ class SyntheticAgent:
         self._tasks: list[dict[str, str]] = []
         self.failing: FailingCommand | None = None
         self.area = self.project.area()
-        self._actions: dict[ToolClass, Callable[[str, int], ToolUse]] = {
+        self._actions: dict[ToolClass, Callable[[str, int], SyntheticToolUse]] = {
             "command": self._command,
             "read": self._read,
             "search": self._search,
@@ -92,7 +92,7 @@ class SyntheticAgent:
         """Return a list of changed files, as a context statement of the turn."""
         return f"Changed since the last look:\n{self._output.paths(sample_int(self._random, RESULT_TOKENS['other']))}"
 
-    def use_tool(self) -> ToolUse:
+    def use_tool(self) -> SyntheticToolUse:
         """Return the next tool call with its result; after a failed command it tends to read, edit and run it again."""
         self._calls += 1
         kind = self._next_kind()
@@ -136,7 +136,7 @@ class SyntheticAgent:
             self._touched_paths.remove(path)
         self._touched_paths.append(path)
 
-    def _read(self, call_id: str, tokens: int) -> ToolUse:
+    def _read(self, call_id: str, tokens: int) -> SyntheticToolUse:
         source = self._file(READ_AGAIN)
         self._touch(source.path)
         args: dict[str, object] = {"file_path": _absolute_path(source.path)}
@@ -148,7 +148,7 @@ class SyntheticAgent:
             args |= {"offset": first, "limit": fits}
         return _tool_use(call_id, "Read", args, self._output.numbered(source, first, last))
 
-    def _edit(self, call_id: str, _: int) -> ToolUse:
+    def _edit(self, call_id: str, _: int) -> SyntheticToolUse:
         source = self._file(EDIT_KNOWN)
         self._touch(source.path)
         path = _absolute_path(source.path)
@@ -160,7 +160,7 @@ class SyntheticAgent:
         reply = f"The file {path} has been updated successfully.\n{self._output.numbered(source, 1, 2)}"
         return _tool_use(call_id, "Edit", {"file_path": path, "old_string": old, "new_string": new}, reply)
 
-    def _write(self, call_id: str, _: int) -> ToolUse:
+    def _write(self, call_id: str, _: int) -> SyntheticToolUse:
         source = self.project.add(self.area)
         self._touch(source.path)
         path = _absolute_path(source.path)
@@ -171,13 +171,13 @@ class SyntheticAgent:
             f"File created successfully at: {path}\n{len(source.lines)} lines",
         )
 
-    def _search(self, call_id: str, tokens: int) -> ToolUse:
+    def _search(self, call_id: str, tokens: int) -> SyntheticToolUse:
         if self._random.random() < 0.3:
             return _tool_use(call_id, "Glob", {"pattern": f"src/{self.area}/**/*.py"}, self._output.paths(tokens))
         name = self.name()
         return _tool_use(call_id, "Grep", {"pattern": name, "path": f"src/{self.area}"}, self._output.matches(name, self.area, tokens))
 
-    def _plan(self, call_id: str, _: int) -> ToolUse:
+    def _plan(self, call_id: str, _: int) -> SyntheticToolUse:
         if not self._tasks or all(task["status"] == "completed" for task in self._tasks):
             self._tasks = [{"content": task, "status": "pending"} for task in messages.tasks(self._random, self.text_variables())]
         else:
@@ -185,17 +185,17 @@ class SyntheticAgent:
         reply = "The list was changed. Go on with the first one that is still open, mark it when it is done, and keep the list in order."
         return _tool_use(call_id, "TodoWrite", {"todos": [dict(task) for task in self._tasks]}, reply)
 
-    def _agent(self, call_id: str, tokens: int) -> ToolUse:
+    def _agent(self, call_id: str, tokens: int) -> SyntheticToolUse:
         name = self.name()
         args = {"description": f"who calls {name}", "prompt": f"Find everything that calls `{name}` and say how often, with paths."}
         return _tool_use(call_id, "Task", args, self._output.agent_report(self.area, tokens))
 
-    def _fetch(self, call_id: str, tokens: int) -> ToolUse:
+    def _fetch(self, call_id: str, tokens: int) -> SyntheticToolUse:
         return _tool_use(
             call_id, "WebFetch", {"url": f"https://docs.example.org/{self.area}/{self.name()}"}, self._output.documentation(tokens)
         )
 
-    def _command(self, call_id: str, tokens: int) -> ToolUse:
+    def _command(self, call_id: str, tokens: int) -> SyntheticToolUse:
         """Return a shell command: reading, searching, testing, version control or running the program."""
         random, output = self._random, self._output
         if self.failing is not None and random.random() < 0.3:
@@ -227,21 +227,21 @@ class SyntheticAgent:
         last = f"KeyError: '{self.name()}'" if failed else f"done in {random.randrange(10, 900)} ms"
         return self._shell_use(call_id, f"python -m shop --trace {self.name()}", output.log(self.area, tokens, last), int(failed))
 
-    def _tests(self, call_id: str, tokens: int, command: str) -> ToolUse:
+    def _tests(self, call_id: str, tokens: int, command: str) -> SyntheticToolUse:
         random = self._random
         failed = random.randrange(1, 5) if random.random() < 0.32 else 0
         source = self._file()
         self.failing = FailingCommand(command, source.path) if failed else None
         return self._shell_use(call_id, command, self._output.test_run(self.area, tokens, failed, source), int(failed > 0))
 
-    def _shell_use(self, call_id: str, command: str, output: str, code: int = 0) -> ToolUse:
+    def _shell_use(self, call_id: str, command: str, output: str, code: int = 0) -> SyntheticToolUse:
         text = f"Exit code {code}\n{output}" if code else output
         call = ToolCall(call_id, "Bash", _json({"command": command}))
-        return ToolUse(call, ToolReturned(ToolResult(call_id, (Text(text),), error=code != 0), "Bash", code))
+        return SyntheticToolUse(call, ToolReturned(ToolResult(call_id, (Text(text),), error=code != 0), "Bash", code))
 
 
-def _tool_use(call_id: str, tool: str, args: Mapping[str, object], text: str, *, error: bool = False) -> ToolUse:
-    return ToolUse(ToolCall(call_id, tool, _json(args)), ToolReturned(ToolResult(call_id, (Text(text),), error=error), tool))
+def _tool_use(call_id: str, tool: str, args: Mapping[str, object], text: str, *, error: bool = False) -> SyntheticToolUse:
+    return SyntheticToolUse(ToolCall(call_id, tool, _json(args)), ToolReturned(ToolResult(call_id, (Text(text),), error=error), tool))
 
 
 def _absolute_path(path: str) -> str:

@@ -16,7 +16,7 @@ from palimpsest.core.view import shown
 _IMAGE_TAG: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
 
 
-class UserMessage(NamedTuple):
+class KeptMessage(NamedTuple):
     """One message of the user with its items."""
 
     items: tuple[Item, ...]
@@ -45,7 +45,7 @@ def tokens_of(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
-def messages_of(items: Iterable[Item]) -> tuple[UserMessage, ...]:
+def messages_of(items: Iterable[Item]) -> tuple[KeptMessage, ...]:
     """Return the user messages among some items, oldest first; summaries and stated context are left out."""
     found: list[tuple[str, list[Item]]] = []
     for item in items:
@@ -56,7 +56,7 @@ def messages_of(items: Iterable[Item]) -> tuple[UserMessage, ...]:
             found[-1][1].append(item)
         else:
             found.append((message_id, [item]))
-    return tuple(UserMessage(tuple(parts)) for _, parts in found)
+    return tuple(KeptMessage(tuple(parts)) for _, parts in found)
 
 
 def _message_id(item: Item) -> str:
@@ -65,7 +65,7 @@ def _message_id(item: Item) -> str:
     return item.content.ref or (item.id if "." in rest else event)
 
 
-def keep_texts(messages: Sequence[UserMessage], bound: int, *, in_parts: bool = False) -> tuple[Into, ...]:
+def keep_texts(messages: Sequence[KeptMessage], bound: int, *, in_parts: bool = False) -> tuple[Into, ...]:
     """Return the text of the newest messages within `bound` tokens, oldest first; images are left out.
 
     With `in_parts` a message that is cut becomes three parts: head, marker and tail.
@@ -98,7 +98,7 @@ def _cut(item: Item, text: str, bound: int, *, in_parts: bool) -> Into:
     return tuple(Put(item.kind, Text(part, ref=ref)) for part in (head, marker, tail) if part)
 
 
-def keep_parts(messages: Sequence[UserMessage], bound: int) -> tuple[Into, ...]:
+def keep_parts(messages: Sequence[KeptMessage], bound: int) -> tuple[Into, ...]:
     """Return the newest messages within `bound` tokens with their images, oldest first.
 
     Images cost nothing, a message at least one token; a message that is too long is cut part by part.
@@ -117,7 +117,7 @@ def keep_parts(messages: Sequence[UserMessage], bound: int) -> tuple[Into, ...]:
     return tuple(reversed(kept))
 
 
-def _cut_parts(message: UserMessage, bound: int) -> Into:
+def _cut_parts(message: KeptMessage, bound: int) -> Into:
     text_parts = {item.id: text for item, text in message.text_parts}
     pieces: list[Put | Keep] = []
     for item in message.items:
