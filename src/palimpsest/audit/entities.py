@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from palimpsest.audit.text_cache import TextCache
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
 
@@ -79,7 +79,7 @@ def _find_names(text: str) -> tuple[str, ...]:
 
 
 # Names of a result are needed when it arrives, and again when a fold hides it.
-_cached_names = lru_cache(maxsize=512)(_find_names)
+_cached_names = TextCache(_find_names, 16_000_000)
 
 
 def names_used(part: Content) -> list[str]:

@@ -82,10 +82,12 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
     report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=ROWS, sessions=sessions)
     assert {place: table.splitlines() for place, table in tables_of(report).items()} == {
         "profiles": [
-            "| profile | breakpoints, 5 min | breakpoints, 1 h | automatic | calls | re-reads | folds a 100 calls | invalid |",
+            "| profile | breakpoints, 5 min | breakpoints, 1 h | automatic | calls | re-reads † | folds a 100 calls | invalid |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",
             "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 | 2.5 | 0 |",
             "| `none` | - | - | - | 190 | 0 | 0.0 | 0 |",
+            "",
+            "† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known.",
         ],
         "survival": [
             "| profile | user messages | edited paths | read paths | commands | numbers |",
@@ -93,10 +95,12 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| `palimpsest` | 100 % | 100 % | 100 % | 100 % | 50 % |",
         ],
         "sessions": [
-            "| session | half | tokens | breakpoints, 5 min | breakpoints, 1 h | automatic | re-reads | of the baseline |",
+            "| session | half | tokens | breakpoints, 5 min | breakpoints, 1 h | automatic | re-reads † | of the baseline |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",
             "| codex `b` | even | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
             "| claude `a` | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
+            "",
+            "† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known.",
         ],
         "probes": [
             "| profile | 1 forced | 10 forced |",

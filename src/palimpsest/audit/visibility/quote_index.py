@@ -1,10 +1,11 @@
 """Finds error lines, URLs and drive paths that are still visible: by identity in kept texts, by text search in changed ones."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from palimpsest.audit.entities import CACHED_CHARACTERS, drives_of, errors_of, urls_of
+from palimpsest.audit.text_cache import TextCache
 from palimpsest.audit.visibility.visible import SENTENCE_CHARACTERS
 
 _BLOCK: Final = 32
@@ -24,7 +25,7 @@ def _find_quotes(text: str) -> Quotes:
 
 
 # A view is searched after each of its edits, and most of its texts stay the same.
-_cached_quotes = lru_cache(maxsize=2_048)(_find_quotes)
+_cached_quotes = TextCache(_find_quotes, 16_000_000)
 
 
 def quotes_in(text: str) -> Quotes:
@@ -36,7 +37,7 @@ def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset([quote for text in texts for kind in quotes_in(text) for quote in kind])
 
 
-_cached_block = lru_cache(maxsize=64)(_quotes_of_block)
+_cached_block = TextCache(_quotes_of_block, 16_000_000)
 
 
 def opening(text: str) -> str:

@@ -16,6 +16,7 @@ from palimpsest.audit.entities import (
     numbers_of,
     trimmed,
 )
+from palimpsest.audit.text_cache import TextCache
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.view import shown
 
@@ -46,7 +47,7 @@ def _tokens_of_text(text: str) -> _TextTokens:
 
 
 # A view is searched after each of its edits, and most of its texts stay the same.
-_cached_tokens = lru_cache(maxsize=2_048)(_tokens_of_text)
+_cached_tokens = TextCache(_tokens_of_text, 16_000_000)
 
 
 class _TokenBlock(NamedTuple):
@@ -67,7 +68,7 @@ def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
 
 
 # An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
-_cached_block = lru_cache(maxsize=64)(_block_of)
+_cached_block = TextCache(_block_of, 16_000_000)
 
 
 class VisibleText:

@@ -58,7 +58,7 @@ GOALS: dict[str, Goal] = {
     "rereads": Goal(
         "x",
         1.0,
-        "re-reads against `claude-code-2.1.325`, all sessions together; breakpoints of five minutes or automatic, whichever is worse",
+        "re-reads in relation to `claude-code-2.1.325`, a listed name counts as known; breakpoints of five minutes or automatic, the worse",
         table="cost",
     ),
     "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),

@@ -55,20 +55,27 @@ class SessionCostRow(Struct, frozen=True):
     theirs: int
 
 
+REREADS_NOTE: Final = "\n\n† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known."
+
+
 def cost_table(rows: Sequence[ProfileRow]) -> str:
     """Return a table of the cost of each profile, as ratios to the baseline."""
-    return _table(
-        ("profile", *_PRICING_TITLES.values(), "calls", "re-reads", "folds a 100 calls", "invalid"),
-        rows,
-        lambda row: (
-            _profile_name(row),
-            *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
-            f"{row.calls:,}",
-            f"{row.rereads:,}",
-            f"{100 * row.folds / max(1, row.calls):.1f}",
-            str(row.invalid),
-        ),
-    ) + _footnote(rows)
+    return (
+        _table(
+            ("profile", *_PRICING_TITLES.values(), "calls", "re-reads †", "folds a 100 calls", "invalid"),
+            rows,
+            lambda row: (
+                _profile_name(row),
+                *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
+                f"{row.calls:,}",
+                f"{row.rereads:,}",
+                f"{100 * row.folds / max(1, row.calls):.1f}",
+                str(row.invalid),
+            ),
+        )
+        + REREADS_NOTE
+        + _footnote(rows)
+    )
 
 
 def survival_table(rows: Sequence[ProfileRow]) -> str:
@@ -131,17 +138,20 @@ def sessions_table(rows: Sequence[SessionCostRow]) -> str:
     ordered = sorted(rows, key=lambda row: (-row.tokens, row.session))
     names = short_names({row.session: row.format for row in rows})
     halves = {name: half for half, sessions in split_halves({row.session: row.tokens for row in rows}).items() for name in sessions}
-    return _table(
-        ("session", "half", "tokens", *_PRICING_TITLES.values(), "re-reads", "of the baseline"),
-        ordered,
-        lambda row: (
-            f"{row.format} `{names[row.session]}`",
-            halves[row.session],
-            f"{row.tokens:,}",
-            *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
-            str(row.rereads),
-            str(row.theirs),
-        ),
+    return (
+        _table(
+            ("session", "half", "tokens", *_PRICING_TITLES.values(), "re-reads †", "of the baseline"),
+            ordered,
+            lambda row: (
+                f"{row.format} `{names[row.session]}`",
+                halves[row.session],
+                f"{row.tokens:,}",
+                *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
+                str(row.rereads),
+                str(row.theirs),
+            ),
+        )
+        + REREADS_NOTE
     )
 
 

@@ -131,5 +131,5 @@ def _headline(outcomes: dict[str, list[Outcome]], against: str) -> str:
     look = ' class="worse"' if ours.usd > theirs.usd else ""
     costs = f"{dollars(ours.usd)} against {dollars(theirs.usd)}"
     cost = f"<b{look}>{ratio_text(ratio(ours.usd, theirs.usd))}</b> of what <i>{snippet(against, 40)}</i> costs ({costs})"
-    rereads = f"<span>{counted(ours.rereads, 're-read')}</span> against <span>{theirs.rereads:,}</span>"
+    rereads = f"<span>{counted(ours.rereads, 're-read')}</span>, where a name that a fold lists counts as known"
     return f'<p class="answer"><i>{OURS}</i> costs {cost}, with {rereads}.</p>\n'

@@ -169,7 +169,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str]) -> list[str]:
-    notes = ["re-reads: hidden content that a later recorded call used; each is billed as one more call and its text"]
+    notes = ["re-reads: hidden content that a later recorded call used, billed as one more call; a name that a fold lists counts as known"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
