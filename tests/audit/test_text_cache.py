@@ -1,6 +1,6 @@
 """A cache of texts holds no more bytes than it may, and computes nothing twice that it holds."""
 
-from palimpsest.audit.text_cache import TextCache
+from palimpsest.audit.entities import TextCache
 
 
 def test_a_text_is_computed_once_until_newer_ones_push_it_out() -> None:

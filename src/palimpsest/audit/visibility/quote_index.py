@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from palimpsest.audit.entities import CACHED_CHARACTERS, drives_of, errors_of, urls_of
-from palimpsest.audit.text_cache import TextCache
+from palimpsest.audit.entities import CACHED_CHARACTERS, TextCache, drives_of, errors_of, urls_of
 from palimpsest.audit.visibility.visible import SENTENCE_CHARACTERS
 
 _BLOCK: Final = 32

@@ -9,6 +9,7 @@ import msgspec
 from palimpsest.audit.entities import (
     CACHED_CHARACTERS,
     NUMBER_STARTS,
+    TextCache,
     argument_texts,
     distinct_tokens,
     has_grouped_number,
@@ -16,7 +17,6 @@ from palimpsest.audit.entities import (
     numbers_of,
     trimmed,
 )
-from palimpsest.audit.text_cache import TextCache
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.view import shown
 
