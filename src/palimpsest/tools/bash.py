@@ -1,0 +1,150 @@
+"""The tools `bash`, `bash_output` and `kill`: shell commands with a working directory that persists, and background processes."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from palimpsest.tools.processes import Running, start
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.workspace import Workspace
+
+TIMEOUT: Final = 120
+LONGEST_TIMEOUT: Final = 600
+MOST_BACKGROUND: Final = 16
+PATIENCE: Final = 1.0
+"""How many seconds `bash_output` waits for something new."""
+# The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
+_SCRIPT: Final = '{command}\npal_code=$?\npwd -P > "$PAL_CWD_FILE" 2>/dev/null\nexit $pal_code\n'
+
+
+class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """`timeout` is in seconds; a command in the `background` returns at once with an id."""
+
+    command: str
+    timeout: int = TIMEOUT
+    background: bool = False
+
+
+class ProcessArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of a background process."""
+
+    id: str
+
+
+@dataclass(slots=True)
+class Shell:
+    """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox."""
+
+    cwd: Path
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda arguments: arguments
+    background: dict[str, Running] = field(default_factory=dict)
+
+    def tools(self) -> tuple[AgentTool, ...]:
+        """The three tools, sharing this shell."""
+        return (
+            define(
+                BashArguments,
+                self._bash,
+                name="bash",
+                description=(
+                    "Run a command with bash in the project. The working directory persists from one command to the next; variables do "
+                    f"not. `timeout` is in seconds ({TIMEOUT} by default, at most {LONGEST_TIMEOUT}). With `background` the command "
+                    "goes on and you get an id for `bash_output` and `kill`. There is no terminal and no standard input."
+                ),
+                kind="runs",
+            ),
+            define(
+                ProcessArguments,
+                self._output,
+                name="bash_output",
+                description="Read what a background process has printed since the last time, and whether it has ended.",
+                kind="reports",
+                parallel=True,
+            ),
+            define(ProcessArguments, self._kill, name="kill", description="End a background process and all that it started.", kind="runs"),
+        )
+
+    async def _bash(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
+        if not arguments.command.strip():
+            raise ToolError("the command is empty")
+        if not self.cwd.is_dir():
+            self.cwd = workspace.root
+        if arguments.background:
+            return await self._in_background(arguments.command)
+        with tempfile.TemporaryDirectory(prefix="pal-") as folder:
+            place = Path(folder) / "cwd"
+            running = await self._start(arguments.command, {"PAL_CWD_FILE": str(place)})
+            try:
+                seconds = max(1, min(arguments.timeout, LONGEST_TIMEOUT))
+                code = await asyncio.wait_for(running.wait(), seconds)
+            except TimeoutError:
+                await running.kill()
+                text = f"{running.output.text()}\n[ended after {seconds} s: the time limit]"
+                return ToolOutput(text.lstrip("\n"), error=True, exit=124)
+            except asyncio.CancelledError:
+                await running.kill()
+                raise
+            self._follow(place, workspace)
+        text = running.output.text() or "[no output]"
+        return ToolOutput(text if code == 0 else f"{text.rstrip()}\n[exit code {code}]", error=code != 0, exit=code)
+
+    def _follow(self, place: Path, workspace: Workspace) -> None:
+        """Go on in the directory that the command ended in, if it lies in the workspace."""
+        try:
+            ended = Path(place.read_text(encoding="utf-8").rstrip("\n"))
+        except (OSError, UnicodeDecodeError):
+            return
+        inside = any(ended == folder or folder in ended.parents for folder in (workspace.root, *workspace.extra))
+        if inside and ended.is_dir():
+            self.cwd = ended
+
+    async def _in_background(self, command: str) -> ToolOutput:
+        alive = [each for each in self.background.values() if each.exit is None]
+        if len(alive) >= MOST_BACKGROUND:
+            raise ToolError(f"{MOST_BACKGROUND} processes run in the background already; end one with `kill`")
+        number = f"p{len(self.background) + 1}"
+        self.background[number] = await self._start(command, {"PAL_CWD_FILE": os.devnull})
+        return ToolOutput(f"Runs in the background with id {number}")
+
+    async def _start(self, command: str, more: Mapping[str, str]) -> Running:
+        arguments = self.sandbox(("bash", "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
+        try:
+            return await start(arguments, command, self.cwd, {**self.environment, **more})
+        except OSError as error:
+            raise ToolError(f"bash cannot be started: {error.strerror or error}") from error
+
+    def _running(self, number: str) -> Running:
+        found = self.background.get(number)
+        if found is None:
+            raise ToolError(f"there is no background process {number}; known are {', '.join(self.background) or 'none'}")
+        return found
+
+    async def _output(self, arguments: ProcessArguments, _: Workspace) -> ToolOutput:
+        running = self._running(arguments.id)
+        if running.exit is None:
+            # A moment of patience saves the model a second call.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(running.output.arrived.wait(), PATIENCE)
+        text = running.output.unread() or "[nothing new]"
+        state = "[still running]" if running.exit is None else f"[ended with exit code {running.exit}]"
+        return ToolOutput(f"{text.rstrip()}\n{state}", exit=running.exit)
+
+    async def _kill(self, arguments: ProcessArguments, _: Workspace) -> ToolOutput:
+        running = self._running(arguments.id)
+        if running.exit is None:
+            await running.kill()
+        return ToolOutput(f"{arguments.id} has ended with exit code {running.exit}", exit=running.exit)
+
+    async def close(self) -> None:
+        """End every background process."""
+        for running in self.background.values():
+            if running.exit is None:
+                await running.kill()

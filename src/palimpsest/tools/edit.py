@@ -1,0 +1,74 @@
+"""The tool `edit`: replaces an exact text of a file, which must occur once or is replaced everywhere."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec import Struct
+
+from palimpsest.tools.files import replace_file
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.workspace import Workspace
+
+
+class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """`old` is the text as it stands in the file, with its white space; `all` replaces every occurrence."""
+
+    path: str
+    old: str
+    new: str
+    all: bool = False
+
+
+def edit_tool() -> AgentTool:
+    """The tool."""
+    return define(
+        EditArguments,
+        _edit,
+        name="edit",
+        description=(
+            "Replace a text of a file by another. `old` must stand in the file exactly so, with its indentation and without line numbers, "
+            "and once: add lines around it until it is unique, or set `all` to replace every occurrence. The file must have been read in "
+            "this session and must not have changed since."
+        ),
+        kind="edits",
+    )
+
+
+async def _edit(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
+    path = workspace.resolve(arguments.path)
+    return await asyncio.to_thread(_edit_now, path, arguments, workspace)
+
+
+def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> ToolOutput:
+    name = workspace.shown(path)
+    if not arguments.old:
+        raise ToolError("`old` is empty; use `write` to create a file", where=name)
+    if arguments.old == arguments.new:
+        raise ToolError("`old` and `new` are the same; nothing would change", where=name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+    workspace.check_unchanged(path, data)
+    text = _decoded(data, name)
+    # Models write plain newlines, whatever the file has.
+    crlf = "\r\n" in text and "\r\n" not in arguments.old
+    old, new = ((each.replace("\n", "\r\n") if crlf else each) for each in (arguments.old, arguments.new))
+    count = text.count(old)
+    if count == 0:
+        raise ToolError(f"`old` does not occur in {name}; read the file again and copy the text exactly", where=name)
+    if count > 1 and not arguments.all:
+        raise ToolError(f"`old` occurs {count} times in {name}; add lines around it until it is unique, or set `all`", where=name)
+    changed = text.replace(old, new).encode("utf-8", "surrogateescape")
+    try:
+        replace_file(path, changed)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    workspace.saw(path, changed)
+    return ToolOutput(f"Edited {name}: {count} replacement{'s' if count > 1 else ''}", paths=(name,))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if b"\0" in data[:8_192]:
+        raise ToolError(f"{name} is a binary file", where=name)
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,209 @@
+"""The tool `apply_patch`: changes several files by one patch in the form that Codex models write, all of them or none."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from palimpsest.tools.files import replace_file
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.workspace import Workspace
+
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_HEADERS: Final = {"*** Add File: ": "add", "*** Delete File: ": "delete", "*** Update File: ": "update"}
+_MOVE, _AT, _EOF = "*** Move to: ", "@@", "*** End of File"
+
+
+class PatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """A patch from `*** Begin Patch` to `*** End Patch`."""
+
+    patch: str
+
+
+@dataclass(slots=True)
+class Hunk:
+    """Lines to be found in a file and lines to put in their place; `context` is the line of code that `@@` names."""
+
+    context: str = ""
+    old: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    at_end: bool = False
+
+
+@dataclass(slots=True)
+class FileChange:
+    """What a patch does to one file."""
+
+    action: Literal["add", "delete", "update"]
+    path: str
+    move_to: str = ""
+    lines: list[str] = field(default_factory=list)
+    hunks: list[Hunk] = field(default_factory=list)
+
+
+def patch_tool() -> AgentTool:
+    """The tool."""
+    return define(
+        PatchArguments,
+        _patch,
+        name="apply_patch",
+        description=(
+            "Change several files at once. The patch begins with `*** Begin Patch` and ends with `*** End Patch`. In between stand "
+            "sections: `*** Add File: PATH` (every line begins with `+`), `*** Delete File: PATH`, and `*** Update File: PATH`, which "
+            "`*** Move to: PATH` may follow, with hunks: `@@` and a line of code to find the place, then lines that begin with a blank "
+            "(unchanged), `-` (removed) or `+` (added). Either all files are changed or none."
+        ),
+        kind="edits",
+    )
+
+
+async def _patch(arguments: PatchArguments, workspace: Workspace) -> ToolOutput:
+    return await asyncio.to_thread(_patch_now, parse_patch(arguments.patch), workspace)
+
+
+def parse_patch(text: str) -> list[FileChange]:
+    """The changes that a patch describes. Raises `ToolError` with the line that cannot be read."""
+    lines = text.strip("\n").split("\n")
+    if lines[0].strip() != _BEGIN or lines[-1].strip() != _END:
+        raise ToolError(f"a patch begins with `{_BEGIN}` and ends with `{_END}`")
+    changes: list[FileChange] = []
+    for number, line in enumerate(lines[1:-1], 2):
+        header = next((each for each in _HEADERS if line.startswith(each)), None)
+        if header is not None:
+            changes.append(FileChange(_action(header), line.removeprefix(header).strip()))
+        elif not changes:
+            raise ToolError(f"line {number} of the patch stands before the first file: {line!r}")
+        else:
+            _take_line(changes[-1], line, number)
+    if not changes:
+        raise ToolError("the patch names no file")
+    return changes
+
+
+def _action(header: str) -> Literal["add", "delete", "update"]:
+    return "add" if header.startswith("*** Add") else "delete" if header.startswith("*** Delete") else "update"
+
+
+def _take_line(change: FileChange, line: str, number: int) -> None:
+    match change.action:
+        case "add":
+            if not line.startswith("+"):
+                raise ToolError(f"line {number} of the patch: every line of an added file begins with `+`, not {line!r}")
+            change.lines.append(line[1:])
+        case "delete":
+            raise ToolError(f"line {number} of the patch: a deleted file has no lines")
+        case "update":
+            if line.startswith(_MOVE) and not change.hunks:
+                change.move_to = line.removeprefix(_MOVE).strip()
+            elif line.startswith(_AT):
+                change.hunks.append(Hunk(line.removeprefix(_AT).strip()))
+            else:
+                if not change.hunks:
+                    change.hunks.append(Hunk())
+                _take_hunk_line(change.hunks[-1], line, number)
+
+
+def _take_hunk_line(hunk: Hunk, line: str, number: int) -> None:
+    if line.strip() == _EOF:
+        hunk.at_end = True
+        return
+    sign, text = line[:1], line[1:]
+    if sign not in ("", " ", "-", "+"):
+        raise ToolError(f"line {number} of the patch begins neither with a blank nor with `-` or `+`: {line!r}")
+    if sign != "+":
+        hunk.old.append(text)
+    if sign != "-":
+        hunk.new.append(text)
+
+
+def _patch_now(changes: list[FileChange], workspace: Workspace) -> ToolOutput:
+    contents: dict[Path, bytes | None] = {}
+    try:
+        for change in changes:
+            _plan(change, workspace, contents)
+    except OSError as error:
+        raise ToolError(f"a file of the patch cannot be read: {error.strerror or error}") from error
+    _carry_out(contents, workspace)
+    names = [f"{change.action[0].upper()} {change.move_to or change.path}" for change in changes]
+    return ToolOutput("Patched:\n" + "\n".join(names), paths=tuple(workspace.shown(path) for path in contents))
+
+
+def _plan(change: FileChange, workspace: Workspace, contents: dict[Path, bytes | None]) -> None:
+    """Work out the new contents of the files of one change; `None` deletes a file. Nothing is written yet."""
+    path = workspace.resolve(change.path)
+    current = contents[path] if path in contents else path.read_bytes() if path.is_file() else None
+    if change.action == "add":
+        if current is not None:
+            raise ToolError(f"{change.path} exists already; update it instead of adding it")
+        contents[path] = "".join(f"{line}\n" for line in change.lines).encode()
+        return
+    if current is None:
+        raise ToolError(f"there is no file {change.path}")
+    if path not in contents:
+        workspace.check_unchanged(path, current)
+    if change.action == "delete":
+        contents[path] = None
+        return
+    updated = _updated(current.decode("utf-8", "surrogateescape"), change).encode("utf-8", "surrogateescape")
+    if change.move_to:
+        target = workspace.resolve(change.move_to)
+        if target != path and (target.exists() or contents.get(target) is not None):
+            raise ToolError(f"{change.move_to} exists already")
+        contents[path], contents[target] = None, updated
+    else:
+        contents[path] = updated
+
+
+def _updated(text: str, change: FileChange) -> str:
+    lines, start = text.split("\n"), 0
+    for hunk in change.hunks:
+        if hunk.context:
+            start = next((place + 1 for place in range(start, len(lines)) if lines[place].strip() == hunk.context), start)
+        place = _find(lines, hunk, start)
+        if place < 0:
+            begin = hunk.old[0] if hunk.old else hunk.context
+            raise ToolError(f"a hunk does not fit {change.path}: {begin!r} was not found; read the file again")
+        lines[place : place + len(hunk.old)] = hunk.new
+        start = place + len(hunk.new)
+    return "\n".join(lines)
+
+
+def _find(lines: list[str], hunk: Hunk, start: int) -> int:
+    """Where the old lines of a hunk stand from a line on: exactly so, else without white space at their ends; -1 if nowhere."""
+    if not hunk.old:
+        return len(lines) - (lines[-1] == "") if hunk.at_end or not hunk.context else start
+    for strip in (False, True):
+        wanted = [line.rstrip() if strip else line for line in hunk.old]
+        for place in range(start, len(lines) - len(wanted) + 1):
+            found = [line.rstrip() if strip else line for line in lines[place : place + len(wanted)]]
+            if found == wanted:
+                return place
+    return -1
+
+
+def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None:
+    """Write all files; if the disk refuses one, those that were written get their old content back."""
+    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
+    done: list[Path] = []
+    try:
+        for path, data in contents.items():
+            done.append(path)
+            _put(path, data)
+    except OSError as error:
+        for path in done:
+            _put(path, before[path])
+        raise ToolError(f"{workspace.shown(done[-1])} cannot be written: {error.strerror or error}; no file was changed") from error
+    for path, data in contents.items():
+        if data is None:
+            workspace.versions.pop(path, None)
+        else:
+            workspace.saw(path, data)
+
+
+def _put(path: Path, data: bytes | None) -> None:
+    if data is None:
+        path.unlink(missing_ok=True)
+    else:
+        replace_file(path, data)

@@ -1,0 +1,113 @@
+"""Runs shell commands: in the foreground with a time limit, or in the background with output that can be read later."""
+
+import asyncio
+import os
+import signal
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+# Bytes of output that are kept of one command: so much of its beginning, and as much of its end.
+HEAD: Final = 400_000
+TAIL: Final = 400_000
+_CHUNK: Final = 65_536
+_GRACE: Final = 2.0
+
+
+class Output:
+    """The output of a process, bounded: its beginning and its end, and how many bytes were left out between them."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.left_out = 0
+        self._unread = bytearray()
+        self.arrived = asyncio.Event()
+
+    def take(self, chunk: bytes) -> None:
+        """Add a piece."""
+        room = HEAD - len(self._head)
+        self._head += chunk[:room]
+        rest = chunk[room:] if room < len(chunk) else b""
+        if rest:
+            self._tail.append(rest)
+            self._tail_size += len(rest)
+            while self._tail_size - len(self._tail[0]) >= TAIL:
+                gone = self._tail.popleft()
+                self._tail_size -= len(gone)
+                self.left_out += len(gone)
+        self._unread += chunk
+        self.arrived.set()
+        del self._unread[: max(0, len(self._unread) - TAIL)]
+
+    def text(self) -> str:
+        """All that was kept."""
+        gap = f"\n[{self.left_out:,} bytes left out]\n".encode() if self.left_out else b""
+        return (bytes(self._head) + gap + b"".join(self._tail)).decode("utf-8", "replace")
+
+    def unread(self) -> str:
+        """What came since the last time this was called."""
+        text = self._unread.decode("utf-8", "replace")
+        self._unread.clear()
+        self.arrived.clear()
+        return text
+
+
+@dataclass(slots=True)
+class Running:
+    """A process with its output; `exit` is known once it has ended."""
+
+    process: asyncio.subprocess.Process
+    command: str
+    output: Output = field(default_factory=Output)
+    reading: "asyncio.Task[None] | None" = None
+
+    @property
+    def exit(self) -> int | None:
+        """The exit code; negative for a signal, and none while it runs."""
+        return self.process.returncode
+
+    async def wait(self) -> int:
+        """The exit code, once the process has ended and its output was read."""
+        code = await self.process.wait()
+        if self.reading is not None:
+            # A child that outlives the command may hold the pipe open; what it writes later belongs to nothing.
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.reading), 0.5)
+        return code
+
+    async def kill(self) -> None:
+        """End the process and all that it started: asked first, then forced."""
+        for sign, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, sign)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.process.wait(), patience)
+                return
+
+
+async def start(arguments: tuple[str, ...], command: str, cwd: Path, environment: Mapping[str, str]) -> Running:
+    """Start a process in a group of its own, without standard input. Raises `OSError` if it cannot be started."""
+    process = await asyncio.create_subprocess_exec(
+        *arguments,
+        cwd=cwd,
+        env=dict(environment),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    running = Running(process, command)
+    running.reading = asyncio.create_task(_read(process, running.output))
+    return running
+
+
+async def _read(process: asyncio.subprocess.Process, output: Output) -> None:
+    if process.stdout is None:
+        return
+    while chunk := await process.stdout.read(_CHUNK):
+        output.take(chunk)

@@ -1,0 +1,99 @@
+"""The contract of a tool: how it is declared to the model, what it gets, and what it returns."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.items import Part, Text
+from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.request import Tool
+
+ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports"]
+"""What a tool does to the world: `reports` changes nothing outside the session."""
+
+Arguments = TypeVar("Arguments", bound=Struct)
+
+
+class ToolError(PalimpsestError):
+    """A tool cannot do what it was asked; the model gets the message as an error result."""
+
+    kind = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returns. `paths` are the files it read or wrote, `exit` is the exit code of a command."""
+
+    text: str = ""
+    parts: tuple[Part, ...] = ()
+    error: bool = False
+    exit: int | None = None
+    paths: tuple[str, ...] = ()
+
+    def contents(self) -> tuple[Part, ...]:
+        """The parts of the tool result: the text first."""
+        return ((Text(self.text),) if self.text or not self.parts else ()) + self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A tool that the loop can run. `parallel` tools may run beside other calls of one reply."""
+
+    declaration: Tool
+    kind: ToolKind
+    parallel: bool
+    run: Callable[[str, Workspace], Awaitable[ToolOutput]]
+
+    @property
+    def name(self) -> str:
+        """The name that the model calls it by."""
+        return self.declaration.name
+
+
+def define(
+    arguments: type[Arguments],
+    run: Callable[[Arguments, Workspace], Awaitable[ToolOutput]],
+    *,
+    name: str,
+    description: str,
+    kind: ToolKind,
+    parallel: bool = False,
+) -> AgentTool:
+    """A tool whose arguments are a frozen struct: its schema is declared to the model, and what the model sends is checked against it."""
+    decoder = msgspec.json.Decoder(arguments)
+
+    async def checked(text: str, workspace: Workspace) -> ToolOutput:
+        try:
+            decoded = decoder.decode(text or "{}")
+        except (msgspec.DecodeError, UnicodeError) as error:
+            return ToolOutput(
+                f"The arguments of {name} are not valid: {error}. Call it again with arguments that match its schema.", error=True
+            )
+        try:
+            return await run(decoded, workspace)
+        except PalimpsestError as error:
+            return ToolOutput(error.message, error=True)
+
+    declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))))
+    return AgentTool(declaration, kind, parallel, checked)
+
+
+def schema_of(arguments: type[Struct]) -> dict[str, Any]:
+    """The JSON schema of the arguments, with the references of msgspec resolved: providers want one plain object."""
+    whole = msgspec.json.schema(arguments)
+    definitions: dict[str, Any] = whole.get("$defs", {})
+
+    def resolved(value: Any) -> Any:  # any JSON
+        if isinstance(value, dict):
+            reference = value.get("$ref")
+            if isinstance(reference, str):
+                return resolved(definitions[reference.rpartition("/")[2]])
+            return {key: resolved(each) for key, each in value.items() if key not in ("$defs", "title")}
+        return [resolved(each) for each in value] if isinstance(value, list) else value
+
+    schema: dict[str, Any] = resolved(whole)
+    return schema | {"additionalProperties": False}

@@ -1,0 +1,57 @@
+"""The tool `write`: creates a file or replaces the whole content of one that was read before."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from palimpsest.tools.files import replace_file
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.workspace import Workspace
+
+LARGEST: Final = 5_000_000
+
+
+class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole new content of a file."""
+
+    path: str
+    content: str
+
+
+def write_tool() -> AgentTool:
+    """The tool."""
+    return define(
+        WriteArguments,
+        _write,
+        name="write",
+        description=(
+            "Create a file of the project, or replace the whole content of one. An existing file must have been read in this session and "
+            "must not have changed since. For a change of a part use `edit`."
+        ),
+        kind="edits",
+    )
+
+
+async def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
+    path = workspace.resolve(arguments.path)
+    return await asyncio.to_thread(_write_now, path, arguments.content, workspace)
+
+
+def _write_now(path: Path, content: str, workspace: Workspace) -> ToolOutput:
+    name, data = workspace.shown(path), content.encode("utf-8", "surrogatepass")
+    if len(data) > LARGEST:
+        raise ToolError(f"the content has {len(data):,} bytes; at most {LARGEST:,} are written at once", where=name)
+    existed = path.exists()
+    try:
+        if existed:
+            if not path.is_file():
+                raise ToolError(f"{name} is no regular file", where=name)
+            workspace.check_unchanged(path, path.read_bytes())
+        replace_file(path, data)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    workspace.saw(path, data)
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    return ToolOutput(f"{'Replaced' if existed else 'Created'} {name} ({lines:,} lines)", paths=(name,))

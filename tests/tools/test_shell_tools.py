@@ -1,0 +1,114 @@
+"""The tools that run commands and search, against real processes and files."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from palimpsest.tools.bash import Shell
+from palimpsest.tools.search import glob_tool, grep_tool
+from palimpsest.tools.tool import ToolOutput
+from palimpsest.tools.workspace import Workspace
+
+Run = Callable[..., Awaitable[ToolOutput]]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A project with some files."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("def Parse():\n    return 1\n")
+    (tmp_path / "b.txt").write_text("parse me\n")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "c.txt").write_text("parse me\n")
+    return Workspace(tmp_path)
+
+
+def in_shell(workspace: Workspace, steps: Callable[[Run], Awaitable[list[ToolOutput]]]) -> list[ToolOutput]:
+    """What some steps return, with a shell that is closed after them."""
+
+    async def run() -> list[ToolOutput]:
+        shell = Shell(workspace.root)
+        tools = {tool.name: tool for tool in shell.tools()}
+
+        async def use(name: str, **arguments: object) -> ToolOutput:
+            return await tools[name].run(json.dumps(arguments), workspace)
+
+        try:
+            return await steps(use)
+        finally:
+            await shell.close()
+
+    return asyncio.run(run())
+
+
+def test_a_command_gives_its_output_and_exit_code_and_the_directory_persists(workspace: Workspace) -> None:
+    async def steps(use: Run) -> list[ToolOutput]:
+        commands = ("echo hello; cd src", "ls", "echo oops >&2; exit 3", "cd /; X=1", "pwd; echo $X", "true")
+        return [await use("bash", command=command) for command in commands]
+
+    assert in_shell(workspace, steps) == [
+        ToolOutput("hello\n", exit=0),
+        ToolOutput("a.py\n", exit=0),
+        ToolOutput("oops\n[exit code 3]", error=True, exit=3),
+        ToolOutput("[no output]", exit=0),
+        ToolOutput(f"{workspace.root / 'src'}\n\n", exit=0),
+        ToolOutput("[no output]", exit=0),
+    ]
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(workspace: Workspace) -> None:
+    async def steps(use: Run) -> list[ToolOutput]:
+        return [await use("bash", command="echo begun; sleep 60 & wait", timeout=1)]
+
+    assert in_shell(workspace, steps) == [ToolOutput("begun\n\n[ended after 1 s: the time limit]", error=True, exit=124)]
+
+
+def test_a_process_in_the_background_is_read_later_and_ended(workspace: Workspace) -> None:
+    async def steps(use: Run) -> list[ToolOutput]:
+        started = await use("bash", command="echo ready; cat < fifo", background=True)
+        printed = await use("bash_output", id="p1")
+        return [started, printed, await use("kill", id="p1"), await use("bash_output", id="p1"), await use("kill", id="p9")]
+
+    os.mkfifo(workspace.root / "fifo")
+    started, printed, killed, after, unknown = in_shell(workspace, steps)
+    assert started == ToolOutput("Runs in the background with id p1")
+    assert printed.text == "ready\n[still running]"
+    assert (killed.text, after.text) == ("p1 has ended with exit code -15", "[nothing new]\n[ended with exit code -15]")
+    assert unknown == ToolOutput("there is no background process p9; known are p1", error=True)
+
+
+def test_output_without_end_is_bounded(workspace: Workspace) -> None:
+    async def steps(use: Run) -> list[ToolOutput]:
+        return [await use("bash", command="head -c 5000000 /dev/zero | tr '\\0' x; echo end")]
+
+    (output,) = in_shell(workspace, steps)
+    assert len(output.text) < 1_000_000
+    assert "bytes left out]" in output.text
+    assert output.text.endswith("end\n")
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_lines_are_found_by_a_regular_expression(workspace: Workspace, ripgrep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not ripgrep:
+        monkeypatch.setenv("PATH", str(workspace.root))
+
+    def grep(**arguments: object) -> ToolOutput:
+        return asyncio.run(grep_tool().run(json.dumps(arguments), workspace))
+
+    assert sorted(grep(pattern="[Pp]arse").text.split("\n")) == ["b.txt:1:parse me", "src/a.py:1:def Parse():"]
+    assert grep(pattern="parse", glob="*.txt").text == "b.txt:1:parse me"
+    assert grep(pattern="PARSE", path="src", ignore_case=True).text == "src/a.py:1:def Parse():"
+    assert grep(pattern="nothing like it").text == "no line matches"
+    assert grep(pattern="(").error
+    assert grep(pattern="x", path="../").error
+
+
+def test_files_are_found_by_a_pattern(workspace: Workspace) -> None:
+    def glob(pattern: str) -> str:
+        return asyncio.run(glob_tool().run(json.dumps({"pattern": pattern}), workspace)).text
+
+    assert [glob("**/*.py"), glob("*.{txt,md}"), glob("*.py"), glob("src/?.py")] == ["src/a.py", "b.txt", "no file matches", "src/a.py"]
