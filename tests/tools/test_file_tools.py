@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.items import Image
+from palimpsest.stores.files import write_atomically
 from palimpsest.tools.edit import edit_tool
 from palimpsest.tools.patch import patch_tool
 from palimpsest.tools.read import read_tool
@@ -15,13 +16,17 @@ from palimpsest.tools.workspace import Workspace
 from palimpsest.tools.write import write_tool
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    write_atomically(path, (data,), replace=True)
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """A project with one file."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "a.py").write_text("one = 1\ntwo = 2\nthree = 3\n")
-    return Workspace(project, keep=lambda data: f"blob-{len(data)}")
+    return Workspace(project, keep=lambda data: f"blob-{len(data)}", write=replace_file)
 
 
 def run(tool: AgentTool, workspace: Workspace, **arguments: object) -> ToolOutput:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from palimpsest.tools.files import replace_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -60,10 +59,7 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
     if count > 1 and not arguments.all:
         raise ToolError(f"`old` occurs {count} times in {name}; add lines around it until it is unique, or set `all`", where=name)
     changed = text.replace(old, new).encode("utf-8", "surrogateescape")
-    try:
-        replace_file(path, changed)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    workspace.write(path, changed)
     workspace.saw(path, changed)
     return ToolOutput(f"Edited {name}: {count} replacement{'s' if count > 1 else ''}", paths=(name,))
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from palimpsest.tools.files import replace_file
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -190,11 +190,11 @@ def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None
     try:
         for path, data in contents.items():
             done.append(path)
-            _put(path, data)
-    except OSError as error:
+            _put(path, data, workspace)
+    except (OSError, PalimpsestError) as error:
         for path in done:
-            _put(path, before[path])
-        raise ToolError(f"{workspace.shown(done[-1])} cannot be written: {error.strerror or error}; no file was changed") from error
+            _put(path, before[path], workspace)
+        raise ToolError(f"{workspace.shown(done[-1])} cannot be written: {error}; no file was changed") from error
     for path, data in contents.items():
         if data is None:
             workspace.versions.pop(path, None)
@@ -202,8 +202,9 @@ def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None
             workspace.saw(path, data)
 
 
-def _put(path: Path, data: bytes | None) -> None:
+def _put(path: Path, data: bytes | None, workspace: Workspace) -> None:
     if data is None:
         path.unlink(missing_ok=True)
     else:
-        replace_file(path, data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workspace.write(path, data)

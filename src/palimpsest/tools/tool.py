@@ -1,6 +1,6 @@
 """The contract of a tool: how it is declared to the model, what it gets, and what it returns."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -46,7 +46,7 @@ class AgentTool:
     declaration: Tool
     kind: ToolKind
     parallel: bool
-    run: Callable[[str, Workspace], Awaitable[ToolOutput]]
+    run: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput]]
 
     @property
     def name(self) -> str:

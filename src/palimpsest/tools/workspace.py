@@ -31,17 +31,23 @@ def no_blobs(_: bytes) -> str:
     raise BadInput("images cannot be kept here")
 
 
+def read_only(path: Path, _: bytes) -> None:
+    """A workspace in which nothing can be written. Raises `BadInput`."""
+    raise BadInput("files cannot be written here", where=str(path))
+
+
 @dataclass(slots=True)
 class Workspace:
     """The folders in which an agent works. `root` is the project; `extra` are other folders that the user granted.
 
-    `keep` stores bytes as a blob and returns its address. `versions` remembers what the agent has seen of each file, so that an edit of
-    a file that changed since is refused.
+    `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `versions` remembers what
+    the agent has seen of each file, so that an edit of a file that changed since is refused.
     """
 
     root: Path
     extra: tuple[Path, ...] = ()
     keep: Callable[[bytes], str] = no_blobs
+    write: Callable[[Path, bytes], None] = read_only
     versions: dict[Path, FileVersion] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

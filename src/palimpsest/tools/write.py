@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.tools.files import replace_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -49,9 +48,10 @@ def _write_now(path: Path, content: str, workspace: Workspace) -> ToolOutput:
             if not path.is_file():
                 raise ToolError(f"{name} is no regular file", where=name)
             workspace.check_unchanged(path, path.read_bytes())
-        replace_file(path, data)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    workspace.write(path, data)
     workspace.saw(path, data)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
     return ToolOutput(f"{'Replaced' if existed else 'Created'} {name} ({lines:,} lines)", paths=(name,))

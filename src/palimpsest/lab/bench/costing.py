@@ -8,7 +8,7 @@ from msgspec import structs
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import Bar, bar
 from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, split_halves
-from palimpsest.lab.bench.workspace import Workspace
+from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, mean_scores, ratio
 from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
@@ -42,7 +42,7 @@ RUNS: Final = (
 )
 
 
-def measure_costing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_costing(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`cost_*`, `rereads`, `invalid`, `survival_*` and `probes_*`."""
     names = (OURS, BASELINE, *(PEERS if workspace.sizes.peers else ()))
     cycles = CYCLES if wanted & PROBE_BARS else ()
@@ -63,7 +63,7 @@ def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
     return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
 
 
-def sessions_of(workspace: Workspace) -> Iterator[LoadedSession]:
+def sessions_of(workspace: BenchWorkspace) -> Iterator[LoadedSession]:
     """Yield the sessions below the given folder, or synthetic ones."""
     if workspace.recorded is not None:
         yield from load_all([workspace.recorded])

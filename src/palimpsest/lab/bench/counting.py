@@ -13,7 +13,7 @@ import msgspec
 from palimpsest.core.tokens.estimate import Calibration, estimate, learn
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.workspace import Workspace, import_optional
+from palimpsest.lab.bench.workspace import BenchWorkspace, import_optional
 
 _MODULES = ("argparse", "dataclasses", "difflib", "heapq", "shutil", "statistics", "tarfile", "textwrap", "threading", "typing")
 _WORDS = ("order", "invoice", "ledger", "router", "session", "worker", "report", "schema", "cache", "window", "token", "batch")
@@ -96,7 +96,7 @@ _MODEL = "gpt-5.5"
 _CALLS = 60
 
 
-def measure_counting(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_counting(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `tokens_error`; without a value if the exact tokenizer is not installed."""
     workspace.announce("counting tokens")
     library = import_optional("rs_bpe.bpe")

@@ -12,12 +12,12 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.workspace import EXTRA, Workspace, frozen_gc, seconds, write_session
+from palimpsest.lab.bench.workspace import EXTRA, BenchWorkspace, frozen_gc, seconds, write_session
 from palimpsest.stores.index.sqlite import SqliteIndex
 from palimpsest.stores.jsonl import JsonlSessions
 
 
-def measure_start(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_start(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `help_ms`."""
     workspace.announce("starting")
     command = workspace.help_command
@@ -34,7 +34,7 @@ _HOLDERS = 3
 _SEARCHES = 5
 
 
-def measure_finding(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_finding(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `index_*`, `search_vs_ripgrep` and `list_2000`."""
     ripgrep = find_ripgrep() if "search_vs_ripgrep" in wanted else ""
     store = _write_sessions(workspace)
@@ -57,7 +57,7 @@ def measure_finding(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
         yield bar("index_ratio", kept / size, index_mb=kept / 1e6, logs_mb=size / 1e6)
 
 
-def _write_sessions(workspace: Workspace) -> JsonlSessions:
+def _write_sessions(workspace: BenchWorkspace) -> JsonlSessions:
     sizes = workspace.sizes
     workspace.announce(f"writing {sizes.sessions:,} sessions")
     store = JsonlSessions(workspace.folder / "sessions")
@@ -70,7 +70,7 @@ def _write_sessions(workspace: Workspace) -> JsonlSessions:
     return store
 
 
-def _search(workspace: Workspace, index: SqliteIndex, store: JsonlSessions, ripgrep: str) -> Bar:
+def _search(workspace: BenchWorkspace, index: SqliteIndex, store: JsonlSessions, ripgrep: str) -> Bar:
     command = (ripgrep, "-F", "-c", RARE, str(store.folder))
     run = partial(subprocess.run, command, check=True, capture_output=True)
     counted, found = len(run().stdout.splitlines()), len(index.search(RARE))

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.workspace import Workspace, import_optional, seconds
+from palimpsest.lab.bench.workspace import BenchWorkspace, import_optional, seconds
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import load_log
@@ -39,7 +39,7 @@ class ReplayMeasurement(Struct, frozen=True):
     peak_mb: float | None
 
 
-def measure_replaying(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_replaying(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `replay_seconds` and `replay_peak_mb`."""
     tokens = workspace.sizes.replayed_long
     workspace.announce(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")

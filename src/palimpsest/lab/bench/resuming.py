@@ -12,7 +12,7 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.agents import NAME, Agents
-from palimpsest.lab.bench.workspace import MODEL, Workspace, side_by_side
+from palimpsest.lab.bench.workspace import MODEL, BenchWorkspace, side_by_side
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.models.cards import card
@@ -21,7 +21,7 @@ _CARD = card(MODEL)
 _BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
 
 
-def measure_resuming(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_resuming(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `resume_*`."""
     peer = Agents.find(workspace)
     for length, events in workspace.sizes.lengths.items():
@@ -44,7 +44,7 @@ def measure_resuming(workspace: Workspace, wanted: frozenset[str]) -> Iterator[B
         yield bar("resume_crashed", units)
 
 
-def resume(workspace: Workspace, store: JsonlSessions, session: str) -> float:
+def resume(workspace: BenchWorkspace, store: JsonlSessions, session: str) -> float:
     """Return the seconds from opening a session to a view ready for the model; closing is not counted."""
     begun = time.perf_counter()
     log = Log.open(store, session, workspace.clock)
@@ -55,7 +55,7 @@ def resume(workspace: Workspace, store: JsonlSessions, session: str) -> float:
     return ended - begun
 
 
-def _extend_to_edit(workspace: Workspace) -> None:
+def _extend_to_edit(workspace: BenchWorkspace) -> None:
     """Extend the log of middle length until its last event is an edit, after which only the edit's own token counts are known."""
     log, rounds = workspace.writer("10k")
     with log:
@@ -66,7 +66,7 @@ def _extend_to_edit(workspace: Workspace) -> None:
                 edited = isinstance(body, ViewEdited)
 
 
-def _copy_before_checkpoint(workspace: Workspace) -> JsonlSessions:
+def _copy_before_checkpoint(workspace: BenchWorkspace) -> JsonlSessions:
     """Return a store with a copy of the log of middle length that is as far ahead of its checkpoint as possible."""
     store = JsonlSessions(workspace.folder / "crashed")
     log, rounds = workspace.writer("10k")
@@ -81,7 +81,7 @@ def _copy_before_checkpoint(workspace: Workspace) -> JsonlSessions:
     return store
 
 
-def measure_load(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_load(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `load`: opening a whole log without its checkpoint, against decoding the same lines."""
     workspace.announce("loading without a checkpoint")
     workspace.session("10k")
@@ -105,7 +105,7 @@ def measure_load(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
     yield bar("load", whole / plain, peer_value(NAME, peer and peer.load()), load_ms=whole * 1000, decode_ms=plain * 1000)
 
 
-def _copy_file(workspace: Workspace, store: JsonlSessions, suffix: str) -> None:
+def _copy_file(workspace: BenchWorkspace, store: JsonlSessions, suffix: str) -> None:
     session = workspace.session("10k")
     store.folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(workspace.store.path_of(session).with_suffix(suffix), store.path_of(session).with_suffix(suffix))

@@ -16,10 +16,10 @@ from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.resuming import measure_load, measure_resuming
 from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
-from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, Workspace
+from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
 from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
-Measurement: TypeAlias = Callable[[Workspace, frozenset[str]], Iterator[Bar]]
+Measurement: TypeAlias = Callable[[BenchWorkspace, frozenset[str]], Iterator[Bar]]
 
 # Forks are measured after the disk has had time to store the logs.
 GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
@@ -61,7 +61,7 @@ def run_bench(
 ) -> Report:
     """Measure the wanted bars in a folder, which needs up to a gigabyte; `recorded` is a folder of sessions to replay."""
     begun = time.monotonic()
-    workspace = Workspace(folder, sizes or (QUICK if quick else FULL), announce, help_command, recorded=recorded)
+    workspace = BenchWorkspace(folder, sizes or (QUICK if quick else FULL), announce, help_command, recorded=recorded)
     _require_tools(workspace, wanted)
     try:
         found = {bar.name: bar for names, measure in GROUPS if names & wanted for bar in measure(workspace, wanted)}
@@ -73,7 +73,7 @@ def run_bench(
     return Report(unit, bars, quick, time.monotonic() - begun, _machine(), workspace.rows, workspace.session_rows, replayed)
 
 
-def _require_tools(workspace: Workspace, wanted: frozenset[str]) -> None:
+def _require_tools(workspace: BenchWorkspace, wanted: frozenset[str]) -> None:
     """Raise `BadInput` for missing tools before minutes are spent."""
     if any(GOALS[name].table == "bench" for name in wanted):
         workspace.require_orjson()

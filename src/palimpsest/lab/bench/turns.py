@@ -25,7 +25,7 @@ from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.langchain import NAME, Langchain
-from palimpsest.lab.bench.workspace import MODEL, SyntheticRounds, Workspace
+from palimpsest.lab.bench.workspace import MODEL, BenchWorkspace, SyntheticRounds
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.named import PROFILES, profile
@@ -69,14 +69,14 @@ class _LoopLatency:
                 self.longest = max(self.longest, time.perf_counter() - begun - _TICK_S)
 
 
-def measure_blocking(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_blocking(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `loop_ms`."""
     workspace.announce("how long the event loop is blocked")
     found = [_blocked_seconds(workspace, number) for number in range(_RUNS)]
     yield bar("loop_ms", min(each[0] for each in found) * 1_000, tokens=min(each[1] for each in found))
 
 
-def _blocked_seconds(workspace: Workspace, number: int) -> tuple[float, int]:
+def _blocked_seconds(workspace: BenchWorkspace, number: int) -> tuple[float, int]:
     """Return the longest block in seconds during a turn with a fold, and the tokens before it."""
     log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
     environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
@@ -172,7 +172,7 @@ class Turns:
         return self.decision_seconds
 
 
-def measure_turns(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_turns(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `turn_*` and `decide`."""
     peer = Langchain.find(workspace)
     decision_seconds: dict[str, float] = {}
@@ -198,7 +198,7 @@ _PLANS, _QUICK_PLANS = 20, 200
 _COLD_MS = 400_000
 
 
-def measure_planning(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_planning(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """`plan_ms` and `fold_ms`."""
     if "plan_ms" in wanted:
         workspace.announce("how long plans take")

@@ -1,4 +1,4 @@
-"""Workspace of a benchmark run: timing, sizes, the working folder, and the generated logs that measurements share."""
+"""BenchWorkspace of a benchmark run: timing, sizes, the working folder, and the generated logs that measurements share."""
 
 import gc
 import os
@@ -282,7 +282,7 @@ class Closable(Protocol):
 
 
 @dataclass
-class Workspace:
+class BenchWorkspace:
     """State that measurements share; a log is written on first use, `recorded` is a folder of sessions to replay."""
 
     folder: Path

@@ -12,7 +12,7 @@ from palimpsest.core.format.codec import body_bytes, encode_body
 from palimpsest.core.log.log import Log
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
 from palimpsest.lab.bench.peers.agents import NAME, Agents
-from palimpsest.lab.bench.workspace import SyntheticRounds, Workspace, frozen_gc
+from palimpsest.lab.bench.workspace import BenchWorkspace, SyntheticRounds, frozen_gc
 
 _GROUP = 10
 _ROUNDS = 5
@@ -21,7 +21,7 @@ _ENVELOPE = 130
 sync_file = getattr(os, "fdatasync", os.fsync)
 
 
-def measure_writing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_writing(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `append`, `append_cpu_us` and `group_commit`."""
     peer = Agents.find(workspace)
     if "append" in wanted:
@@ -38,7 +38,7 @@ def measure_writing(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
         yield bar("group_commit", ours / raw, peer_value(NAME, peer and peer.append(_GROUP)), ours_us=ours * 1e6, raw_us=raw * 1e6)
 
 
-def _raw_copy(workspace: Workspace) -> int:
+def _raw_copy(workspace: BenchWorkspace) -> int:
     """Return a file descriptor of a copy of the log; sync time depends on the length and layout of a file."""
     path = workspace.folder / "raw"
     shutil.copyfile(workspace.store.path_of(workspace.session("10k")), path)
@@ -53,7 +53,7 @@ def endless_events(rounds: SyntheticRounds) -> Iterator[Body]:
         yield from rounds.next_round()
 
 
-def _against_raw(workspace: Workspace, group: int) -> tuple[float, float]:
+def _against_raw(workspace: BenchWorkspace, group: int) -> tuple[float, float]:
     """Return the median seconds of `group` appends with a sync, and of as many raw writes of the same sizes with a sync."""
     log, rounds = workspace.writer("10k")
     raw = _raw_copy(workspace)
@@ -97,7 +97,7 @@ def _write(file: int, lines: list[bytes]) -> float:
     return time.perf_counter() - begun
 
 
-def _cpu_us(workspace: Workspace, length: str) -> float:
+def _cpu_us(workspace: BenchWorkspace, length: str) -> float:
     """Return the CPU microseconds of an append with its sync, checkpoints included: the median over five rounds."""
     log, rounds = workspace.writer(length)
     bodies = endless_events(rounds)
@@ -114,7 +114,7 @@ def _cpu_us(workspace: Workspace, length: str) -> float:
     return median(used)
 
 
-def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Bar]:
+def measure_keeping(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `fork`, `fork_bytes` and `disk_ratio`."""
     if wanted & {"fork", "fork_bytes"}:
         workspace.announce("forking")
@@ -133,7 +133,7 @@ def measure_keeping(workspace: Workspace, wanted: frozenset[str]) -> Iterator[Ba
         yield bar("disk_ratio", kept / plain, peer_value(NAME, peer and peer.disk_ratio()), log=kept, plain=plain)
 
 
-def _fork(workspace: Workspace) -> tuple[float, float, int]:
+def _fork(workspace: BenchWorkspace) -> tuple[float, float, int]:
     """Return the units of a fork and of creating an empty file, and the bytes of all files of a closed fork."""
     # The log of the unit must exist before the files are counted.
     unit = workspace.unit
@@ -162,5 +162,5 @@ def _fork(workspace: Workspace) -> tuple[float, float, int]:
     return units, create_units, sum(fork_files.values()) // next(numbers)
 
 
-def _files(workspace: Workspace) -> dict[str, int]:
+def _files(workspace: BenchWorkspace) -> dict[str, int]:
     return {str(path): path.stat().st_size for path in workspace.store.folder.rglob("*") if path.is_file()}

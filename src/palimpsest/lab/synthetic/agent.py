@@ -23,7 +23,7 @@ from palimpsest.lab.synthetic.distributions import (
     sample_tool_class,
 )
 from palimpsest.lab.synthetic.project import SourceFile, SyntheticProject
-from palimpsest.lab.synthetic.tool_output import ToolOutput
+from palimpsest.lab.synthetic.tool_output import SyntheticOutput
 
 _NAMES_KEPT = 12
 # An agent that wants this share of a file reads all of it.
@@ -50,7 +50,7 @@ class SyntheticAgent:
     def __init__(self, random: Random) -> None:
         self._random = random
         self.project = SyntheticProject(random)
-        self._output = ToolOutput(random, self.project)
+        self._output = SyntheticOutput(random, self.project)
         self._calls = 0
         self._touched_paths: list[str] = []
         self._shown_names: list[tuple[str, ...]] = []

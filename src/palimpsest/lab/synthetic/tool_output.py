@@ -11,7 +11,7 @@ _RESULT_OVERHEAD = 16
 _LINES_COUNTED = 10
 
 
-class ToolOutput:
+class SyntheticOutput:
     """Generates outputs about a project, each of about the requested number of tokens."""
 
     def __init__(self, random: Random, project: SyntheticProject) -> None:

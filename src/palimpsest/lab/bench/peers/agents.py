@@ -13,7 +13,7 @@ from typing import Any, final
 
 from palimpsest.core.events.event_items import items_of as items_of_event
 from palimpsest.core.items import Content, ToolCall, ToolResult, text_of
-from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, frozen_gc, import_optional, seconds, side_by_side
+from palimpsest.lab.bench.workspace import PATIENCE_S, BenchWorkspace, frozen_gc, import_optional, seconds, side_by_side
 
 NAME = "openai-agents"
 _BATCH = 500
@@ -31,7 +31,7 @@ def item_of(content: Content) -> dict[str, str]:
             return {"role": getattr(content, "role", "assistant"), "content": text_of(content)}
 
 
-def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
+def items_of(workspace: BenchWorkspace, length: str) -> Iterator[dict[str, str]]:
     """Yield all contents of a log; that library has no edits, so hidden contents are included."""
     with workspace.reader(length) as log:
         for event in log.events():
@@ -43,7 +43,7 @@ def items_of(workspace: Workspace, length: str) -> Iterator[dict[str, str]]:
 class Agents:
     """Sessions of that library, one for each log, written on first use."""
 
-    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+    def __init__(self, workspace: BenchWorkspace, library: ModuleType) -> None:
         self._room = workspace
         self._library = library
         self._paths: dict[str, Path] = {}
@@ -51,7 +51,7 @@ class Agents:
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, workspace: Workspace) -> "Agents | None":
+    def find(cls, workspace: BenchWorkspace) -> "Agents | None":
         """Return that library over the logs of a workspace, or None if it is not installed."""
         library = import_optional("agents")
         if library is None:

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.view import shown
-from palimpsest.lab.bench.workspace import PATIENCE_S, Workspace, import_optional, seconds
+from palimpsest.lab.bench.workspace import PATIENCE_S, BenchWorkspace, import_optional, seconds
 
 NAME = "langchain"
 _WINDOW = 150_000
@@ -20,13 +20,13 @@ Message: TypeAlias = Any
 class Langchain:
     """The history of each log as messages of that library."""
 
-    def __init__(self, workspace: Workspace, library: ModuleType) -> None:
+    def __init__(self, workspace: BenchWorkspace, library: ModuleType) -> None:
         self._room = workspace
         self._library = library
         self._slowest = 0.0
 
     @classmethod
-    def find(cls, workspace: Workspace) -> "Langchain | None":
+    def find(cls, workspace: BenchWorkspace) -> "Langchain | None":
         """Return that library over the logs of a workspace, or None if it is not installed."""
         library = import_optional("langchain_core.messages")
         if library is None:

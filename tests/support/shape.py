@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "palimpsest"
 MOST_LINES, MOST_ENTRIES, LONGEST_FUNCTION = 400, 15, 60
 PURE = frozenset({"core", "wire", "audit", "policies", "sources", "memory", "profiles"})
