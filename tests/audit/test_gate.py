@@ -65,7 +65,7 @@ def test_the_last_request_and_the_mode_must_stay_visible_unless_the_gate_is_aliv
     session = busy()
     fold = all_of(session, *kept)
     assert verdict(session, fold) == Verdict(refused=why)
-    assert verdict(session, fold, strictness="alive") == Verdict((fold,), warnings=(why,))
+    assert verdict(session, fold, strictness="lenient") == Verdict((fold,), warnings=(why,))
 
 
 def test_open_tasks_must_show_if_they_did_before() -> None:

@@ -24,7 +24,7 @@ def test_the_policies_stand_in_the_order_in_which_one_takes_over_from_the_other(
     made = profile(name)
     assert [policy.name for policy in made.policies] == ["remote", "handoff", "last_resort"]
     assert made.fallback is not None
-    assert (made.size_rule, made.overflow, made.folds_per_turn, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "alive")
+    assert (made.size_rule, made.overflow, made.folds_per_turn, made.circuit, made.strictness) == ("codex", "stop", 2, 3, "lenient")
     assert (made.params.dialect, made.params.parallel) == (name, True)
 
 

@@ -87,7 +87,7 @@ def removed_lines_text(count: int) -> str:
     return "1 line without a valid citation was left out" if count == 1 else f"{count} lines without a valid citation were left out"
 
 
-Strictness: TypeAlias = Literal["full", "alive"]
+Strictness: TypeAlias = Literal["full", "lenient"]
 # Share of the tokens between the floor and the compaction level that a fold must free.
 FREE_SHARE = 0.15
 # Characters of an open task that must stay visible.
@@ -98,7 +98,7 @@ class Verdict(Value, frozen=True):
     """The edits that may be installed, or the reason why not; `removed` are narrative lines without a valid citation.
 
     Edits that the gate changed must be judged again, with the view that they leave. `warnings` are what a full gate would have refused,
-    if `strictness` is `alive`.
+    if `strictness` is `lenient`.
     """
 
     edits: Edits = ()
@@ -110,7 +110,7 @@ class Verdict(Value, frozen=True):
 def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, strictness: Strictness = "full") -> Verdict:
     """Judge edits; `after` is the view they would leave, and `shrinks` demands that it is smaller.
 
-    With strictness `alive` only what keeps a session working is checked, and all other objections to a fold become warnings.
+    With strictness `lenient` only what keeps a session working is checked, and all other objections to a fold become warnings.
     """
     changed = keep_pins(edits, situation.view)
     removed: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ def judge(edits: Edits, after: View, situation: Situation, *, shrinks: bool, str
     before, remaining = situation.tokens.total(situation.view), situation.tokens.total(after)
     if shrinks and remaining >= before:
         return Verdict(refused="the view would not be smaller")
-    if strictness == "alive":
+    if strictness == "lenient":
         return Verdict(edits, warnings=_warnings(edits, (before, remaining), after, situation))
     refused = _size_problem(edits, before, remaining, situation) or _missing_content(after, situation)
     return Verdict(refused=refused) if refused else Verdict(edits)

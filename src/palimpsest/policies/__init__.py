@@ -1,1 +1,1 @@
-"""Policies: what edits the view, one file each."""
+"""Policies that edit the view, and the budgets, prompts and result limiters that profiles combine with them."""

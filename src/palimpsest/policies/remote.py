@@ -103,7 +103,7 @@ class Remote:
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Plan a request for a compaction and a fold, if a hand-over is due and the provider can compact."""
+        """Plan a request for a compaction and a fold, if a handoff is due and the provider can compact."""
         card = situation.previous if situation.moment == "switched" and situation.previous is not None else situation.card
         if not _can_compact(card) or not _can_compact(situation.card):
             return ()

@@ -45,7 +45,7 @@ class Profile:
     circuit: number of failures in a row after which a policy no longer runs automatically; 0 is no limit.
     folds_per_turn: largest number of folds in a turn; 0 is no limit.
     parts: tokens that a fold usually leaves beside head and user messages.
-    limiter: returns, by model, what bounds a tool result before it is recorded.
+    limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Profile:
     fallback: Policy | None = None
     size_rule: str = "palimpsest"
     count: Count = used
-    strictness: Strictness = "alive"
+    strictness: Strictness = "lenient"
     overflow: Literal["stop", "fold"] = "fold"
     stops_when_fold_fails: bool = False
     recounts: bool = False

@@ -1,4 +1,4 @@
-"""Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache contents."""
+"""Cache rules of the providers: which tokens of a request are read from the cache, written to it, or billed as plain input."""
 
 from collections.abc import Sequence
 from typing import Literal, Self, TypeAlias

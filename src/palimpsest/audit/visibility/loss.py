@@ -20,7 +20,7 @@ MOST: Final = 40
 LONGEST: Final = 160
 
 ItemByText: TypeAlias = dict[str, str]
-"""LostEntity texts, each with the id of the first item that showed it."""
+"""Texts that are lost, each with the id of the first item that showed it."""
 
 
 class _HiddenItem(NamedTuple):

@@ -37,7 +37,7 @@ class LogState(NamedTuple):
 
 
 class Log:
-    """The events of one session and their projections; the only mutable object of the library.
+    """The events of one session and their projections; the only object that changes what a session has recorded.
 
     `append` is the only way to add events: it writes the event, then updates every projection, so the view never shows what is not in
     the file. `sync` makes the file durable. A log may be used by one thread, or by several after `share`.

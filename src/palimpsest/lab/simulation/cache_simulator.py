@@ -8,7 +8,7 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, shared_prefix_length
 from palimpsest.core.view import View, shown
 from palimpsest.wire.encoding.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions
-from palimpsest.wire.encoding.fragments import Fragment, Place
+from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.encoding.sendable import role_of
 from palimpsest.wire.models.cards import ModelCard
@@ -70,7 +70,7 @@ class BlockLayout:
         content = item.content if item.mask is None else shown(item)
         if content is not None:
             fragment = Fragment(item, _place_of(item))
-            from_assistant = fragment.place > Place.RESULT
+            from_assistant = fragment.place > BlockKind.RESULT
             if not self.messages or self.messages[-1][0] is not from_assistant:
                 self.messages.append((from_assistant, []))
                 self.starts.append(len(self.blocks))
@@ -153,14 +153,14 @@ def _content_key(item: Item) -> str:
 def _place_of(item: Item) -> int:
     match item.content:
         case ToolResult():
-            return Place.RESULT
+            return BlockKind.RESULT
         case ToolCall():
-            return Place.CALL
+            return BlockKind.CALL
         case Thinking():
-            return Place.THINKING
+            return BlockKind.THINKING
         case Text(role=role):
-            return Place.ASSISTANT if role == "assistant" else Place.USER
+            return BlockKind.ASSISTANT if role == "assistant" else BlockKind.USER
         case Opaque():
-            return Place.ASSISTANT if role_of(item) == "assistant" else Place.USER
+            return BlockKind.ASSISTANT if role_of(item) == "assistant" else BlockKind.USER
         case _:
-            return Place.ASSISTANT if item.kind == "assistant" else Place.USER
+            return BlockKind.ASSISTANT if item.kind == "assistant" else BlockKind.USER

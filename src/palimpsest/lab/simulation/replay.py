@@ -47,7 +47,7 @@ def replay(
     """
     names = names or NameIndex(recording.steps)
     replaying = _Replay(Simulation(recording, names, profile, card, ttl, real=real), names, _unseen_head(recording))
-    work = replaying.load_all(recording.steps, on_progress)
+    work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
         complete(work)
@@ -74,7 +74,7 @@ class _Replay:
         simulation.answer = self._answer
         simulation.on_policy_run = self._observer.record_policy_run
 
-    async def load_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None] | None) -> None:
+    async def replay_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None] | None) -> None:
         """Replay all recorded calls in order."""
         for step in steps:
             await self._replay_step(step)

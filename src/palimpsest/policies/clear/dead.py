@@ -10,7 +10,7 @@ from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.notices import fold_threshold
+from palimpsest.policies.fold_threshold import fold_threshold
 
 _ALWAYS: frozenset[Moment] = frozenset({"before_call", "overflow"})
 

@@ -59,8 +59,8 @@ def _block(part: Part) -> object:
             return {"type": "image", "media_type": media, "source": url or blob}
         case Document(media=media, blob=blob, url=url):
             return {"type": "document", "media_type": media, "source": url or blob}
-        case Opaque(text_fallback=twin):
-            return {"type": "text", "text": twin}
+        case Opaque(text_fallback=text):
+            return {"type": "text", "text": text}
 
 
 _MINUTE_MS = 60_000

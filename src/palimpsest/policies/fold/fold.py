@@ -14,7 +14,7 @@ from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
 from palimpsest.policies.fold.parts import fold_within
-from palimpsest.policies.notices import fold_threshold, shows_held_items
+from palimpsest.policies.fold_threshold import fold_threshold, shows_held_items
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
 # The largest share of the view that a fold may leave without pressure, when asked for and automatically: more is not worth the loss.
@@ -47,7 +47,7 @@ class FoldFromLog:
         return self.propose(situation)
 
     def propose(self, situation: Situation, narrative: Put | None = None) -> Outcome:
-        """Propose the same fold with a narrative.
+        """Propose the fold that is due, with a narrative if one is given.
 
         Raises `TooFull` if the window is full and no fold makes enough room.
         """

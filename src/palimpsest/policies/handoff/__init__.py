@@ -1,1 +1,1 @@
-"""Codex's compaction: a hand-over to a summary, when it is due, and what it keeps."""
+"""Codex's compaction: a handoff to a summary, when it is due, and what it keeps."""

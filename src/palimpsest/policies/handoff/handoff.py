@@ -78,7 +78,7 @@ class Handoff:
     shrinks: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """Plan a summary and a fold, if a hand-over is due."""
+        """Plan a summary and a fold, if a handoff is due."""
         why = self.trigger.reason(situation)
         return self._steps(situation, why) if why else ()
 

@@ -1,4 +1,4 @@
-"""The user messages that a hand-over keeps: the newest within a bound of tokens; the one that exceeds it is cut in the middle."""
+"""The user messages that a handoff keeps: the newest within a bound of tokens; the one that exceeds it is cut in the middle."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Frees tokens when every hand-over failed and the next request would be too long: masks old results, else folds without a model."""
+"""Frees tokens when every handoff failed and the next request would be too long: masks old results, else folds without a model."""
 
 from dataclasses import dataclass
 

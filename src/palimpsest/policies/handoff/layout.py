@@ -1,4 +1,4 @@
-"""The layout of a hand-over: which items it folds, and the order of messages, context, summary and model switch afterwards."""
+"""The layout of a handoff: which items it folds, and the order of messages, context, summary and model switch afterwards."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
 
 class HandoffRun(NamedTuple):
-    """The items that a hand-over folds, and the notice of a model switch at their end, which moves behind the summary."""
+    """The items that a handoff folds, and the notice of a model switch at their end, which moves behind the summary."""
 
     items: tuple[Item, ...]
     switch: Item | None

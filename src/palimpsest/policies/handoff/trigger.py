@@ -1,4 +1,4 @@
-"""The conditions under which a hand-over is due."""
+"""The conditions under which a handoff is due."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Answer, EventSpan, Want, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.budgets import codex_effective
+from palimpsest.policies.fold_threshold import fold_threshold
 from palimpsest.policies.handoff.layout import handoff_run, just_edited, worth_folding
-from palimpsest.policies.notices import fold_threshold
 
 MOMENTS: Final[frozenset[Moment]] = frozenset({"turn_starts", "before_call", "after_call", "overflow", "asked", "switched"})
 _MODEL_KINDS: Final = frozenset({"assistant", "thinking", "call"})
@@ -19,17 +19,17 @@ _MODEL_KINDS: Final = frozenset({"assistant", "thinking", "call"})
 
 @dataclass(frozen=True, slots=True)
 class HandoffTrigger:
-    """Decides whether a hand-over is due: at the budget, on overflow, after a switch to a smaller model, or when the user asks.
+    """Decides whether a handoff is due: at the budget, on overflow, after a switch to a smaller model, or when the user asks.
 
     scope: which tokens count against the budget: all of the view, or only those after the prompt of the first reply since the last fold.
-    at_effective_window: after a switch, a hand-over is also due when the effective window of the new model is reached.
+    at_effective_window: after a switch, a handoff is also due when the effective window of the new model is reached.
     """
 
     scope: Literal["total", "body_after_prefix"] = "total"
     at_effective_window: bool = False
 
     def reason(self, situation: Situation) -> str:
-        """Return why a hand-over is due now; empty if it is not."""
+        """Return why a handoff is due now; empty if it is not."""
         why = self._reason_at_moment(situation) if situation.may_fold else ""
         return why if why and not just_edited(situation.view) and worth_folding(handoff_run(situation.view)) else ""
 

@@ -13,7 +13,7 @@ from palimpsest.core.pairs import safe_cuts, settled
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.view_sizes import CountsTokens
-from palimpsest.policies.notices import is_fold_due
+from palimpsest.policies.fold_threshold import is_fold_due
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.compress import attachment_name, flatten
 from palimpsest.policies.summarize.summarize import checked_summary

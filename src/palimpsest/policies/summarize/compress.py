@@ -13,7 +13,7 @@ from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import shown
-from palimpsest.policies.notices import fold_threshold
+from palimpsest.policies.fold_threshold import fold_threshold
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.summarize import checked_summary
 from palimpsest.wire.responses.item_json import item_json

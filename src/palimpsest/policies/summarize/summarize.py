@@ -14,7 +14,7 @@ from palimpsest.core.items import Content, Document, Image, Item, Opaque, Part, 
 from palimpsest.core.pairs import pending_calls, rounds
 from palimpsest.core.policy import Plan, Proposal, Steps
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.notices import is_fold_due
+from palimpsest.policies.fold_threshold import is_fold_due
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.shorten import RETRIES, ask_dropping_rounds, ask_halving_rounds
 

@@ -9,7 +9,7 @@ from palimpsest.core.pairs import pairs_of, pending_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import RunningNotes, View
-from palimpsest.policies.notices import is_fold_due
+from palimpsest.policies.fold_threshold import is_fold_due
 from palimpsest.policies.summarize.summarize import ContinuationMessage
 
 MIN_TOKENS = 10_000

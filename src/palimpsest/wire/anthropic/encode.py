@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions, cache_control
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
+from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, base64_of, bytes_of, is_inline, media_of
 from palimpsest.wire.encoding.messages import (
     STATED,
@@ -51,7 +51,7 @@ class AnthropicWire:
         content = sendable_content(item, self._card)
         if not isinstance(content, Text) or not content.text.strip():
             return empty_fragment(item)
-        return Fragment(item, Place.USER, _text(content.text))
+        return Fragment(item, BlockKind.USER, _text(content.text))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as a content block."""
@@ -64,11 +64,11 @@ class AnthropicWire:
             case Thinking():
                 return self._thinking(item, content)
             case Image() | Document():
-                return Fragment(item, Place.USER, self._media(content))
+                return Fragment(item, BlockKind.USER, self._media(content))
             case Opaque():
                 from_thinking = opaque_type(content) in _THINKING_BLOCKS
-                place = Place.THINKING if from_thinking else Place.ASSISTANT
-                return Fragment(item, place if role_of(item) == "assistant" else Place.USER, content.data.encode())
+                place = BlockKind.THINKING if from_thinking else BlockKind.ASSISTANT
+                return Fragment(item, place if role_of(item) == "assistant" else BlockKind.USER, content.data.encode())
             case ToolCall():
                 name = wire_id or valid_call_id(content.call_id, "claude")
                 block = {
@@ -78,23 +78,23 @@ class AnthropicWire:
                     "input": Raw(arguments_object(content)),
                 }
                 provider_id = provider_call_id(content, "claude")
-                return Fragment(item, Place.CALL, dump(block), pair_key(content.call_id), name, content.form, provider_id=provider_id)
+                return Fragment(item, BlockKind.CALL, dump(block), pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
     def _text_fragment(self, item: Item, content: Text) -> Fragment:
         if not is_statement(content):
-            return Fragment(item, Place.ASSISTANT if content.role == "assistant" else Place.USER, _text(content.text))
+            return Fragment(item, BlockKind.ASSISTANT if content.role == "assistant" else BlockKind.USER, _text(content.text))
         body = _text(framed_statement(content.text))
         if not self._card.takes_system_messages:
-            return Fragment(item, Place.USER, body)
-        return Fragment(item, Place.USER, body, group=STATED, aside=_text(content.text))
+            return Fragment(item, BlockKind.USER, body)
+        return Fragment(item, BlockKind.USER, body, group=STATED, aside=_text(content.text))
 
     def _thinking(self, item: Item, content: Thinking) -> Fragment:
         signature = usable_signature(content, self._card)
         if signature is None:
             return empty_fragment(item)
-        return Fragment(item, Place.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": signature.data}))
+        return Fragment(item, BlockKind.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": signature.data}))
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, "claude")
@@ -110,7 +110,7 @@ class AnthropicWire:
         if content.error:
             block["is_error"] = True
         erased = item.mask is not None and item.mask.form == "cached"
-        return Fragment(item, Place.RESULT, dump(block), pair_key(content.call_id), name, content.form, erased=erased)
+        return Fragment(item, BlockKind.RESULT, dump(block), pair_key(content.call_id), name, content.form, erased=erased)
 
     def _part(self, part: Part) -> bytes:
         match part:
@@ -140,7 +140,7 @@ class AnthropicWire:
             messages = with_system_messages(messages)
         repairs: tuple[RequestRepair, ...] = ()
         if not messages or messages[0][0]:
-            opener = Fragment(Item("", "notice", Text(_OPENING_TEXT)), Place.USER, _text(_OPENING_TEXT))
+            opener = Fragment(Item("", "notice", Text(_OPENING_TEXT)), BlockKind.USER, _text(_OPENING_TEXT))
             messages.insert(0, (False, [opener]))
             repairs = (RequestRepair("no_first_user", fragments[0].item.id if fragments else ""),)
         wanted = anchors(view, fragments, self._params, "anthropic") if self._rule == "palimpsest" else ()
@@ -204,7 +204,7 @@ def _began_without_thinking(messages: list[Message]) -> bool:
 
     Anthropic rejects a thinking budget there, as it does for a prefilled reply and a forced tool call.
     """
-    results, thinking = Place.RESULT, Place.THINKING
+    results, thinking = BlockKind.RESULT, BlockKind.THINKING
     open_turn = False
     for from_model, blocks in reversed(messages):
         if from_model:

@@ -2,7 +2,7 @@
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
+from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
 from palimpsest.wire.encoding.messages import alternating_messages, framed_statement, is_statement
 from palimpsest.wire.encoding.options import chat_fields
@@ -37,7 +37,7 @@ class ChatWire:
         content = sendable_content(item, self._card)
         if not isinstance(content, Text):
             return empty_fragment(item)
-        return Fragment(item, Place.USER, content.text.encode(), group=self._role(content.role))
+        return Fragment(item, BlockKind.USER, content.text.encode(), group=self._role(content.role))
 
     def _role(self, role: Role) -> str:
         # Only OpenAI has the role developer; the chat templates of other servers fail on it.
@@ -52,9 +52,9 @@ class ChatWire:
             case Text():
                 return self._text(item, content)
             case Thinking():
-                return Fragment(item, Place.THINKING, dump(content.text)) if self._echo and content.text else empty_fragment(item)
+                return Fragment(item, BlockKind.THINKING, dump(content.text)) if self._echo and content.text else empty_fragment(item)
             case Image() | Document():
-                return Fragment(item, Place.USER, self._media(content))
+                return Fragment(item, BlockKind.USER, self._media(content))
             case Opaque():
                 return empty_fragment(item)
             case ToolCall():
@@ -62,19 +62,19 @@ class ChatWire:
                 function = {"name": sent_name(content.tool, self._names, "chat"), "arguments": arguments_object(content).decode()}
                 body = dump({"id": name, "type": "function", "function": function})
                 provider_id = provider_call_id(content, self._card.call_ids)
-                return Fragment(item, Place.CALL, body, pair_key(content.call_id), name, content.form, provider_id=provider_id)
+                return Fragment(item, BlockKind.CALL, body, pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
                 return self._result(item, content, wire_id)
 
     def _text(self, item: Item, content: Text) -> Fragment:
         body = dump(content.text)
         if content.role == "assistant":
-            return Fragment(item, Place.ASSISTANT, body, group=_TEXT)
+            return Fragment(item, BlockKind.ASSISTANT, body, group=_TEXT)
         if not is_statement(content):
-            return Fragment(item, Place.USER, body, group=_TEXT)
+            return Fragment(item, BlockKind.USER, body, group=_TEXT)
         if not self._card.takes_system_messages:
-            return Fragment(item, Place.USER, dump(framed_statement(content.text)), group=_TEXT)
-        return Fragment(item, Place.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
+            return Fragment(item, BlockKind.USER, dump(framed_statement(content.text)), group=_TEXT)
+        return Fragment(item, BlockKind.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
@@ -86,7 +86,7 @@ class ChatWire:
             aside = b",".join((dump({"type": "text", "text": f"[from the result of call {name}]"}), *shown))
             output = output or "[shown in the next message]"
         body = b"," + dump({"role": "tool", "tool_call_id": name, "content": output})
-        return Fragment(item, Place.RESULT, body, pair_key(content.call_id), name, content.form, aside=aside)
+        return Fragment(item, BlockKind.RESULT, body, pair_key(content.call_id), name, content.form, aside=aside)
 
     def _media(self, part: Image | Document) -> bytes:
         url = url_of(part, self._fetch)
@@ -117,7 +117,7 @@ class ChatWire:
         return Assembled(b"".join(chunks), repairs=repairs)
 
     def _add_user_side(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
-        result = Place.RESULT
+        result = BlockKind.RESULT
         parts: list[Fragment] = []
         asides: list[bytes] = []
         rest = 0
@@ -154,7 +154,7 @@ def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -
 
 
 def _add_assistant(chunks: list[bytes], blocks: list[Fragment]) -> None:
-    call, thinking = Place.CALL, Place.THINKING
+    call, thinking = BlockKind.CALL, BlockKind.THINKING
     if len(blocks) == 1 and blocks[0].place < thinking:
         chunks += (b',{"role":"assistant","content":', blocks[0].body, b"}")
         return

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.situation import Cache
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.fragments import Fragment, Place
+from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.request import MAX_BREAKPOINTS, BreakpointRule, Params
 
@@ -110,7 +110,7 @@ def _nearest(fragments: Sequence[Fragment], item_id: str) -> list[str]:
     positions = False
     for fragment in reversed(fragments):
         positions = positions or fragment.item.id == item_id
-        if positions and fragment.place and fragment.place != Place.THINKING:
+        if positions and fragment.place and fragment.place != BlockKind.THINKING:
             return [fragment.item.id]
     return []
 

@@ -13,8 +13,8 @@ from palimpsest.wire.request import RequestRepair
 _encoder = msgspec.json.Encoder()
 
 
-class Place:
-    """Position of a fragment; from ASSISTANT on it is from the model. Plain integers, because they are compared for every item."""
+class BlockKind:
+    """What a fragment is; everything from ASSISTANT on comes from the model. Plain integers, because they are compared for each item."""
 
     NOTHING: Final = 0
     USER: Final = 1
@@ -104,7 +104,7 @@ class FragmentCache:
 
 def empty_fragment(item: Item) -> Fragment:
     """The fragment of an item that is not sent."""
-    return Fragment(item, Place.NOTHING)
+    return Fragment(item, BlockKind.NOTHING)
 
 
 def object_members(fields: dict[str, object]) -> bytes:

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from palimpsest.core.items import Text
-from palimpsest.wire.encoding.fragments import Fragment, Place
+from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 
 Message: TypeAlias = tuple[bool, list[Fragment]]
 """Whether the message is from the model, and its fragments; in other messages the results come first, in the order of their calls."""
@@ -11,7 +11,7 @@ Message: TypeAlias = tuple[bool, list[Fragment]]
 
 def alternating_messages(fragments: list[Fragment]) -> list[Message]:
     """Group fragments into alternating messages. Thinking comes first in its message, and is dropped if nothing follows it."""
-    user, result, thinking, call = Place.USER, Place.RESULT, Place.THINKING, Place.CALL
+    user, result, thinking, call = BlockKind.USER, BlockKind.RESULT, BlockKind.THINKING, BlockKind.CALL
     answers = {fragment.wire_id: fragment for fragment in fragments if fragment.place == result}
     messages: list[Message] = []
     blocks: list[Fragment] = []
@@ -49,7 +49,7 @@ def alternating_messages(fragments: list[Fragment]) -> list[Message]:
 
 
 def _add_thinking(blocks: list[Fragment], thinking_run: list[Fragment]) -> None:
-    if blocks and blocks[0].place != Place.THINKING:
+    if blocks and blocks[0].place != BlockKind.THINKING:
         blocks[0:0] = thinking_run
     else:
         blocks.extend(thinking_run)
@@ -83,5 +83,5 @@ def with_system_messages(messages: list[Message]) -> list[Message]:
             separated.append((from_model, blocks))
             continue
         separated.append((False, [block for block in blocks if block.group != STATED]))
-        separated.append((False, [Fragment(block.item, Place.USER, block.aside, group=SYSTEM) for block in stated]))
+        separated.append((False, [Fragment(block.item, BlockKind.USER, block.aside, group=SYSTEM) for block in stated]))
     return separated

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Form, Item, Text, ToolCall, ToolResult
-from palimpsest.wire.encoding.fragments import Fragment, Place
+from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.tools import MISSING_CALL_ID
 from palimpsest.wire.request import RepairCase, RequestRepair
 
@@ -38,7 +38,7 @@ def repair_pairs(fragments: list[Fragment], encoder: "RepairEncoder") -> tuple[l
     """Pair every call with one result after it; returns the fragments and the repairs. A valid list is returned unchanged."""
     open_by_key: set[str] = set()
     sent_ids: set[str] = set()
-    call, result = Place.CALL, Place.RESULT
+    call, result = BlockKind.CALL, BlockKind.RESULT
     for fragment in fragments:
         key = fragment.key
         if not key:
@@ -92,7 +92,7 @@ class _RepairPass:
         for fragment in fragments:
             if not fragment.key:
                 self.sent_fragments.append(fragment)
-            elif fragment.place == Place.CALL:
+            elif fragment.place == BlockKind.CALL:
                 self.add_call(fragment)
             else:
                 self.add_result(fragment)
@@ -186,7 +186,7 @@ class ProviderCallIds:
         if not with_provider_id:
             self.cached = {}
             return fragments
-        taken = {fragment.wire_id for fragment in fragments if fragment.place == Place.CALL and fragment.key}
+        taken = {fragment.wire_id for fragment in fragments if fragment.place == BlockKind.CALL and fragment.key}
         id_by_key: dict[str, str] = {}
         for fragment in with_provider_id:
             if fragment.provider_id not in taken:

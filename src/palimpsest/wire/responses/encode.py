@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encoding.fragments import Assembled, Fragment, Place, dump, empty_fragment, extra_members, object_members
+from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
 from palimpsest.wire.encoding.options import responses_fields
 from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
@@ -37,7 +37,7 @@ class ResponsesWire:
         if not isinstance(content, Text):
             return empty_fragment(item)
         if content.role == "system":
-            return Fragment(item, Place.ASSISTANT, content.text.encode())
+            return Fragment(item, BlockKind.ASSISTANT, content.text.encode())
         return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
@@ -65,7 +65,7 @@ class ResponsesWire:
         origin = ref or (item.id if "." in rest else event)
         opening = b',{"type":"message"' + self._id(ref) + b',"role":"%s","content":[' % role.encode()
         closing = b'],"phase":%s}' % dump(phase) if phase else b"]}"
-        place = Place.ASSISTANT if role == "assistant" else Place.USER
+        place = BlockKind.ASSISTANT if role == "assistant" else BlockKind.USER
         return Fragment(item, place, part, group=f"{role}:{phase}:{origin}", opening=opening, closing=closing)
 
     def _id(self, ref: str) -> bytes:
@@ -80,7 +80,7 @@ class ResponsesWire:
         field = b"summary" if content.form == "digest" else b"content"
         group = f"reasoning:{content.ref or item.id}"
         # The parts of a reasoning item carry the name of their list in `opening` and the encrypted content in `closing`.
-        return Fragment(item, Place.THINKING, part, group=group, opening=field, closing=encrypted, aside=self._id(content.ref))
+        return Fragment(item, BlockKind.THINKING, part, group=group, opening=field, closing=encrypted, aside=self._id(content.ref))
 
     def _opaque(self, item: Item, content: Opaque) -> Fragment:
         kind = opaque_type(content)
@@ -94,7 +94,7 @@ class ResponsesWire:
         data = content.data.encode()
         if kind == "image_generation_call" and not self._card.images:
             data = dump({**msgspec.json.decode(data, type=dict[str, object]), "result": ""})
-        return Fragment(item, Place.ASSISTANT, b"," + data)
+        return Fragment(item, BlockKind.ASSISTANT, b"," + data)
 
     def _call(self, item: Item, content: ToolCall, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
@@ -125,7 +125,7 @@ class ResponsesWire:
                     "arguments": Raw(arguments_object(content)),
                 }
         provider_id = provider_call_id(content, self._card.call_ids) if key else ""
-        return Fragment(item, Place.CALL, self._item(kind, content.ref, fields), key, name, content.form, provider_id=provider_id)
+        return Fragment(item, BlockKind.CALL, self._item(kind, content.ref, fields), key, name, content.form, provider_id=provider_id)
 
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         kind = call_kind(content.form)
@@ -136,10 +136,10 @@ class ResponsesWire:
             fields = {}
         if kind == "search":
             fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found_tools(content)}
-            return Fragment(item, Place.RESULT, self._item("tool_search_output", content.ref, fields), *self._pair(content, name))
+            return Fragment(item, BlockKind.RESULT, self._item("tool_search_output", content.ref, fields), *self._pair(content, name))
         fields["output"] = self._output(content)
         kind = "custom_tool_call_output" if kind == "custom" else "function_call_output"
-        return Fragment(item, Place.RESULT, self._item(kind, content.ref, fields), *self._pair(content, name))
+        return Fragment(item, BlockKind.RESULT, self._item(kind, content.ref, fields), *self._pair(content, name))
 
     def _pair(self, content: ToolResult, name: str) -> tuple[str, str, Form]:
         key = pair_key(content.call_id, content.form) if content.call_id else ""
@@ -189,7 +189,7 @@ class ResponsesWire:
 
 def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragment]) -> None:
     start = len(chunks)
-    thinking = Place.THINKING
+    thinking = BlockKind.THINKING
     add = chunks.append
     parts: list[Fragment] = []
     group, closing = "", b""
