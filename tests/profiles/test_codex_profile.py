@@ -10,10 +10,9 @@ from palimpsest.core.errors import BadInput, PromptTooLong
 from palimpsest.core.events import Usage, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.projections.view import project
-from palimpsest.core.tokens.budget import percent_left
 from palimpsest.engine.call import call
 from palimpsest.engine.policies import run_policies
-from palimpsest.policies.budgets import codex_effective
+from palimpsest.policies.budgets import codex_effective, percent_left
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.models.cards import ModelCard

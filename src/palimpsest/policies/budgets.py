@@ -10,6 +10,8 @@ CLAUDE_BLOCK_MARGIN = 3_000
 CLAUDE_REPLY_CAP = 20_000
 OPENCODE_REPLY = 32_000
 OPENCODE_RESERVED = 20_000
+CODEX_BASELINE = 12_000
+"""Tokens at the start of the window that Codex does not count."""
 
 
 def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None) -> Budget:
@@ -163,3 +165,13 @@ def _opencode_levels(window: int, reply: int, usable: int, level: int | None, by
     # A window of 0 is unknown: such a model is never compacted for.
     compact_at = level if window else None
     return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at, bytes_at=bytes_at)
+
+
+def percent_left(total: int, effective_window: int) -> int:
+    """Return the free share of the window as codex shows it, in percent: the first 12,000 tokens are not counted."""
+    room = effective_window - CODEX_BASELINE
+    if room <= 0:
+        return 0
+    left = room - max(0, total - CODEX_BASELINE)
+    # Integer arithmetic that rounds halves up.
+    return (200 * min(room, max(0, left)) + room) // (2 * room)

@@ -14,13 +14,10 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Document, Image, Text, ToolResult, Value, text_of
 from palimpsest.core.policy import Answer, Save, Want, save
 from palimpsest.core.tokens.truncate import (
-    OPENCODE_BYTES,
-    OPENCODE_LINES,
     PREVIEW_ABOVE,
     PREVIEW_HEAD,
     PREVIEW_TAIL,
     Truncated,
-    claude_preview,
     preview,
     truncate_lines,
     truncate_middle,
@@ -32,6 +29,20 @@ Mode: TypeAlias = Literal["tokens", "bytes"]
 
 CAPTURED_BYTES: Final = 1 << 20
 OUTPUT_LIMIT: Final = 10_000
+
+
+CLAUDE_PREVIEW = 2_000
+OPENCODE_LINES = 2_000
+OPENCODE_BYTES = 51_200
+
+
+def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
+    """Keep the first `limit` characters, up to the last newline if it is in the second half."""
+    if len(text) <= limit:
+        return Truncated(text)
+    line = text.rfind("\n", 0, limit)
+    end = line if line > limit // 2 else limit
+    return Truncated(text[:end], len(text) - end, "chars")
 
 
 class CapturedOutput(Value, frozen=True):

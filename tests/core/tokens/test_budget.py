@@ -4,9 +4,10 @@ import pytest
 
 from palimpsest.audit.pricing.size_rules import claude_list_size, claude_size, codex_size
 from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
-from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_left, percent_until, used
+from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_until, used
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import Reported, View
+from palimpsest.policies.budgets import percent_left
 
 LEVELS = Budget(window=200, reply=20, buffer=40, warn_at=120, clear_at=140, compact_at=160, block_at=190, bytes_at=1_000)
 

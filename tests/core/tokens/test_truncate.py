@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 
 from palimpsest.core.items import Image, Opaque, Text
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.core.tokens.truncate import (
-    Truncated,
-    TruncatedParts,
-    claude_preview,
-    preview,
-    truncate_lines,
-    truncate_middle,
-    truncate_parts,
-)
+from palimpsest.core.tokens.truncate import Truncated, TruncatedParts, preview, truncate_lines, truncate_middle, truncate_parts
+from palimpsest.policies.result_limiters import claude_preview
 
 LONG = "this is an example of a long output that should be truncated"
 FACES = "😀" * 10 + "\nsecond line with text\n"
@@ -154,12 +147,12 @@ def test_the_claude_preview_ends_at_the_last_newline_past_the_half(text: str, ex
 
 def test_lines_are_kept_from_the_head_or_from_the_tail() -> None:
     text = "\n".join(str(number) for number in range(10))
-    assert truncate_lines(text, lines=3) == Truncated("0\n1\n2", 7, "lines")
-    assert truncate_lines(text, lines=3, keep="tail") == Truncated("7\n8\n9", 7, "lines")
-    assert truncate_lines(text, lines=10) == Truncated(text)
+    assert truncate_lines(text, lines=3, size=51_200) == Truncated("0\n1\n2", 7, "lines")
+    assert truncate_lines(text, lines=3, size=51_200, keep="tail") == Truncated("7\n8\n9", 7, "lines")
+    assert truncate_lines(text, lines=10, size=51_200) == Truncated(text)
 
 
 def test_lines_are_limited_by_bytes_too() -> None:
-    assert truncate_lines("港口\nabc\ndef", size=10) == Truncated("港口\nabc", 4, "bytes")
-    assert truncate_lines("港口\nabc\ndef", size=7, keep="tail") == Truncated("abc\ndef", 7, "bytes")
-    assert truncate_lines("x" * 60_000) == Truncated("", 60_000, "bytes")
+    assert truncate_lines("港口\nabc\ndef", lines=2_000, size=10) == Truncated("港口\nabc", 4, "bytes")
+    assert truncate_lines("港口\nabc\ndef", lines=2_000, size=7, keep="tail") == Truncated("abc\ndef", 7, "bytes")
+    assert truncate_lines("x" * 60_000, lines=2_000, size=51_200) == Truncated("", 60_000, "bytes")

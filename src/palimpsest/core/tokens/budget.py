@@ -9,8 +9,6 @@ from palimpsest.core.view import View
 
 Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
 
-CODEX_BASELINE = 12_000
-
 
 class Budget(Value, frozen=True):
     """The thresholds of one model under one budget rule, in tokens (`bytes_at`: bytes). A threshold of `None` is never reached.
@@ -70,16 +68,6 @@ def old_signatures_size(view: View, counter: CountsTokens) -> int:
     newest = max((index for index, item in enumerate(view.items) if item.kind in ("user", "steering")), default=0)
     before = view.items[:newest]
     return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.signature is not None)
-
-
-def percent_left(total: int, effective_window: int) -> int:
-    """Return the free share of the window as codex shows it, in percent: the first 12,000 tokens are not counted."""
-    room = effective_window - CODEX_BASELINE
-    if room <= 0:
-        return 0
-    left = room - max(0, total - CODEX_BASELINE)
-    # Integer arithmetic that rounds halves up.
-    return (200 * min(room, max(0, left)) + room) // (2 * room)
 
 
 def percent_until(used_tokens: int, level: int) -> int:

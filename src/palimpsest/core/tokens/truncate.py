@@ -10,9 +10,6 @@ Unit: TypeAlias = Literal["tokens", "bytes", "chars", "lines"]
 PREVIEW_ABOVE = 25_000
 PREVIEW_HEAD = 1_600
 PREVIEW_TAIL = 800
-CLAUDE_PREVIEW = 2_000
-OPENCODE_LINES = 2_000
-OPENCODE_BYTES = 51_200
 
 
 class Truncated(Value, frozen=True):
@@ -118,19 +115,10 @@ def _fitting(text: str, tokens: int, factor: float) -> int:
     return low
 
 
-def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
-    """Keep the first `limit` characters, up to the last newline if it is in the second half."""
-    if len(text) <= limit:
-        return Truncated(text)
-    line = text.rfind("\n", 0, limit)
-    end = line if line > limit // 2 else limit
-    return Truncated(text[:end], len(text) - end, "chars")
-
-
 def truncate_lines(
     text: str,
-    lines: int = OPENCODE_LINES,
-    size: int = OPENCODE_BYTES,
+    lines: int,
+    size: int,
     keep: Literal["head", "tail"] = "head",
 ) -> Truncated:
     """Keep complete lines from one end, at most `lines` lines and `size` bytes."""

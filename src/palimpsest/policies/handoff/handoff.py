@@ -14,8 +14,8 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Ask, Look, Outcome, Plan, Proposal, Steps, Want, look
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import percent_left
 from palimpsest.core.tokens.truncate import truncate_middle
+from palimpsest.policies.budgets import percent_left
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
 from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
