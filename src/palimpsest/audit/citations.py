@@ -48,6 +48,8 @@ _IDENTIFIER: Final = re.compile(
     r"|(?<!\w)[A-Za-z]+\d\w*",
     re.ASCII,
 )
+# A number with its unit, such as 9.83GiB or 250ms.
+_QUANTITY: Final = re.compile(r"(?<![\w./-])(\d[\d,]*(?:\.\d+)*)[A-Za-zµ%]{1,4}(?![A-Za-z0-9_/-]|\.\w)")
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)*", re.ASCII)
 _ENUMERATION: Final = re.compile(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
 # From ten on: smaller numerals are as often idiomatic ("between two hosts").
@@ -196,6 +198,9 @@ def _claims(line: str) -> Iterator[_Claim]:
     for quotation in _QUOTATION.finditer(rest):
         yield _Claim("quotation", next(text for text in quotation.groups() if text is not None).removesuffix("()"))
     rest = _CITATION.sub(" ", _QUOTATION.sub(" ", rest))
+    for quantity in _QUANTITY.finditer(rest):
+        yield _Claim("number", _without_commas(quantity[1]))
+    rest = _QUANTITY.sub(" ", rest)
     for pattern in (_URL, _PATH, _IDENTIFIER):
         for found in pattern.finditer(rest):
             text = found[0].rstrip(".,:;!?").removesuffix("()")
@@ -217,7 +222,9 @@ def _occurs(claim: _Claim, cited: str) -> bool:
         case "numeral":
             return claim.text in cited.lower() or _digits(claim.text) in {_without_commas(number) for number in _NUMBER.findall(cited)}
         case _:
-            return re.search(rf"(?<![A-Za-z0-9_]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
+            # A unit may follow its number without a blank.
+            left = "A-Za-z0-9_" if claim.text[0].isdigit() else "A-Za-z_"
+            return re.search(rf"(?<![{left}]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
 
 
 def _without_commas(number: str) -> str:
