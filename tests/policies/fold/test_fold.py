@@ -251,7 +251,7 @@ def test_pa_18_less_room_means_a_later_fallback_level(head: int, request_words: 
     for number in range(40):
         use(session, f"c{number}", "Bash", f'{{"command":"make part_{number}"}}', f"value_{number} = 1\n" * 100)
     body = folded(session)
-    assert body.why == f"the user asked for it; fallback level {taken}"
+    assert body.why == ("the user asked for it" if taken == 2 else f"the user asked for it; fallback level {taken}")
     assert body.tokens_after <= 136_000
 
 

@@ -57,13 +57,17 @@ class Bounds:
         )
 
 
+USUAL_LEVEL = 2
+"""The level of a fold that keeps all of its parts; level 1 is clearing, which is another policy."""
+
+
 def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
     """Yield the fallback levels from 2 to 5 with their bounds for a window, largest first.
 
     Level 2 is the usual fold, 3 halves tail and results repeatedly, 4 keeps fewer messages and less evidence, 5 keeps the floor only.
     """
     level = bounds.scaled(window)
-    yield 2, level
+    yield USUAL_LEVEL, level
     while max(level.tail, level.results) > _LEAST_HALVED:
         level = replace(level, tail=level.tail // 2, results=level.results // 2)
         yield 3, level

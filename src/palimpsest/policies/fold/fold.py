@@ -12,7 +12,7 @@ from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.fold.bounds import Bounds, fallback_levels
+from palimpsest.policies.fold.bounds import USUAL_LEVEL, Bounds, fallback_levels
 from palimpsest.policies.fold.parts import fold_within
 from palimpsest.policies.fold_threshold import fold_threshold, shows_held_items
 
@@ -66,7 +66,7 @@ class FoldFromLog:
                     continue
                 break
             if candidate.tokens <= limit:
-                return Proposal((candidate.fold,), f"{why}; fallback level {number}")
+                return Proposal((candidate.fold,), why if number == USUAL_LEVEL else f"{why}; fallback level {number}")
             smallest = candidate
         if smallest is None or smallest.tokens > most:
             return self._nothing_fits(situation, floor)
