@@ -19,7 +19,8 @@ _FRAME: Final = (
 _ABOUT_THE_USER: Final = re.compile(
     r"\b(?:users?|you|your|she|he|maintainers?|owner|customers?|reviewers?|asked (?:for|to)|requested|would like|prefers?|preference|"
     r"demanded|told (?:not )?to|per (?:the )?instructions|as instructed|approved|approval|okayed|agreed|allowed|permitted|"
-    r"authori[sz]ed|permission (?:to|was)|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|green light|sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
+    r"authori[sz]ed|permission (?:to|was)|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|green light|"
+    r"sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
     r"|用户|您|你|客户|希望|想要|需求|倾向|意思|批准|同意|允许|许可|获准|授权|认可|点头|拍板|商定|被告知|禁止|不准|不许|决定",
     re.IGNORECASE,
 )
