@@ -37,7 +37,7 @@ GOALS: dict[str, Goal] = {
     "loop_ms": Goal("ms", 10, "the longest time that a fold and a call at 200,000 tokens keep an event loop from other work"),
     "plan_ms": Goal("ms", 1, "processor time of the slowest plan of a policy, up to its first request, at 200,000 tokens"),
     "fold_ms": Goal("ms", 50, "processor time of a fold without a model at 200,000 tokens, with its gate, price and loss"),
-    "group_commit": Goal("x", 2.5, "append ten events and sync once, against ten raw writes and one fdatasync"),
+    "group_commit": Goal("x", 3, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "bytes that a fork writes, all files"),
     "disk_ratio": Goal("x", 1.15, "log and checkpoint, against the same bodies as plain JSONL"),
