@@ -72,23 +72,23 @@ def test_no_input_from_another_thread_is_lost_during_turns() -> None:
 
 
 class Interrupting:
-    """A projection that is interrupted when it takes its second event, once."""
+    """A projection that is interrupted when it takes its second event, so many times."""
 
     name: ClassVar = "interrupting"
     watches: ClassVar = None
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self) -> None:
+    def __init__(self, times: int) -> None:
         self.taken: list[int] = []
-        self.due = True
+        self.due = times
 
     def attach(self, _: Views) -> tuple[Projection, ...]:
         return (self,)
 
     def take(self, event: Event) -> None:
         if self.due and event.seq == 2:
-            self.due = False
+            self.due -= 1
             raise KeyboardInterrupt
         self.taken.append(event.seq)
 
@@ -102,15 +102,18 @@ class Interrupting:
         self.taken = []
 
 
-def test_an_interrupt_while_projections_are_updated_loses_no_event() -> None:
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_an_interrupt_while_projections_are_updated_loses_no_event(times: int) -> None:
     store = MemorySessions()
     log = new_log(store)
-    interrupting = Interrupting()
+    interrupting = Interrupting(times)
     log.register(interrupting)
     for text in ("one", "two", "three"):
         log.append(UserSaid((Text(text),)))
-    with pytest.raises(KeyboardInterrupt):
-        log.catch_up()
+    # The second interrupt and those after it come while all projections are rebuilt.
+    for _ in range(times):
+        with pytest.raises(KeyboardInterrupt):
+            log.catch_up()
     log.append(UserSaid((Text("four"),)))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0")
     assert interrupting.taken == [0, 1, 2, 3, 4]

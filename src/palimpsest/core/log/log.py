@@ -208,6 +208,7 @@ class Log:
 
     def _append(self, body: Body, at: int | None, *, foreign: bool) -> Event:
         projections = self._projections
+        projections.rebuild_if_interrupted()
         if not foreign:
             self._check_calls(body)
         parent = self.tip

@@ -120,6 +120,11 @@ class Projections:
         elif len(self._queue) >= _MAX_QUEUE:
             self.catch_up()
 
+    def rebuild_if_interrupted(self) -> None:
+        """Rebuild all projections if an interrupt or error left them incomplete: then `seq` and `link` may be those of an earlier event."""
+        if self._broken:
+            self.catch_up()
+
     def catch_up(self) -> None:
         """Apply the queued events. After an interrupt or an error in a projection, all projections are rebuilt from the log."""
         if not self._queue and not self._broken:
