@@ -119,3 +119,15 @@ def test_an_open_call_stays_open_after_resuming_and_following_and_not_in_a_fork_
     log.append(Rewound(3))
     reader.follow()
     assert [each.open_call for each in (reader, log)] == [None, None]
+
+
+def test_a_side_call_that_outlasts_a_rewind_still_has_its_outcome() -> None:
+    log = new_log()
+    log.append(UserSaid((Text("go"),)))
+    log.append(UserSaid((Text("on"),)))
+    title = log.append(CallStarted("small", "chat", purpose="title")).seq
+    log.append(Rewound(1))
+    log.append(ModelReplied((Text("A title", "assistant"),), title, purpose="title"))
+    assert log.ledger.open == ()
+    with pytest.raises(BadInput):
+        log.append(ModelReplied((Text("Another", "assistant"),), title, purpose="title"))

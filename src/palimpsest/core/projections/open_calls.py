@@ -34,7 +34,8 @@ class OpenCalls:
     name: ClassVar = "open_calls"
     watches: ClassVar = _ENTERS_VIEW | {CallStarted, ModelReplied, Interrupted, Failed, SessionOpened}
     version: ClassVar = 1
-    scope: ClassVar[Scope] = "path"
+    # A call ends on whatever branch the session is by then.
+    scope: ClassVar[Scope] = "file"
 
     def __init__(self) -> None:
         self._open: dict[int, str] = {}
