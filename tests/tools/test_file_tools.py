@@ -8,12 +8,12 @@ import pytest
 
 from palimpsest.core.items import Image
 from palimpsest.stores.files import write_atomically
-from palimpsest.tools.edit import edit_tool
-from palimpsest.tools.patch import patch_tool
-from palimpsest.tools.read import read_tool
+from palimpsest.tools.files.edit import edit_tool
+from palimpsest.tools.files.patch import patch_tool
+from palimpsest.tools.files.read import read_tool
+from palimpsest.tools.files.write import write_tool
 from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.workspace import Workspace
-from palimpsest.tools.write import write_tool
 
 
 def replace_file(path: Path, data: bytes) -> None:

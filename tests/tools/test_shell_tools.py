@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.bash import Shell
-from palimpsest.tools.search import glob_tool, grep_tool
+from palimpsest.tools.files.search import glob_tool, grep_tool
+from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 

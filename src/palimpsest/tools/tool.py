@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import Part, Text
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool
@@ -18,6 +19,10 @@ ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports"]
 Arguments = TypeVar("Arguments", bound=Struct)
 
 
+ToolEvent: TypeAlias = TaskChanged | ProcessStarted | ProcessEnded
+"""An event that a tool may record beside its result."""
+
+
 class ToolError(PalimpsestError):
     """A tool cannot do what it was asked; the model gets the message as an error result."""
 
@@ -26,13 +31,17 @@ class ToolError(PalimpsestError):
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool returns. `paths` are the files it read or wrote, `exit` is the exit code of a command."""
+    """What a tool returns. `paths` are the files it read or wrote, `exit` is the exit code of a command.
+
+    `events` are recorded by the loop before the result.
+    """
 
     text: str = ""
     parts: tuple[Part, ...] = ()
     error: bool = False
     exit: int | None = None
     paths: tuple[str, ...] = ()
+    events: tuple[ToolEvent, ...] = ()
 
     def contents(self) -> tuple[Part, ...]:
         """The parts of the tool result: the text first."""

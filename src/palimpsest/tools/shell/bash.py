@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.tools.processes import Running, start
+from palimpsest.tools.shell.processes import Running, start
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 

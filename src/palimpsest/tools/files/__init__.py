@@ -1,0 +1,1 @@
+"""The tools that read, search and change files of the workspace."""

@@ -1,0 +1,1 @@
+"""The tools that run shell commands, and the sandbox that contains them."""
