@@ -14,15 +14,23 @@ from palimpsest.wire.encoding.breakpoints import with_anchors
 
 
 async def call(
-    session: Session, *, observe: Callable[[Delta], None] = ignore, after_policies: Callable[[Moment, PolicyRun], None] = lambda *_: None
+    session: Session,
+    *,
+    observe: Callable[[Delta], None] = ignore,
+    after_policies: Callable[[Moment, PolicyRun], None] = lambda *_: None,
+    after_fold: Callable[[], None] = lambda: None,
 ) -> ModelReplied:
     """Run the policies, send the view and return the reply. `observe` gets the deltas, `after_policies` the policy run of each moment.
+
+    `after_fold` is called before the request is sent if a policy folded, so that context which the fold removed can be stated again.
 
     If the request is too long, the profile decides between folding and `PromptTooLong`. Raises `PalimpsestError` if the call fails, or
     if a policy fails and the profile insists on it.
     """
     before = await carry_out(run_policies(session, "before_call"), session)
     after_policies("before_call", before)
+    if before.folded:
+        after_fold()
     if before.failure is not None and session.profile.stops_when_fold_fails:
         raise before.failure
     try:
@@ -34,6 +42,8 @@ async def call(
         after_policies("overflow", overflow)
         if not overflow.edited:
             raise
+        if overflow.folded:
+            after_fold()
         reply = await _send_turn(session, observe)
     after_policies("after_call", await carry_out(run_policies(session, "after_call"), session))
     return reply

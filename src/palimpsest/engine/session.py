@@ -65,15 +65,26 @@ class Session:
         return cls(Log.create(environment.store, opened, environment.clock, derived), profile, model, environment, tools, derived=derived)
 
     @classmethod
-    def resume(cls, session: str, profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...] = ()) -> Self:
+    def resume(
+        cls,
+        session: str,
+        profile: Profile,
+        model: ModelCard,
+        environment: Environment,
+        tools: tuple[Tool, ...] = (),
+        *,
+        turn_goes_on: bool = False,
+    ) -> Self:
         """Open an existing session for writing, recover it after a crash, and record a change of model or profile.
+
+        If the `turn_goes_on`, an open turn stays open with the tool calls that had not started, and `run_turn` continues it.
 
         Raises `BadInput` if there is no such session, `Locked` if another process writes to it.
         """
         derived = _derived(profile, model, environment, tools)
         log = Log.open(environment.store, session, environment.clock, write=True, derived=derived)
         try:
-            recover(log)
+            recover(log, turn_goes_on=turn_goes_on)
             if log.view.profile != profile.name:
                 log.append(ProfileChanged(profile.name, log.view.profile))
             if log.view.model != model.name:

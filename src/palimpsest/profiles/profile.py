@@ -45,6 +45,8 @@ class Profile:
     circuit: number of failures in a row after which a policy no longer runs automatically; 0 is no limit.
     folds_per_turn: largest number of folds in a turn; 0 is no limit.
     parts: tokens that a fold usually leaves beside head and user messages.
+    interrupted_result: result of tool calls that an interrupt leaves without one; empty for a text that says whether the tool had started.
+    interrupted_notice: context that is stated after an interrupted turn.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
     """
 
@@ -63,3 +65,5 @@ class Profile:
     parts: int = PARTS
     limiter: Callable[[ModelCard], ResultLimiter] = _UNCHANGED
     params: Params = DEFAULTS
+    interrupted_result: str = ""
+    interrupted_notice: str = ""

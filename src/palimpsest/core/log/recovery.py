@@ -13,9 +13,12 @@ NEVER_RAN = "Interrupted: the session ended before this tool was run."
 STOPPED = "the session ended before the reply came"
 
 
-def recover(log: Log) -> tuple[Event, ...]:
-    """Record outcomes for everything that was open when the session ended, and return these events; nothing is run again."""
-    bodies = (*_call_outcomes(log), *_tool_results(log), *_turn_end(log))
+def recover(log: Log, *, turn_goes_on: bool = False) -> tuple[Event, ...]:
+    """Record outcomes for everything that was open when the session ended, and return these events; nothing is run again.
+
+    If the `turn_goes_on`, it stays open, and calls whose tools had not started stay pending: the loop runs them.
+    """
+    bodies = (*_call_outcomes(log), *_tool_results(log, started_only=turn_goes_on), *(() if turn_goes_on else _turn_end(log)))
     return log.extend(bodies) if bodies else ()
 
 
@@ -32,12 +35,12 @@ def _call_outcomes(log: Log) -> tuple[Body, ...]:
     return tuple(outcomes)
 
 
-def _tool_results(log: Log) -> tuple[Body, ...]:
+def _tool_results(log: Log, *, started_only: bool) -> tuple[Body, ...]:
     started = set(log.health.started)
     results: list[Body] = []
     for item in pending_calls(log.view.items):
         call = item.content
-        if isinstance(call, ToolCall):
+        if isinstance(call, ToolCall) and (call.call_id in started or not started_only):
             text = Text(UNKNOWN_OUTCOME if call.call_id in started else NEVER_RAN)
             results.append(ToolReturned(ToolResult(call.call_id, (text,), error=True, form=call.form), tool=call.tool))
     return tuple(results)

@@ -1,0 +1,86 @@
+"""Limits of a turn: model calls, tool calls, seconds and US dollars, measured against the log."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import Interrupted, ModelReplied
+from palimpsest.core.ports import Clock
+from palimpsest.engine.session import Session
+from palimpsest.wire.models.cards import recorded_card
+from palimpsest.wire.models.prices import cost
+
+LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd"]
+"""The stop reason of a turn that reached a limit."""
+_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one turn may use; `None` means no limit. `calls` counts model calls, `tools` tool calls."""
+
+    calls: int | None = None
+    tools: int | None = None
+    seconds: float | None = None
+    usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tools", "seconds", "usd"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadInput(f"the limit {name} must be more than 0, not {value}")
+
+
+NO_LIMITS: Final = Limits()
+
+
+def cost_of_events(session: Session, first: int, last: int) -> float:
+    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing."""
+    cards = tuple(session.environment.cards)
+    return sum(
+        cost(body.usage, recorded_card(body.model, cards)).total
+        for event in session.log.reader.run(first, last)
+        if isinstance(body := event.body, ModelReplied | Interrupted)
+    )
+
+
+class TurnMeter:
+    """What a turn has used since it started: the counters of the log now, less those at the start."""
+
+    def __init__(self, session: Session, limits: Limits) -> None:
+        self._session = session
+        self._limits = limits
+        self._clock: Clock = session.environment.clock
+        self._started = self._clock.now()
+        self._calls = session.log.health.calls
+        self._priced_to = session.log.tip
+        self._usd = 0.0
+        self.tools = 0
+
+    def reached(self) -> LimitName | None:
+        """Return the first limit that the turn has reached, or `None`."""
+        limits, session = self._limits, self._session
+        if limits.calls is not None and session.log.health.calls - self._calls >= limits.calls:
+            return "max_calls"
+        if limits.tools is not None and self.tools >= limits.tools:
+            return "max_tools"
+        if limits.seconds is not None and self._clock.now() - self._started >= limits.seconds * _MS:
+            return "max_seconds"
+        if limits.usd is not None and self.usd() >= limits.usd:
+            return "max_usd"
+        return None
+
+    def usd(self) -> float:
+        """US dollars that the turn has cost so far, side calls included."""
+        tip = self._session.log.tip
+        if tip > self._priced_to:
+            # Prices of long prompts depend on the single call, so the calls are priced one by one, each once.
+            self._usd += cost_of_events(self._session, self._priced_to + 1, tip)
+            self._priced_to = tip
+        return self._usd
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the time limit, or `None` without one."""
+        limit = self._limits.seconds
+        return None if limit is None else max(0.0, limit - (self._clock.now() - self._started) / _MS)

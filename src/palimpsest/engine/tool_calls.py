@@ -1,0 +1,200 @@
+"""Runs the tool calls of a reply: decides about each, runs them side by side where their tools allow it, and answers in call order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import PermissionAsked, Permitted, ToolRefused, ToolReturned, ToolStarted
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
+from palimpsest.core.pairs import pending_calls
+from palimpsest.engine.feed import Feed
+from palimpsest.engine.plans import carry_out
+from palimpsest.engine.session import Session
+from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
+from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.workspace import Workspace
+
+# Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
+LONGEST_TOOL: Final = 1_800.0
+# Equal calls in a row from which on the user is asked: a model that repeats itself is rarely getting anywhere.
+EQUAL_CALLS: Final = 3
+_INTERRUPTED: Final = "Interrupted by the user before this tool was run."
+
+
+def allow_all(tool: AgentTool, call: ToolCall) -> Decision:
+    """Allow every call, for agents whose tools are harmless or whose caller has decided already."""
+    return Allow("caller")
+
+
+async def no_approver(asked: PermissionAsked) -> Approval:
+    """Refuse: there is no user who could be asked."""
+    return Approval("no", "unattended", "nobody can be asked here; the call needs a rule that allows it")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of an agent and what decides about their calls.
+
+    `decide` must depend on the call and on settings of the user alone. `approve` asks the user and waits for the answer; `remember`
+    keeps the rule of an answer "always".
+    """
+
+    tools: Mapping[str, AgentTool]
+    workspace: Workspace
+    decide: Callable[[AgentTool, ToolCall], Decision] = allow_all
+    approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver
+    remember: Callable[[str], None] = field(default=lambda _: None)
+
+
+async def run_calls(session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed) -> None:
+    """Run the calls and record a result for each, in call order.
+
+    If the task is cancelled, running tools are cancelled too, and every call without a result gets one that says so.
+    """
+    try:
+        for batch in _batches(toolbox, calls):
+            await _run_batch(session, toolbox, batch, feed)
+    except asyncio.CancelledError:
+        answer_pending(session)
+        raise
+
+
+def answer_pending(session: Session) -> None:
+    """Record a result for every pending call: unknown outcome if its tool had started, else interrupted."""
+    started = set(session.log.health.started)
+    for item in pending_calls(session.log.view.items):
+        call = item.content
+        if isinstance(call, ToolCall):
+            text = session.profile.interrupted_result or (UNKNOWN_OUTCOME if call.call_id in started else _INTERRUPTED)
+            session.log.append(ToolReturned(_result(call, ToolOutput(text, error=True)), tool=call.tool))
+
+
+def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+    """Yield runs of consecutive calls whose tools may run side by side; every other call stands alone."""
+    batch: list[ToolCall] = []
+    for call in calls:
+        tool = toolbox.tools.get(call.tool)
+        if tool is not None and tool.parallel:
+            batch.append(call)
+            continue
+        if batch:
+            yield batch
+            batch = []
+        yield [call]
+    if batch:
+        yield batch
+
+
+async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], feed: Feed) -> None:
+    """Decide about the calls one after the other, run the permitted ones side by side, and record results as soon as their turn comes."""
+    allowed = [(call, await _permitted(session, toolbox, call, feed)) for call in calls]
+    tools = [(call, toolbox.tools[call.tool]) for call, refusal in allowed if refusal is None]
+    for call, _ in tools:
+        session.log.append(ToolStarted(call.call_id, call.tool))
+    feed.events()
+    if any(tool.kind in ("edits", "runs") for _, tool in tools):
+        # After a crash the log must say that a tool with effects had started.
+        await session.environment.offload(session.log.sync)
+    running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox.workspace, tool, call)) for call, tool in tools}
+    try:
+        for call, refusal in allowed:
+            returned = await running[call.call_id] if refusal is None else _returned(call, refusal, 0)
+            await _record(session, returned[0], returned[1], feed)
+    finally:
+        for task in running.values():
+            task.cancel()
+        # Awaited, so that no tool works on after its call was answered; what they raise was raised or is of no use.
+        for task in running.values():
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _record(session: Session, output: ToolOutput, returned: ToolReturned, feed: Feed) -> None:
+    """Record the events of a tool and its result, which the profile limits in size."""
+    limiter = session.profile.limiter(session.card)
+    limited = await carry_out(limiter(returned), session)
+    for body in output.events:
+        session.log.append(body)
+    session.log.append(limited)
+    feed.events()
+
+
+async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed) -> ToolOutput | None:
+    """Return `None` if the call may run, else the output that refuses it."""
+    tool = toolbox.tools.get(call.tool)
+    if tool is None:
+        names = ", ".join(sorted(toolbox.tools)) or "none"
+        return ToolOutput(f"There is no tool {call.tool!r}. The tools are: {names}.", error=True)
+    decision = _with_repetition(session, call, toolbox.decide(tool, call))
+    if isinstance(decision, AskUser):
+        asked = PermissionAsked(call.call_id, call.tool, decision.question, decision.rule)
+        session.log.append(asked)
+        feed.events()
+        # The question must survive a crash that happens while the user thinks.
+        await session.environment.offload(session.log.sync)
+        approval = await toolbox.approve(asked)
+        if approval.answer == "no":
+            decision = Deny(approval.by, approval.why or "the user did not allow it")
+        else:
+            lasting = approval.answer == "always" and bool(decision.rule)
+            if lasting:
+                toolbox.remember(decision.rule)
+            session.log.append(Permitted(call.call_id, call.tool, approval.by, decision.rule if lasting else "once"))
+            return None
+    if isinstance(decision, Deny):
+        session.log.append(ToolRefused(call.call_id, call.tool, decision.by, decision.why))
+        return ToolOutput(f"This call was not run: {decision.why}", error=True)
+    session.log.append(Permitted(call.call_id, call.tool, decision.by))
+    return None
+
+
+def _with_repetition(session: Session, call: ToolCall, decision: Decision) -> Decision:
+    """Ask the user before the third equal call in a row, if the call would otherwise run."""
+    if isinstance(decision, Deny) or _equal_calls(session, call) < EQUAL_CALLS:
+        return decision
+    return AskUser(f"the model makes the same call of {call.tool} for the {EQUAL_CALLS}rd time in a row; let it run?")
+
+
+def _equal_calls(session: Session, call: ToolCall) -> int:
+    """Return how many calls up to and including this one are equal to it, without another call between them."""
+    equal, found = 0, False
+    for item in reversed(session.log.view.items):
+        content = item.content
+        if not isinstance(content, ToolCall):
+            continue
+        found = found or content.call_id == call.call_id
+        if found:
+            if (content.tool, content.args) != (call.tool, call.args):
+                break
+            equal += 1
+            if equal == EQUAL_CALLS:
+                break
+    return equal
+
+
+async def _timed(session: Session, workspace: Workspace, tool: AgentTool, call: ToolCall) -> tuple[ToolOutput, ToolReturned]:
+    """Run one tool and return its output; an error of the tool is an output too."""
+    clock = session.environment.clock
+    started = clock.now()
+    try:
+        output = await asyncio.wait_for(tool.run(call.args, workspace), LONGEST_TOOL)
+    except TimeoutError:
+        output = ToolOutput(f"{tool.name} did not end within {LONGEST_TOOL:g} seconds and was stopped.", error=True)
+    except PalimpsestError as error:
+        output = ToolOutput(error.message, error=True)
+    except Exception as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
+        output = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
+    return _returned(call, output, clock.now() - started)
+
+
+def _returned(call: ToolCall, output: ToolOutput, took_ms: int) -> tuple[ToolOutput, ToolReturned]:
+    return output, ToolReturned(_result(call, output), call.tool, output.exit, output.paths, took_ms)
+
+
+def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
+    parts = output.contents()
+    return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form)

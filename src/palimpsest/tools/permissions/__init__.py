@@ -1,0 +1,1 @@
+"""Permissions: which tool calls run, which wait for the user, and which are refused."""
