@@ -1,100 +1,32 @@
 """The turn: from queued input to the reply that asks for no tool, with tools, steering, limits, interrupts and crashes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
+from loops import PROFILE, bodies, calls, kinds, loop_of, results, shown, tool, typed
 from workplace import START, answered_by, work
 
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import (
-    Body,
     CallStarted,
     Failed,
     Interrupted,
     ModelReplied,
-    PermissionAsked,
-    Permitted,
-    ToolRefused,
-    ToolReturned,
     ToolStarted,
     TurnEnded,
     TurnStarted,
     Usage,
     UserSaid,
-    UserTyped,
 )
-from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.feed import Feed, Piece, unfollowed
-from palimpsest.engine.limits import NO_LIMITS, Limits
+from palimpsest.engine.feed import Piece, unfollowed
+from palimpsest.engine.limits import Limits
 from palimpsest.engine.session import Session
-from palimpsest.engine.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.turn import Loop, run_turn
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedReply, StalledReply
-from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
-from palimpsest.tools.tool import AgentTool, ToolOutput
-from palimpsest.tools.workspace import Workspace
-from palimpsest.wire.request import Tool
-
-PROFILE = Profile("test", (), lambda card: Budget(card.window))
-
-
-def tool(name: str, run: Callable[[str], Awaitable[str]], *, parallel: bool = False) -> AgentTool:
-    async def answer(args: str, _: Workspace) -> ToolOutput:
-        return ToolOutput(await run(args))
-
-    return AgentTool(Tool(name), "runs", parallel, answer)
-
-
-async def echo(args: str) -> str:
-    return f"echo {args}"
-
-
-ECHO = tool("echo", echo)
-
-
-def calls(*asked: tuple[str, str, str], text: str = "") -> ModelReplied:
-    said = (Text(text, "assistant"),) if text else ()
-    return ModelReplied((*said, *(ToolCall(call_id, name, args) for call_id, name, args in asked)))
-
-
-def loop_of(
-    *replies: ScriptedReply,
-    tools: tuple[AgentTool, ...] = (ECHO,),
-    limits: Limits = NO_LIMITS,
-    profile: Profile = PROFILE,
-    decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
-    approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver,
-    publish: Callable[[Piece], None] | None = None,
-) -> Loop:
-    session = answered_by(work(profile), Scripted(*replies))
-    toolbox = Toolbox({each.name: each for each in tools}, Workspace(Path("/")), decide, approve)
-    feed = unfollowed(session.log) if publish is None else Feed(session.log, publish)
-    return Loop(session, toolbox, feed, limits)
-
-
-def typed(session: Session, text: str) -> None:
-    session.log.append(UserTyped((Text(text),)))
-
-
-def bodies(session: Session, *skipped: type) -> list[Body]:
-    return [event.body for event in session.log.events() if not isinstance(event.body, skipped)]
-
-
-def kinds(session: Session) -> list[str]:
-    return [type(body).__name__ for body in bodies(session)]
-
-
-def shown(session: Session) -> list[tuple[str, str]]:
-    return [(item.kind, text_of(item.content)) for item in session.log.view.items]
-
-
-def results(session: Session) -> list[tuple[str, str]]:
-    return [(body.result.call_id, text_of(body.result)) for body in bodies(session) if isinstance(body, ToolReturned)]
 
 
 def test_a_turn_goes_from_queued_input_to_a_reply_that_asks_for_no_tool() -> None:
@@ -123,64 +55,6 @@ def test_a_turn_goes_from_queued_input_to_a_reply_that_asks_for_no_tool() -> Non
         ("assistant", "done"),
     ]
     assert loop.session.log.inbox == ()
-
-
-def test_calls_of_one_reply_run_side_by_side_and_are_answered_in_call_order() -> None:
-    finished: list[str] = []
-    second_ended = asyncio.Event()
-
-    async def first(_: str) -> str:
-        await second_ended.wait()
-        finished.append("first")
-        return "1"
-
-    async def second(_: str) -> str:
-        finished.append("second")
-        second_ended.set()
-        return "2"
-
-    tools = (tool("first", first, parallel=True), tool("second", second, parallel=True))
-    loop = loop_of(calls(("a", "first", "{}"), ("b", "second", "{}")), "done", tools=tools)
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert finished == ["second", "first"]
-    assert results(loop.session) == [("a", "1"), ("b", "2")]
-
-
-def test_a_tool_that_does_not_allow_it_runs_alone() -> None:
-    running: list[str] = []
-    seen: list[tuple[str, ...]] = []
-
-    def recorded(name: str, *, parallel: bool) -> AgentTool:
-        async def run(_: str) -> str:
-            running.append(name)
-            await asyncio.sleep(0)
-            seen.append(tuple(running))
-            running.remove(name)
-            return name
-
-        return tool(name, run, parallel=parallel)
-
-    tools = (recorded("r1", parallel=True), recorded("r2", parallel=True), recorded("w", parallel=False), recorded("r3", parallel=True))
-    loop = loop_of(calls(("a", "r1", "{}"), ("b", "r2", "{}"), ("c", "w", "{}"), ("d", "r3", "{}")), "done", tools=tools)
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert seen == [("r1", "r2"), ("r2",), ("w",), ("r3",)]
-    assert [text for _, text in results(loop.session)] == ["r1", "r2", "w", "r3"]
-
-
-def test_an_unknown_tool_and_a_tool_that_raises_are_error_results() -> None:
-    async def broken(_: str) -> str:
-        raise RuntimeError("out of paper")
-
-    loop = loop_of(calls(("a", "nope", "{}"), ("b", "broken", "{}")), "done", tools=(tool("broken", broken),))
-    typed(loop.session, "go")
-    assert asyncio.run(run_turn(loop)) == "done"
-    assert results(loop.session) == [
-        ("a", "There is no tool 'nope'. The tools are: broken."),
-        ("b", "broken failed: RuntimeError: out of paper"),
-    ]
-    assert all(body.result.error for body in bodies(loop.session) if isinstance(body, ToolReturned))
 
 
 def test_cx_02_a_turn_ends_when_a_reply_asks_for_no_tool_and_no_input_is_queued() -> None:
@@ -326,71 +200,6 @@ def test_one_empty_reply_is_asked_again_and_a_second_one_ends_the_turn() -> None
     assert asyncio.run(run_turn(twice)) == "done"
 
 
-def test_a_refused_call_is_recorded_and_answered_and_never_runs() -> None:
-    ran: list[str] = []
-
-    async def run(args: str) -> str:
-        ran.append(args)
-        return "ran"
-
-    loop = loop_of(calls(("a", "t", "{}")), "ok", tools=(tool("t", run),), decide=lambda *_: Deny("mode plan", "the mode is read-only"))
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert ran == []
-    assert ToolRefused("a", "t", "mode plan", "the mode is read-only") in bodies(loop.session)
-    assert results(loop.session) == [("a", "This call was not run: the mode is read-only")]
-    assert not [body for body in bodies(loop.session) if isinstance(body, ToolStarted)]
-
-
-def test_the_user_is_asked_and_the_answer_always_keeps_the_rule() -> None:
-    asked: list[PermissionAsked] = []
-    kept: list[str] = []
-
-    async def approve(question: PermissionAsked) -> Approval:
-        asked.append(question)
-        return Approval("always")
-
-    loop = loop_of(calls(("a", "echo", "{}")), "ok", decide=lambda *_: AskUser("run echo?", "echo"), approve=approve)
-    loop = Loop(loop.session, Toolbox(loop.toolbox.tools, loop.toolbox.workspace, loop.toolbox.decide, approve, kept.append), loop.feed)
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert asked == [PermissionAsked("a", "echo", "run echo?", "echo")]
-    assert kept == ["echo"]
-    assert [body for body in bodies(loop.session) if isinstance(body, PermissionAsked | Permitted)] == [
-        PermissionAsked("a", "echo", "run echo?", "echo"),
-        Permitted("a", "echo", "user", "echo"),
-    ]
-
-
-def test_without_a_user_a_question_is_a_refusal() -> None:
-    loop = loop_of(calls(("a", "echo", "{}")), "ok", decide=lambda *_: AskUser("run echo?", "echo"))
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert results(loop.session)[0][1].startswith("This call was not run: ")
-
-
-def test_oc_49_three_equal_consecutive_calls_raise_a_question_before_the_third_runs() -> None:
-    ran: list[str] = []
-
-    async def run(args: str) -> str:
-        ran.append(args)
-        return "same"
-
-    asked: list[PermissionAsked] = []
-
-    async def approve(question: PermissionAsked) -> Approval:
-        asked.append(question)
-        return Approval("no", why="try something else")
-
-    same = [calls((f"c{number}", "t", '{"q":1}')) for number in range(3)]
-    loop = loop_of(*same, "ok", tools=(tool("t", run),), decide=lambda *_: Allow("test"), approve=approve)
-    typed(loop.session, "go")
-    asyncio.run(run_turn(loop))
-    assert len(ran) == 2
-    assert [question.call_id for question in asked] == ["c2"]
-    assert results(loop.session)[-1] == ("c2", "This call was not run: try something else")
-
-
 def test_the_feed_brings_every_event_once_and_in_order_and_the_deltas_between_them() -> None:
     pieces: list[Piece] = []
     loop = loop_of(calls(("a", "echo", "{}")), "done", publish=pieces.append)
@@ -430,7 +239,8 @@ def test_a_session_that_was_killed_after_any_event_goes_on_where_it_stopped(stag
     killed.log.close()
     environment = killed.environment
     resumed = Session.resume("k", PROFILE, killed.card, environment, turn_goes_on=True)
-    replies = [calls(("a", "t", "1"), ("b", "t", "2")), "done"][sum(isinstance(body, ModelReplied) for body in events[: stage + 1]) :]
+    script: list[ScriptedReply] = [calls(("a", "t", "1"), ("b", "t", "2")), "done"]
+    replies = script[sum(isinstance(body, ModelReplied) for body in events[: stage + 1]) :]
     loop = Loop(answered_by(resumed, Scripted(*replies)), whole.toolbox, unfollowed(resumed.log))
     ran.clear()
     assert asyncio.run(run_turn(loop)) == "done"

@@ -14,7 +14,7 @@ Piece: TypeAlias = Event | Delta
 class Feed:
     """Publishes what happens in a session to one follower.
 
-    Events are read back from the log, so the follower gets each recorded event exactly once and in order, whoever recorded it.
+    Events are read back from the log, so the follower gets each recorded event exactly once and in order, regardless of what recorded it.
     """
 
     def __init__(self, log: Log, publish: Callable[[Piece], None]) -> None:

@@ -32,7 +32,7 @@ def allow_all(tool: AgentTool, call: ToolCall) -> Decision:
 
 async def no_approver(asked: PermissionAsked) -> Approval:
     """Refuse: there is no user who could be asked."""
-    return Approval("no", "unattended", "nobody can be asked here; the call needs a rule that allows it")
+    return Approval("no", "unattended", "there is no user to ask here; the call needs a rule that allows it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,144 @@
+"""The tool calls of a reply: decided one by one, run side by side where allowed, answered in call order."""
+
+import asyncio
+
+from loops import bodies, calls, loop_of, results, tool, typed
+
+from palimpsest.core.events import (
+    PermissionAsked,
+    Permitted,
+    ToolRefused,
+    ToolReturned,
+    ToolStarted,
+)
+from palimpsest.engine.tool_calls import Toolbox
+from palimpsest.engine.turn import Loop, run_turn
+from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Deny
+from palimpsest.tools.tool import AgentTool
+
+
+def test_calls_of_one_reply_run_side_by_side_and_are_answered_in_call_order() -> None:
+    finished: list[str] = []
+    second_ended = asyncio.Event()
+
+    async def first(_: str) -> str:
+        await second_ended.wait()
+        finished.append("first")
+        return "1"
+
+    async def second(_: str) -> str:
+        finished.append("second")
+        second_ended.set()
+        return "2"
+
+    tools = (tool("first", first, parallel=True), tool("second", second, parallel=True))
+    loop = loop_of(calls(("a", "first", "{}"), ("b", "second", "{}")), "done", tools=tools)
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert finished == ["second", "first"]
+    assert results(loop.session) == [("a", "1"), ("b", "2")]
+
+
+def test_a_tool_that_does_not_allow_it_runs_alone() -> None:
+    running: list[str] = []
+    seen: list[tuple[str, ...]] = []
+
+    both = asyncio.Event()
+
+    def recorded(name: str, *, parallel: bool) -> AgentTool:
+        async def run(_: str) -> str:
+            running.append(name)
+            if name == "r2":
+                both.set()
+            await both.wait()
+            seen.append(tuple(running))
+            running.remove(name)
+            return name
+
+        return tool(name, run, parallel=parallel)
+
+    tools = (recorded("r1", parallel=True), recorded("r2", parallel=True), recorded("w", parallel=False), recorded("r3", parallel=True))
+    loop = loop_of(calls(("a", "r1", "{}"), ("b", "r2", "{}"), ("c", "w", "{}"), ("d", "r3", "{}")), "done", tools=tools)
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert seen == [("r1", "r2"), ("r1",), ("w",), ("r3",)]
+    assert [text for _, text in results(loop.session)] == ["r1", "r2", "w", "r3"]
+
+
+def test_an_unknown_tool_and_a_tool_that_raises_are_error_results() -> None:
+    async def broken(_: str) -> str:
+        raise RuntimeError("out of paper")
+
+    loop = loop_of(calls(("a", "nope", "{}"), ("b", "broken", "{}")), "done", tools=(tool("broken", broken),))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert results(loop.session) == [
+        ("a", "There is no tool 'nope'. The tools are: broken."),
+        ("b", "broken failed: RuntimeError: out of paper"),
+    ]
+    assert all(body.result.error for body in bodies(loop.session) if isinstance(body, ToolReturned))
+
+
+def test_a_refused_call_is_recorded_and_answered_and_never_runs() -> None:
+    ran: list[str] = []
+
+    async def run(args: str) -> str:
+        ran.append(args)
+        return "ran"
+
+    loop = loop_of(calls(("a", "t", "{}")), "ok", tools=(tool("t", run),), decide=lambda *_: Deny("mode plan", "the mode is read-only"))
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert ran == []
+    assert ToolRefused("a", "t", "mode plan", "the mode is read-only") in bodies(loop.session)
+    assert results(loop.session) == [("a", "This call was not run: the mode is read-only")]
+    assert not [body for body in bodies(loop.session) if isinstance(body, ToolStarted)]
+
+
+def test_the_user_is_asked_and_the_answer_always_keeps_the_rule() -> None:
+    asked: list[PermissionAsked] = []
+    kept: list[str] = []
+
+    async def approve(question: PermissionAsked) -> Approval:
+        asked.append(question)
+        return Approval("always")
+
+    loop = loop_of(calls(("a", "echo", "{}")), "ok", decide=lambda *_: AskUser("run echo?", "echo"), approve=approve)
+    loop = Loop(loop.session, Toolbox(loop.toolbox.tools, loop.toolbox.workspace, loop.toolbox.decide, approve, kept.append), loop.feed)
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert asked == [PermissionAsked("a", "echo", "run echo?", "echo")]
+    assert kept == ["echo"]
+    assert [body for body in bodies(loop.session) if isinstance(body, PermissionAsked | Permitted)] == [
+        PermissionAsked("a", "echo", "run echo?", "echo"),
+        Permitted("a", "echo", "user", "echo"),
+    ]
+
+
+def test_without_a_user_a_question_is_a_refusal() -> None:
+    loop = loop_of(calls(("a", "echo", "{}")), "ok", decide=lambda *_: AskUser("run echo?", "echo"))
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert results(loop.session)[0][1].startswith("This call was not run: ")
+
+
+def test_oc_49_three_equal_consecutive_calls_raise_a_question_before_the_third_runs() -> None:
+    ran: list[str] = []
+
+    async def run(args: str) -> str:
+        ran.append(args)
+        return "same"
+
+    asked: list[PermissionAsked] = []
+
+    async def approve(question: PermissionAsked) -> Approval:
+        asked.append(question)
+        return Approval("no", why="try something else")
+
+    same = [calls((f"c{number}", "t", '{"q":1}')) for number in range(3)]
+    loop = loop_of(*same, "ok", tools=(tool("t", run),), decide=lambda *_: Allow("test"), approve=approve)
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert len(ran) == 2
+    assert [question.call_id for question in asked] == ["c2"]
+    assert results(loop.session)[-1] == ("c2", "This call was not run: try something else")
