@@ -1,0 +1,180 @@
+"""The agent as a library: a session with a model, tools and a profile, driven by prompts and followed by its feed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, UserTyped
+from palimpsest.core.items import Part, Text, ToolCall
+from palimpsest.core.ports import Provider
+from palimpsest.engine.context import ContextStating, NoContext
+from palimpsest.engine.environment import Environment
+from palimpsest.engine.feed import Feed, Piece
+from palimpsest.engine.limits import NO_LIMITS, Limits
+from palimpsest.engine.moments import compact, resumed, switch
+from palimpsest.engine.session import Session
+from palimpsest.engine.tool_calls import Toolbox, allow_all, no_approver
+from palimpsest.engine.turn import Loop, run_turn
+from palimpsest.profiles.named import profile as named_profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.stores.blobs import new_session_id
+from palimpsest.stores.files import write_atomically
+from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.result_files import WorkTree
+from palimpsest.tools.permissions.decision import Approval, Decision
+from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.models.cards import ModelCard, card
+
+Approve = Callable[[PermissionAsked], Awaitable[Approval]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of one prompt: the text of the last reply, and why the turn ended."""
+
+    text: str
+    stop: str
+
+
+class Agent:
+    """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
+
+    `tools` are tools or typed functions. `decide` and `approve` decide about each tool call. `home` keeps the session (default: in memory).
+    `resume` is the id of an earlier session. Use it as an async context manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelCard,
+        *,
+        tools: Iterable[AgentTool] = (),
+        profile: str | Profile = "palimpsest",
+        provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
+        cwd: str | Path = ".",
+        home: AnyHome | None = None,
+        resume: str = "",
+        limits: Limits = NO_LIMITS,
+        decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
+        approve: Approve = no_approver,
+    ) -> None:
+        home = Home.in_memory() if home is None else home
+        cards = home.cards()
+        known = card(model, cards) if isinstance(model, str) else model
+        way = named_profile(profile) if isinstance(profile, str) else profile
+        root = Path(cwd).resolve()
+        toolbox = {tool.name: tool for tool in tools}
+        environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
+        offered = tuple(tool.declaration for tool in toolbox.values())
+        if resume:
+            self.session = Session.resume(resume, way, known, environment, offered, turn_goes_on=True)
+        else:
+            opened = SessionOpened(new_session_id(home.clock.now()), cwd=str(root))
+            self.session = Session.create(opened, way, known, environment, offered)
+        self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
+        workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
+        self.toolbox = Toolbox(toolbox, workspace, decide, approve)
+        self.limits = limits
+        self.context: ContextStating = NoContext()
+        self._turn: asyncio.Task[str] | None = None
+        self._is_resumed = bool(resume)
+
+    @property
+    def id(self) -> str:
+        """The id of the session, for `resume` and for the commands of `pal`."""
+        return self.session.log.session
+
+    def say(self, *parts: str | Part) -> Event:
+        """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
+        if not parts:
+            raise BadInput("there is nothing to say; give a text or a part")
+        return self.session.log.append(UserTyped(tuple(Text(part) if isinstance(part, str) else part for part in parts)))
+
+    async def run(self, *parts: str | Part) -> AsyncGenerator[Piece, None]:
+        """Queue the input if any, run one turn, and yield its events and stream deltas as they come.
+
+        Without input, queued input is worked on, or an interrupted turn goes on. Closing the generator interrupts the turn. Raises
+        `PalimpsestError` if the turn fails; the session stays usable.
+        """
+        if self._turn is not None and not self._turn.done():
+            raise BadInput("a turn is running; use `say` to steer it")
+        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        feed = Feed(self.session.log, pieces.put_nowait)
+        if parts:
+            self.say(*parts)
+        if self._is_resumed:
+            self._is_resumed = False
+            await resumed(self.session)
+        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context)))
+        self._turn = turn
+        turn.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            # An interrupted turn has recorded how it ended; only failures are raised.
+            if not turn.cancelled():
+                turn.result()
+        finally:
+            await self.interrupt()
+
+    async def ask(self, *parts: str | Part) -> Answer:
+        """Run one turn and return the text of its last reply."""
+        text = stop = ""
+        async for piece in self.run(*parts):
+            if isinstance(piece, Event) and isinstance(piece.body, ModelReplied):
+                text = "".join(part.text for part in piece.body.parts if isinstance(part, Text)) or text
+            elif isinstance(piece, Event):
+                stop = getattr(piece.body, "stop", stop)
+        return Answer(text, stop)
+
+    async def interrupt(self) -> None:
+        """End the running turn, if any: the partial reply is kept and every tool call is answered."""
+        turn = self._turn
+        if turn is not None and not turn.done():
+            turn.cancel()
+            with suppress(asyncio.CancelledError):
+                await turn
+
+    async def compact(self, focus: str = "") -> None:
+        """Fold the session now."""
+        await compact(self.session, focus)
+
+    async def switch(self, model: str | ModelCard) -> None:
+        """Continue with another model."""
+        await switch(self.session, self.session.named_card(model) if isinstance(model, str) else model)
+
+    def change_profile(self, profile: str | Profile) -> None:
+        """Continue under another profile."""
+        self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
+
+    def close(self) -> None:
+        """Make the session durable and release it."""
+        self.session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.interrupt()
+        self.close()
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    write_atomically(path, (data,), replace=True)
+
+
+def _providers(given: Provider | Callable[[ModelCard, str], Provider] | None) -> Callable[[ModelCard, str], Provider]:
+    """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment."""
+    if given is None:
+        from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - only a real call needs it
+
+        return lambda model, _: HttpProvider(model)
+    if hasattr(given, "stream"):
+        provider: Provider = given
+        return lambda *_: provider
+    return given

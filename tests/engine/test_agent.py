@@ -1,0 +1,98 @@
+"""The agent as a library: prompts in, events and deltas out, sessions that go on later."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from loops import ECHO, calls
+
+from palimpsest.core.errors import BadInput, ProviderError
+from palimpsest.core.events import Event, TurnEnded, UserSaid
+from palimpsest.core.events.deltas import TextDelta
+from palimpsest.core.items import Text, text_of
+from palimpsest.engine.agent import Agent, Answer
+from palimpsest.engine.feed import Piece
+from palimpsest.providers.scripted import Scripted, StalledReply
+from palimpsest.stores.home import Home
+
+
+async def run_all(agent: Agent, *prompt: str) -> list[Piece]:
+    return [piece async for piece in agent.run(*prompt)]
+
+
+def test_a_prompt_brings_events_and_deltas_and_ends_with_the_turn() -> None:
+    async def told() -> None:
+        async with Agent("claude-sonnet-4-5", tools=(ECHO,), provider=Scripted(calls(("a", "echo", "{}")), "done")) as agent:
+            pieces = await run_all(agent, "go")
+        assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == "done"
+        last = pieces[-1]
+        assert isinstance(last, Event)
+        assert last.body == TurnEnded("done")
+
+    asyncio.run(told())
+
+
+def test_ask_returns_the_text_of_the_last_reply_and_the_reason() -> None:
+    async def asked() -> Answer:
+        async with Agent("claude-sonnet-4-5", tools=(ECHO,), provider=Scripted(calls(("a", "echo", "{}"), text="hm"), "4")) as agent:
+            return await agent.ask("2 + 2?")
+
+    assert asyncio.run(asked()) == Answer("4", "done")
+
+
+def test_the_same_session_is_opened_later_and_goes_on(tmp_path: Path) -> None:
+    async def first() -> str:
+        async with Agent("claude-sonnet-4-5", provider=Scripted("one"), home=Home(tmp_path)) as agent:
+            await agent.ask("first")
+            return agent.id
+
+    async def second(session: str) -> list[tuple[str, str]]:
+        provider = Scripted("two")
+        async with Agent("gpt-5.5", provider=provider, home=Home(tmp_path), resume=session, profile="codex") as agent:
+            await agent.ask("second")
+            view = agent.session.log.view
+            assert (view.model, view.profile) == ("gpt-5.5", "codex")
+            return [(item.kind, text_of(item.content)) for item in view.items if item.kind in ("user", "assistant")]
+
+    session = asyncio.run(first())
+    assert asyncio.run(second(session)) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("assistant", "two")]
+
+
+def test_leaving_the_loop_over_a_run_interrupts_the_turn() -> None:
+    async def left() -> list[str]:
+        stalled = StalledReply("a very long answer", after=2)
+        async with Agent("claude-sonnet-4-5", provider=Scripted(stalled)) as agent:
+            run = agent.run("go")
+            async for piece in run:
+                if isinstance(piece, TextDelta):
+                    break
+            await run.aclose()
+            return [type(event.body).__name__ for event in agent.session.log.events()][-2:]
+
+    assert asyncio.run(left()) == ["Interrupted", "TurnEnded"]
+
+
+def test_a_second_prompt_steers_the_running_turn() -> None:
+    async def steered() -> list[bool]:
+        stalled = StalledReply("first answer", after=1)
+        async with Agent("claude-sonnet-4-5", provider=Scripted(stalled, "second answer")) as agent:
+            task = asyncio.ensure_future(run_all(agent, "go"))
+            await stalled.reached.wait()
+            agent.say("and shorter")
+            with pytest.raises(BadInput, match="a turn is running"):
+                await run_all(agent, "x")
+            stalled.released.set()
+            await task
+            return [event.body.steering for event in agent.session.log.events() if isinstance(event.body, UserSaid)]
+
+    assert asyncio.run(steered()) == [False, True]
+
+
+def test_a_failed_turn_is_raised_and_the_next_one_works() -> None:
+    async def failed() -> Answer:
+        async with Agent("claude-sonnet-4-5", provider=Scripted(ProviderError("no", status=400), "yes")) as agent:
+            with pytest.raises(ProviderError, match="no"):
+                await agent.ask("go")
+            return await agent.ask(Text("again"))
+
+    assert asyncio.run(failed()) == Answer("yes", "done")
