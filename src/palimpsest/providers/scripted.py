@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Self, TypeAlias
 
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import ConnectionLost, ProviderError
+from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta, UsageDelta, deltas_of
-from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.items import Text, Thinking, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 
 
@@ -39,6 +42,32 @@ ScriptedReply: TypeAlias = ScriptedAnswer | Callable[[Sendable], ScriptedAnswer]
 _BYTES_PER_TOKEN = 4
 
 
+class _ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
+    tool: str
+    args: Raw = Raw(b"{}")
+
+
+class _ScriptedLine(Struct, frozen=True, forbid_unknown_fields=True):
+    text: str = ""
+    calls: tuple[_ScriptedCall, ...] = ()
+    thinking: str = ""
+
+
+_lines = msgspec.json.Decoder(str | _ScriptedLine)
+
+
+def _scripted_line(line: str, number: int, path: Path) -> str | ModelReplied:
+    try:
+        given = _lines.decode(line)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"line {number} is no scripted reply ({error})", where=str(path)) from error
+    if isinstance(given, str):
+        return given
+    calls = (ToolCall(f"call_{number}_{index}", call.tool, bytes(call.args).decode()) for index, call in enumerate(given.calls, 1))
+    text = (Text(given.text, "assistant"),) if given.text else ()
+    return ModelReplied((*((Thinking(given.thinking),) if given.thinking else ()), *text, *calls))
+
+
 class Scripted:
     """Returns its replies in order and records the requests; an exception among the replies is raised.
 
@@ -51,6 +80,19 @@ class Scripted:
         self._model = model
         self._piece = piece
         self.requests: list[Sendable] = []
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Return a provider with the replies of a file, one JSON value a line.
+
+        A reply is a text, or an object such as `{"text": "…", "calls": [{"tool": "read", "args": {"path": "a.py"}}]}`.
+        Raises `BadInput` if the file cannot be read, or a line is neither.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"the script cannot be read: {error}", where=str(path)) from error
+        return cls(*(_scripted_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()))
 
     @property
     def remaining(self) -> int:

@@ -11,6 +11,9 @@ from palimpsest.apps.cli.command_line import run_command_line
 
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Work": {
+        "ask": ("work.ask:ask", "Answer one prompt without a terminal; `pal -p PROMPT` is short for it."),
+    },
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),
         "show": ("look.show:show", "Show a session, or any of its requests byte for byte."),
@@ -45,6 +48,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "bench": ("try_out.bench:bench", "Run the benchmarks and check their limits."),
     },
 }
+# All other options before a command belong to `ask`.
+_OWN_OPTIONS = frozenset({"-h", "--help", "--version", "--"})
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -54,6 +59,12 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all command names, in the order of the table."""
         return list(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line; one that begins with an option of `ask`, such as -p, is one of `ask`."""
+        if args and args[0].startswith("-") and args[0].partition("=")[0] not in _OWN_OPTIONS:
+            args = ["ask", *args]
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of that name; None if there is none."""

@@ -1,0 +1,236 @@
+"""`pal -p`: runs the agent on one prompt without a terminal, and exits with a code that says how it ended."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from palimpsest.apps.cli.engine_session import DEFAULT_MODEL, is_offline
+from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
+from palimpsest.apps.cli.opening import cards_of
+from palimpsest.apps.cli.output import json_option
+from palimpsest.apps.cli.work.printing import OutputForm, Printer, printer_of
+from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
+from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
+from palimpsest.core.items import Image, Part, Text
+from palimpsest.core.log.log import Log
+from palimpsest.core.ports import Provider
+from palimpsest.core.projections.ledger import total_of
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.limits import Limits, cost_of_events
+from palimpsest.engine.stopping import run
+from palimpsest.profiles.named import DEFAULT, PROFILES
+from palimpsest.stores.blobs import new_session_id
+from palimpsest.wire.models.cards import ModelCard, card
+
+REFUSED: Final = 3
+LIMIT: Final = 4
+ERROR: Final = 5
+_CODES: Final = {"done": 0, "refusal": REFUSED, "max_calls": LIMIT, "max_tools": LIMIT, "max_seconds": LIMIT, "max_usd": LIMIT}
+# Bytes of standard input or of one attached file.
+_LARGEST: Final = 4 * 1024 * 1024
+_IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_EXAMPLES = """\b
+Examples:
+  pal -p "why does the build fail?"
+  git diff | pal -p "review this" --json
+  pal -p "fix it" --continue --max-turns 20 --allow 'bash(pytest)'
+
+\b
+Exit codes: 0 done, 2 wrong use, 3 the model refused, 4 a limit was reached, 5 the turn failed, 130 interrupted."""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("-p", "--print", "prompt", is_flag=False, flag_value="", default=None, metavar="PROMPT", help="Answer this prompt and exit.")
+@click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="Attach a text file or an image; repeatable.")
+@click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder.")
+@click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session.")
+@click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events.")
+@click.option("--model", default="", metavar="NAME", help=f"Model; default: PAL_MODEL, that of the session, or {DEFAULT_MODEL}.")
+@click.option("--profile", "profile_name", default="", metavar="NAME", help="Profile; default: PAL_PROFILE, that of the session, or ours.")
+@click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
+@click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")
+@click.option("--max-usd", type=click.FloatRange(0, min_open=True), default=None, help="End when the turn has cost this much.")
+@click.option("--json-stream", is_flag=True, help="Print each event and delta as one line of JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no lines about tools and edits.")
+@json_option
+def ask(
+    *,
+    prompt: str | None,
+    files: tuple[Path, ...],
+    continues: bool,
+    resume: str,
+    fork: str,
+    model: str,
+    profile_name: str,
+    max_turns: int | None,
+    max_tools: int | None,
+    max_seconds: float | None,
+    max_usd: float | None,
+    json_stream: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Answer one prompt without a terminal: text, --json or --json-stream.
+
+    Standard input is added to the prompt. With --continue and without a prompt, an interrupted turn goes on where it stopped.
+    """
+    home = find_home()
+    session = _session(home, continues=continues, resume=resume, fork=fork)
+    recorded = _recorded(home, session)
+    parts = _input(home, prompt or "", files)
+    if not parts and not session:
+        raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
+    name = model or os.environ.get("PAL_MODEL", "") or recorded[0] or DEFAULT_MODEL
+    way = profile_name or os.environ.get("PAL_PROFILE", "") or (recorded[1] if recorded[1] in PROFILES else DEFAULT)
+    agent = Agent(
+        card(name, cards_of(home)),
+        profile=way,
+        provider=_provider,
+        home=home,
+        resume=session,
+        limits=Limits(max_turns, max_tools, max_seconds, max_usd),
+    )
+    form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
+    code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
+    sys.exit(code)
+
+
+async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
+    """Run one turn, show it, and return the exit code."""
+    first = agent.session.log.tip + 1
+    failure: PalimpsestError | None = None
+    async with agent:
+        try:
+            async for piece in agent.run(*parts):
+                printer.show(piece)
+        except PalimpsestError as error:
+            failure = error
+        summary = summarize_run(agent, first)
+    printer.end(summary)
+    if failure is not None:
+        click.echo(f"pal: {failure}", err=True)
+        return ERROR
+    return _CODES.get(str(summary["stop"]), ERROR)
+
+
+def summarize_run(agent: Agent, first: int) -> dict[str, object]:
+    """Return the outcome of the events since `first`, in the shape of `pal -p --json`."""
+    log = agent.session.log
+    events = tuple(log.reader.run(first, log.tip))
+    replies = [event.body for event in events if isinstance(event.body, ModelReplied) and event.body.purpose == "turn"]
+    texts = ("".join(part.text for part in reply.parts if isinstance(part, Text)) for reply in reversed(replies))
+    usage = total_of(event.body.usage for event in events if isinstance(event.body, ModelReplied | Interrupted))
+    return {
+        "session": log.session,
+        "text": next((text for text in texts if text), ""),
+        "stop": next((event.body.stop for event in reversed(events) if isinstance(event.body, TurnEnded)), ""),
+        "turns": len(replies),
+        "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "cost_usd": round(cost_of_events(agent.session, first, log.tip), 6),
+        "edits": sum(isinstance(event.body, ViewEdited) for event in events),
+    }
+
+
+def _provider(model: ModelCard, purpose: str) -> Provider:
+    """Return the provider of a model: the script of PAL_SCRIPT, or HTTP with the keys of the environment."""
+    script = os.environ.get("PAL_SCRIPT", "")
+    if script:
+        return _scripted(script)
+    if is_offline():
+        raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
+    from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - only a real call needs it
+
+    return HttpProvider(model)
+
+
+_scripts: dict[str, Provider] = {}
+
+
+def _scripted(path: str) -> Provider:
+    """Return the scripted provider of this process, which goes through its file once."""
+    if path not in _scripts:
+        from palimpsest.providers.scripted import Scripted  # noqa: PLC0415 - only tests and examples need it
+
+        _scripts[path] = Scripted.from_file(Path(path))
+    return _scripts[path]
+
+
+def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
+    """Return the id of the session to go on with; empty for a new one. A fork is made here."""
+    if sum((continues, bool(resume), bool(fork))) > 1:
+        raise BadInput("--continue, --resume and --fork exclude each other", where="pal -p")
+    if fork:
+        word, _, event = fork.partition("@")
+        if event and not event.isdecimal():
+            raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
+        found = find_session(home, word)
+        with Log.open(found.store, found.session, found.clock) as log:
+            forked = log.fork(home.store, new_session_id(home.clock.now()), int(event) if event else None)
+        with forked:
+            return forked.session
+    if continues:
+        return _newest_here(home)
+    return find_session(home, resume).session if resume else ""
+
+
+def _newest_here(home: AnyHome) -> str:
+    """Return the newest session whose folder is the working directory. Raises `BadInput` if there is none."""
+    here = str(Path.cwd())
+    for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
+        try:
+            with Log.open(home.store, stat_.session, home.clock) as log:
+                if log.opened.cwd == here:
+                    return stat_.session
+        except PalimpsestError:
+            continue
+    raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)
+
+
+def _recorded(home: AnyHome, session: str) -> tuple[str, str]:
+    """Return model and profile of a session; empty without one."""
+    if not session:
+        return "", ""
+    with Log.open(home.store, session, home.clock) as log:
+        return log.view.model, log.view.profile
+
+
+def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
+    """Return the parts of the input: the prompt with standard input below it, then the attached files."""
+    piped = _piped()
+    text = "\n\n".join(each for each in (prompt.strip(), piped.strip()) if each)
+    attached = tuple(_attached(home, path) for path in files)
+    return (*((Text(text),) if text else ()), *attached)
+
+
+def _piped() -> str:
+    """Return the text of standard input if it is a pipe or a file; a terminal or an inherited socket is not read."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return ""
+    if not stat.S_ISFIFO(mode) and not stat.S_ISREG(mode):
+        return ""
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise BadInput(f"standard input has more than {_LARGEST // 1024 // 1024} MiB; give a file to read instead", where="stdin")
+    return data.decode("utf-8", "replace")
+
+
+def _attached(home: AnyHome, path: Path) -> Part:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise BadInput(f"the file has more than {_LARGEST // 1024 // 1024} MiB; name it in the prompt instead", where=str(path))
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
+    media = _IMAGES.get(path.suffix.lower())
+    if media is not None:
+        return Image(media, home.blobs.put(data))
+    if b"\0" in data:
+        raise BadInput("the file is neither text nor an image that models read", where=str(path))
+    return Text(f"Attached file {path}:\n\n{data.decode('utf-8', 'replace')}")

@@ -1,0 +1,121 @@
+"""Output of a headless run: the text as it streams, one JSON value, or one JSON event a line."""
+
+import sys
+from typing import Literal, Protocol, TypeAlias
+
+import click
+import msgspec
+
+from palimpsest.apps.cli.output import emit, one_line, plain
+from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolStarted, ViewEdited
+from palimpsest.core.events.deltas import TextDelta
+from palimpsest.core.format.codec import encode_body, encode_line
+from palimpsest.core.items import text_of
+from palimpsest.engine.feed import Piece
+
+OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
+_LINE = 100
+
+
+class Printer(Protocol):
+    """Shows a run on standard output and standard error."""
+
+    def show(self, piece: Piece) -> None:
+        """Show one event or delta."""
+        ...
+
+    def end(self, summary: dict[str, object]) -> None:
+        """Show the outcome."""
+        ...
+
+
+class TextPrinter:
+    """Streams the replies to standard output; tools, refusals and edits go to standard error, a line each."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._open_line = False
+
+    def show(self, piece: Piece) -> None:
+        """Show one event or delta."""
+        if isinstance(piece, TextDelta):
+            text = plain(piece.text)
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._open_line = not text.endswith("\n")
+        elif isinstance(piece, Event):
+            if isinstance(piece.body, ModelReplied):
+                self._end_line()
+            line = "" if self._quiet else _line_of(piece)
+            if line:
+                click.echo(f"pal: {plain(one_line(line, _LINE))}", err=True)
+
+    def end(self, summary: dict[str, object]) -> None:
+        """End the last line, and say why the run ended if it was not done."""
+        self._end_line()
+        if summary["stop"] != "done":
+            click.echo(f"pal: the turn ended: {summary['stop']}", err=True)
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._open_line = False
+
+
+def _line_of(event: Event) -> str:
+    """Return the line of an event on standard error; empty for events that need none."""
+    match event.body:
+        case ToolStarted(tool=tool):
+            return f"runs {tool}"
+        case ToolReturned(tool=tool, result=result) if result.error:
+            return f"{tool} failed: {text_of(result)}"
+        case ToolRefused(tool=tool, why=why):
+            return f"{tool} was refused: {why}"
+        case PermissionAsked(tool=tool, question=question):
+            return f"{tool} needs permission: {question}"
+        case ViewEdited(by=by, tokens_before=before, tokens_after=after):
+            return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit` shows it)"
+        case Failed(what=what, message=message):
+            return f"{what} failed: {message}"
+        case _:
+            return ""
+
+
+class JsonPrinter:
+    """Prints one JSON value at the end, and nothing else on standard output."""
+
+    def show(self, piece: Piece) -> None:
+        """Show nothing."""
+
+    def end(self, summary: dict[str, object]) -> None:
+        """Print the outcome."""
+        emit(summary)
+
+
+class JsonStreamPrinter:
+    """Prints each event as the line of the log, and each delta as one JSON object."""
+
+    def show(self, piece: Piece) -> None:
+        """Print one event or delta."""
+        line = _log_line(piece) if isinstance(piece, Event) else msgspec.json.encode(piece)
+        sys.stdout.write(line.decode().rstrip("\n") + "\n")
+        sys.stdout.flush()
+
+    def end(self, summary: dict[str, object]) -> None:
+        """Print nothing: the last event says how the turn ended."""
+
+
+def _log_line(event: Event) -> bytes:
+    return encode_line(event.seq, event.parent, event.at, event.prev, encode_body(event.body), digest=event.digest)
+
+
+def printer_of(form: OutputForm, *, quiet: bool = False) -> Printer:
+    """Return the printer of an output form."""
+    match form:
+        case "text":
+            return TextPrinter(quiet=quiet)
+        case "json":
+            return JsonPrinter()
+        case "json-stream":
+            return JsonStreamPrinter()

@@ -1,0 +1,130 @@
+"""`pal -p` as a process: prompts, pipes, files, sessions that go on, limits and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+
+
+class Headless:
+    """`pal` in a project folder with a scripted model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.script = folder / "script.jsonl"
+
+    def __call__(self, *words: str, replies: tuple[object, ...] = (), stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        self.script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
+        settings = {**os.environ, "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0"}
+        given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        return subprocess.run(
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
+        )
+
+
+@pytest.fixture
+def headless(tmp_path: Path) -> Headless:
+    return Headless(tmp_path)
+
+
+def test_a_prompt_is_answered_on_standard_output(headless: Headless) -> None:
+    done = headless("-p", "hello", replies=("hi there",))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hi there\n", "")
+
+
+def test_json_is_one_value_with_session_text_stop_usage_and_cost(headless: Headless) -> None:
+    done = headless("-p", "hello", "--json", replies=("hi",))
+    value = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert {**value, "session": "", "usage": {}} == {
+        "session": "",
+        "text": "hi",
+        "stop": "done",
+        "turns": 1,
+        "usage": {},
+        "cost_usd": 0.0,
+        "edits": 0,
+    }
+    assert value["usage"]["output"] == 1
+
+
+def test_json_stream_prints_every_event_of_the_log_and_the_deltas(headless: Headless) -> None:
+    done = headless("-p", "hello", "--json-stream", replies=("a text of more than sixteen letters",))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    names = [line["body"]["type"] if "body" in line else line["type"] for line in lines]
+    assert [name for name in names if not name.endswith("_delta")] == [
+        *("user_typed", "turn_started", "user_said", "call_started", "model_replied", "turn_ended")
+    ]
+    assert "".join(line["text"] for line in lines if line.get("type") == "text_delta") == "a text of more than sixteen letters"
+
+
+def test_standard_input_and_attached_files_are_added_to_the_prompt(headless: Headless) -> None:
+    (headless.project / "note.txt").write_text("remember the milk")
+    done = headless("-p", "what is this?", "--file", "note.txt", "--json-stream", replies=("ok",), stdin="piped text")
+    said = next(json.loads(line) for line in done.stdout.splitlines() if '"user_said"' in line)
+    assert [part["text"] for part in said["body"]["parts"]] == [
+        "what is this?\n\npiped text",
+        "Attached file note.txt:\n\nremember the milk",
+    ]
+
+
+def test_a_session_goes_on_by_continue_and_resume_and_branches_by_fork(headless: Headless) -> None:
+    first = json.loads(headless("-p", "one", "--json", replies=("1",)).stdout)["session"]
+    assert json.loads(headless("-p", "two", "-c", "--json", replies=("2",)).stdout)["session"] == first
+    assert json.loads(headless("-p", "three", "--resume", first, "--json", replies=("3",)).stdout)["session"] == first
+    forked = json.loads(headless("-p", "four", "--fork", f"{first}@6", "--json", replies=("4",)).stdout)["session"]
+    assert forked != first
+    shown = json.loads(headless("show", forked, "--json").stdout)["events"]
+    said = [part["text"] for event in shown if event["body"]["type"] == "user_said" for part in event["body"]["parts"]]
+    assert said == ["one", "four"]
+
+
+def test_model_and_profile_can_change_between_runs(headless: Headless) -> None:
+    headless("-p", "one", "--model", "claude-sonnet-4-5", replies=("1",))
+    headless("-p", "two", "-c", "--model", "gpt-5.5", "--profile", "codex", replies=("2",))
+    done = headless("-p", "three", "-c", "--json-stream", replies=("3",))
+    started = next(json.loads(line)["body"] for line in done.stdout.splitlines() if '"call_started"' in line)
+    assert (started["model"], started["wire"]) == ("gpt-5.5", "responses")
+
+
+def test_a_limit_ends_with_its_exit_code_and_its_name(headless: Headless) -> None:
+    call = {"calls": [{"tool": "nope", "args": {}}]}
+    done = headless("-p", "go", "--max-turns", "1", "--json", replies=(call, "never"))
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["stop"] == "max_calls"
+
+
+def test_a_failed_turn_says_why_and_leaves_a_session_that_goes_on(headless: Headless) -> None:
+    failed = headless("-p", "go", replies=())
+    assert failed.returncode == 5
+    assert failed.stderr.splitlines()[-1].startswith("pal: scripted: the script has 0 replies")
+    again = headless("-c", "-p", "again", replies=("better",))
+    assert (again.returncode, again.stdout) == (0, "better\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-p",), "there is nothing to do"),
+        (("-p", "x", "-c", "--resume", "y"), "exclude each other"),
+        (("-p", "x", "-c"), "there is no session of this folder"),
+        (("-p", "x", "--resume", "nope"), "there is no session"),
+        (("-p", "x", "--model", "nope"), "nope"),
+        (("-p", "x", "--profile", "nope"), "there is no profile 'nope'"),
+        (("-p", "x", "--file", "nope.txt"), "nope.txt: the file cannot be read"),
+        (("-p", "x", "--max-usd", "0"), "--max-usd"),
+        (("--bogus",), "No such option '--bogus'"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(headless: Headless, words: tuple[str, ...], said: str) -> None:
+    done = headless(*words, replies=("never",))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
