@@ -1,0 +1,128 @@
+"""Provider over a client object of the official SDKs: AsyncAnthropic, AsyncOpenAI, and their Bedrock, Vertex, Azure and Foundry kin."""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import Delta, deltas_of
+from palimpsest.core.ports import Sendable, closing
+from palimpsest.providers.redactor import Redactor
+from palimpsest.providers.retry_after import retry_after
+from palimpsest.wire.encoding.tools import offered_names
+from palimpsest.wire.failures import http_error
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.stream import decode_response, decoder
+
+# The fields that the method of each client takes itself; all others pass through `extra_body`, so that none is dropped.
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("model", "messages", "max_tokens", "stream"),
+    "responses": ("model", "input", "stream"),
+    "chat": ("model", "messages", "stream"),
+}
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("messages",),
+    "responses": ("responses",),
+    "chat": ("chat", "completions"),
+}
+
+
+class _Response(Protocol):
+    """The part of a streamed response of either SDK that is used."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+    async def read(self) -> bytes: ...
+
+
+class ClientProvider:
+    """Sends requests through a client that the caller has made. Keys, addresses, proxies and cloud accounts are those of the client.
+
+    The client encodes the request again, so its bytes may differ from the recorded ones; their JSON value does not. The client is not
+    closed here, and its own retries are turned off, because the engine records each attempt.
+    """
+
+    def __init__(self, client: Any, card: ModelCard) -> None:  # the SDKs are optional and have no common type
+        missing = _missing_method(client, card.wire)
+        if missing:
+            raise BadInput(f"the client {type(client).__name__} has no {missing}, which the wire {card.wire} needs", where=card.name)
+        self._client = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
+        self._card = card
+        secrets = (getattr(client, name, None) for name in ("api_key", "auth_token"))
+        self._redactor = Redactor(tuple(secret for secret in secrets if isinstance(secret, str) and secret))
+
+    async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
+        """Yield deltas as they arrive, then the complete reply. Raises `ProviderError` or `WireError`, without credentials."""
+        if getattr(request, "endpoint", ""):
+            raise BadInput("a client object has no method for a dedicated endpoint; use an address and a key", where=self._card.name)
+        try:
+            async with self._open(request) as response, closing(self._read(request, response)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except Exception as error:
+            # Every error passes here, because it may repeat the request with its key.
+            self._redactor.redact_error(error)
+            provider_error = self._as_provider_error(error)
+            if provider_error is None:
+                raise
+            raise provider_error from error
+
+    def _open(self, request: Sendable) -> AbstractAsyncContextManager[_Response]:
+        body: dict[str, Any] = msgspec.json.decode(request.body)
+        method = self._client
+        for name in _METHODS[request.wire]:
+            method = getattr(method, name)
+        given = {name: body.pop(name) for name in _FIELDS[request.wire] if name in body}
+        opened: AbstractAsyncContextManager[_Response] = method.with_streaming_response.create(**given, extra_body=body)
+        return opened
+
+    async def _read(self, request: Sendable, response: _Response) -> AsyncGenerator[Delta | ModelReplied, None]:
+        wire, names = self._card.wire, offered_names(request)
+        if "event-stream" not in response.headers.get("content-type", ""):
+            reply = decode_response(wire, await response.read(), self._card, names)
+            for delta in deltas_of(reply.parts):
+                yield delta
+            yield reply
+            return
+        decoding = decoder(wire, self._card, names)
+        async with closing(response.iter_bytes()) as chunks:
+            async for chunk in chunks:
+                for delta in decoding.deltas(chunk):
+                    yield delta
+        yield decoding.finish()
+
+    def _as_provider_error(self, error: Exception) -> ProviderError | None:
+        """Map an error of an SDK or of its transport to a `ProviderError`; `None` for all others."""
+        response = getattr(error, "response", None)
+        status = getattr(error, "status_code", None)
+        if isinstance(status, int) and response is not None:
+            body = msgspec.json.encode(getattr(error, "body", None) or {"message": str(error)})
+            wait = retry_after(status, response.headers, time.time())
+            return http_error(status, self._redactor.redact(body.decode()).encode(), self._card.provider, retry_after=wait)
+        names = {each.__name__ for each in type(error).__mro__}
+        reason = self._redactor.redact(" ".join(str(error.__cause__ or error).split()) or type(error).__name__)
+        if names & {"APITimeoutError", "TimeoutException"}:
+            return ProviderError(
+                f"did not answer in time ({reason}); ask again, or give the client a longer timeout", where=self._card.provider
+            )
+        if names & {"APIConnectionError", "TransportError"}:
+            return ConnectionLost(f"cannot be reached: {reason}", where=self._card.provider)
+        return None
+
+
+def _missing_method(client: object, wire: str) -> str:
+    """Return the name of the method that a client lacks for a wire; empty if it has all."""
+    found, path = client, ""
+    for name in _METHODS[wire]:
+        path = f"{path}.{name}" if path else name
+        found = getattr(found, name, None)
+        if found is None:
+            return path
+    return ""
