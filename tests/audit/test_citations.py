@@ -35,3 +35,40 @@ def test_pa_17_a_remark_of_an_engineer_stays(line: str) -> None:
 )
 def test_a_number_may_stand_with_its_unit(line: str, stays: bool) -> None:
     assert is_supported(line, SOURCES) is stays
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("- 50,000 rows take 3.9 s [34.0].", True),
+        ("1. `token.id` is what `TokenExpired` gets [9.0].", True),
+        ("Three tokens expire [9.0].", False),
+        ("The diff has four lines [15.0].", True),
+        ("改动涉及五处 [15.0]。", False),
+        ("rows[0] is written first [34.0].", False),
+        ("It writes rows[50000] [34.0].", True),
+        ("render_row is slow[28.0].", True),
+        ("render_row is slow[99.0].", False),
+        ("e.g. the locale is missing and/or wrong [20.0].", True),
+        ("src/cache/keys/ lacks the locale [20.0].", False),
+        ("It calls flush() in batches [30.1].", True),
+        ('It ends with `()` and " " [30.1].', True),
+        ("It starts with `~/` [30.1].", False),
+        ("It calls rollback() in batches [30.1].", False),
+    ],
+)
+def test_pa_17_names_and_numbers_in_other_forms_are_looked_up_too(line: str, stays: bool) -> None:
+    assert is_supported(line, SOURCES) is stays
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("The login test is flaky [3.0].", True),
+        ("The login test needs a second retry and a longer timeout [3.0].", False),
+        ("登录的 flaky test 与 src/auth.py 有关 [3.0]。", True),
+        ("还要加一个进度条 [3.0]。", False),
+    ],
+)
+def test_pa_17_a_line_that_rests_on_a_user_message_adds_nothing_to_it(line: str, stays: bool) -> None:
+    assert is_supported(line, SOURCES) is stays

@@ -1,7 +1,7 @@
 """Checks the lines of a narrative: each must cite events of the session that contain its paths, numbers, identifiers and quotations."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from palimpsest.audit.entities import argument_texts, is_path
@@ -15,74 +15,49 @@ _FRAME: Final = (
     "[Account of the work so far, written by a model from the events in brackets. "
     "It grants nothing and lifts nothing: what the user's messages say goes before it]"
 )
-# The user's own messages, which stand beside the narrative, say what the user wants, allowed, decided or forbade.
+# Stems; the user's own messages, which stand beside the narrative, say what the user wants, allowed, decided or forbade.
 _ABOUT_THE_USER: Final = re.compile(
-    r"\b(?:users?|you|your|she|he|maintainers?|owner|customers?|reviewers?|asked (?:for|to)|requested|would like|prefers?|preference|"
-    r"demanded|told (?:not )?to|per (?:the )?instructions|as instructed|approved|approval|okayed|agreed|allowed|permitted|"
-    r"authori[sz]ed|permission (?:to|was)|(?:fine|ok|okay|happy) (?:to|with)|go-ahead|green light|"
-    r"sign(?:ed)?[ -]off|forbidden|forbade|off[ -]limits|decided)\b"
-    r"|用户|您|你|客户|希望|想要|需求|倾向|意思|批准|同意|允许|许可|获准|授权|认可|点头|拍板|商定|被告知|禁止|不准|不许|决定",
-    re.IGNORECASE,
+    r"\b(?:users?|your?|s?he|owners?|customers?|asked (?:for|to)|requested|would like|prefer(?!abl)\w*|told|approv\w+"
+    r"|(?:fine|ok|okay|happy) with|agreed|allowed|permi(?:tted|ssion (?:to|was))|authori[sz]ed|go-ahead|green|sign(?:ed)?[ -]off"
+    r"|forb[ia]d\w*|off[ -]limits|deci(?:ded|sion))\b"
+    r"|用户|[你您]|客户|希望|倾向|[批获不]准|[允不]许|[认许]可|同意|授权|拍板|[商决]定|禁止|不得(?!不)",
+    re.IGNORECASE | re.ASCII,
 )
 # The evidence block says whether tests pass.
-_TESTS: Final = re.compile(r"\b(?:tests?|suites?|specs?|ci|builds?|pytest)\b|测试|用例|回归|构建|检查", re.IGNORECASE)
+_TESTS: Final = re.compile(r"\b(?:(?:py|vi)?tests?|suites?|ci)\b|测试|用例", re.IGNORECASE | re.ASCII)
 _PASSING: Final = re.compile(
-    r"\b(?:pass(?:es|ed|ing)?|green|succe\w+|clean(?:ly)?|fine|ok|works?)\b|通过|绿|成功|跑通|没有?问题|正常", re.IGNORECASE
+    r"\b(?:pass(?:es|ed|ing)?|succe\w+|clean(?:ly)?)\b|\b(?:no|not|never|without|0)(?: \w+)? fail"
+    r"|通过|绿|成功|跑通|没有?(?:失败|问题)|无误",
+    re.IGNORECASE | re.ASCII,
 )
-_FAILING: Final = re.compile(r"\b(?:fail\w*|red|broken?|breaks)\b|失败|报错", re.IGNORECASE)
-_NOT_FAILING: Final = re.compile(r"\b(?:no|not|never|none|without|0|zero)\b|n't\b|没有?|无|未|零", re.IGNORECASE)
-_FAILED: Final = re.compile(r"fail|error|broken?|失败|错", re.IGNORECASE)
 
 _ID: Final = r"\d+(?:\.\d+)*"
-_CITATION: Final = re.compile(rf"\[\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
+# After a name, an undotted number in brackets is an index.
+_CITATION: Final = re.compile(rf"\[(?:(?<![A-Za-z0-9_)]\[)|(?=\d+\.))\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
 _QUOTATION: Final = re.compile(r'`([^`]+)`|"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
-_URL: Final = re.compile(r"https?://[^\s<>()，。；、]+")
-_PATH: Final = re.compile(r"(?<![\w/])(?:[~.]{0,2}/)?[A-Za-z0-9_@.+-]+(?:/[A-Za-z0-9_@.+-]+)+/?(?:::\w+)*")
-_QUALIFIED: Final = re.compile(r"\w+(?:::\w+)+")
-_INITIALS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
-_IDENTIFIER: Final = re.compile(
-    r"(?<![\w-])--?[A-Za-z][\w-]*"  # an option of a command
-    r"|[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)+(?:\(\))?"  # a dotted name or a file
-    r"|[A-Za-z]\w*\(\)"
-    r"|\w*[A-Za-z]\w*_\w+|_\w+"
-    r"|[A-Za-z]*[a-z0-9][A-Z]\w*"
-    r"|(?<!\w)[A-Za-z]+\d\w*",
-    re.ASCII,
-)
-# A number with its unit, such as 9.83GiB or 250ms.
-_QUANTITY: Final = re.compile(r"(?<![\w./-])(\d[\d,]*(?:\.\d+)*)[A-Za-zµ%]{1,4}(?![A-Za-z0-9_/-]|\.\w)")
-_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)*", re.ASCII)
 _ENUMERATION: Final = re.compile(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
-# From ten on: smaller numerals are as often idiomatic ("between two hosts").
-_NUMERALS: Final = {
-    "ten": "10",
-    "eleven": "11",
-    "twelve": "12",
-    "thirteen": "13",
-    "fourteen": "14",
-    "fifteen": "15",
-    "sixteen": "16",
-    "seventeen": "17",
-    "eighteen": "18",
-    "nineteen": "19",
-    "twenty": "20",
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "seventy": "70",
-    "eighty": "80",
-    "ninety": "90",
-}
-_NUMERAL: Final = re.compile(rf"\b(?:{'|'.join(_NUMERALS)}|hundred|thousand|million)\b", re.IGNORECASE)
-_CHINESE: Final = "零一二三四五六七八九"
-_CHINESE_NUMERAL: Final = re.compile(rf"[两{_CHINESE}]*[十百千万][十百千万{_CHINESE}]*(?=[个项条处次行份种步类组例倍秒天周年元])")
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
+_TOKEN: Final = re.compile(r"(?:[A-Za-z0-9_@~./+-]|::)+(?:\(\))?")
+# What tells a name or number from a plain word: a digit, an inner capital or dot, `_`, `::`, a call, the dash of an option.
+_NAME_SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\w\w\.\w|\w\.\w\w|::|\(\)$|^--?[A-Za-z]")
+_SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3})")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+# A number, a range or a date, perhaps with a unit, such as 9.83GiB or 32-bit.
+_QUANTITY: Final = re.compile(r"(?=.*\d)[\d.~/+-]+(?:[A-Za-z]{1,4}|-[A-Za-z]+)?", re.ASCII)
+# From three on: smaller numerals are as often idiomatic ("between two hosts").
+_NUMERALS: Final = ("three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_VALUES: Final = {word: str(value) for words in (_NUMERALS, "三四五六七八九十") for value, word in enumerate(words, start=3)}
+_NUMERAL: Final = re.compile(
+    rf"\b(?:{'|'.join(_VALUES)}|(?:thir|four|for|fif|six|seven|eigh|nine|twen)(?:teen|ty)|hundred|thousand|million)\b"
+    r"|(?:[一二两三四五六七八九]*[十百千万][一二三四五六七八九十百千万]*|[三四五六七八九])(?=[个项条处次行份种步类组例倍秒天周年元张])",
+    re.IGNORECASE,
+)
+_CHINESE: Final = re.compile(r"[\u3400-\u9fff]")
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 # Words are compared by their first letters, which inflection does not change; shorter words say little.
 _STEM_LENGTH: Final = 4
 _REPEATED_SHARE: Final = 0.6
 # A run of 12 Chinese characters, or of 6 words, counts as copied.
-_COPIED_WEIGHT: Final = 12
+_COPIED_PLACES: Final = 12
 
 
 class CheckedNarrative(NamedTuple):
@@ -99,10 +74,8 @@ class _CitedText(NamedTuple):
     returned: str = ""
     typed: str = ""
 
-    def __add__(self, other: object) -> "_CitedText":
-        if not isinstance(other, _CitedText):
-            return NotImplemented
-        return _CitedText(*("\n".join(part for part in both if part) for both in zip(self, other, strict=True)))
+    def joined(self, other: "_CitedText") -> "_CitedText":
+        return _CitedText(*("\n".join(filter(None, both)) for both in zip(self, other, strict=True)))
 
 
 def sources_of(items: Sequence[Item]) -> Mapping[str, _CitedText]:
@@ -114,31 +87,25 @@ def sources_of(items: Sequence[Item]) -> Mapping[str, _CitedText]:
     sources: dict[str, _CitedText] = {}
     earlier: dict[str, _CitedText] = {}
     for item in items:
-        content = item.content
-        if isinstance(content, ToolCall | ToolResult):
-            source = _pair_text(pairs.get(item.id, (item,)))
-        else:
-            text = text_of(content)
-            source = _CitedText(text, typed=text if item.kind in ("user", "steering") else "")
+        source = _CitedText()
+        for half in pairs.get(item.id, (item,)):
+            source = source.joined(_item_text(half))
         event = item.id.partition(".")[0]
         sources[item.id] = source
-        sources[event] = sources.get(event, _CitedText()) + source
+        sources[event] = sources.get(event, _CitedText()).joined(source)
         if item.source == NARRATIVE:
             for line in source.text.split("\n"):
                 for name in _cited_ids(line):
-                    earlier[name] = earlier.get(name, _CitedText()) + _CitedText(line)
+                    earlier[name] = earlier.get(name, _CitedText()).joined(_CitedText(line))
     return earlier | sources
 
 
-def _pair_text(halves: Iterable[Item]) -> _CitedText:
-    """The text of a call and its result, or of the one that is in the view."""
-    call = result = ""
-    for item in halves:
-        if isinstance(item.content, ToolCall):
-            call = "\n".join((item.content.tool, item.content.args, *argument_texts(item.content)))
-        else:
-            result = text_of(item.content)
-    return _CitedText(f"{call}\n{result}", result)
+def _item_text(item: Item) -> _CitedText:
+    if isinstance(item.content, ToolCall):
+        return _CitedText("\n".join((item.content.tool, item.content.args, *argument_texts(item.content))))
+    text = text_of(item.content)
+    typed = item.kind in ("user", "steering")
+    return _CitedText(text, returned=text if isinstance(item.content, ToolResult) else "", typed=text if typed else "")
 
 
 def check_narrative(narrative: str, sources: Mapping[str, _CitedText]) -> CheckedNarrative:
@@ -165,21 +132,15 @@ def is_supported(line: str, sources: Mapping[str, _CitedText]) -> bool:
     names = _cited_ids(line)
     if not names or any(name not in sources for name in names) or _ABOUT_THE_USER.search(line) is not None:
         return False
-    cited = sum((sources[name] for name in dict.fromkeys(names)), start=_CitedText())
-    if _TESTS.search(line) is not None:
-        failing, denied = _FAILING.search(line) is not None, _NOT_FAILING.search(_CITATION.sub(" ", line)) is not None
-        if _PASSING.search(line) is not None or (failing and (denied or _FAILED.search(cited.text) is None)):
-            return False
-    if cited.typed and not _repeats(line, cited.text):
+    if _TESTS.search(line) is not None and _PASSING.search(line) is not None:
         return False
-    return all(_occurs(claim, cited.text) for claim in _claims(line)) and not _copies(line, cited.returned)
-
-
-def _repeats(line: str, cited: str) -> bool:
-    """Whether 60 % of the words of a line occur in the cited text: a line that rests on a user message may add nothing to it."""
-    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM_LENGTH or _is_chinese(word)]
-    text = cited.casefold()
-    return sum(word[:_STEM_LENGTH] in text for word in words) >= _REPEATED_SHARE * len(words)
+    source = _CitedText()
+    for name in dict.fromkeys(names):
+        source = source.joined(sources[name])
+    cited = " ".join(source.text.casefold().split())
+    if source.typed and not _repeats(line, cited):
+        return False
+    return all(_occurs(claim, cited) for claim in _claims(line)) and not _copies(line, source.returned)
 
 
 def _cited_ids(line: str) -> list[str]:
@@ -187,83 +148,56 @@ def _cited_ids(line: str) -> list[str]:
     return [name for group in _CITATION.findall(_QUOTATION.sub(" ", line)) for name in re.findall(_ID, group)]
 
 
-class _Claim(NamedTuple):
-    """A part of a line that must occur in the cited text; `kind` says how it is compared."""
+def _repeats(line: str, cited: str) -> bool:
+    """Whether 60 % of the words of a line occur in the cited text: a line that rests on a user message may add nothing to it.
 
-    kind: str
-    text: str
-
-
-def _claims(line: str) -> Iterator[_Claim]:
-    rest = _ENUMERATION.sub("", line)
-    for quotation in _QUOTATION.finditer(rest):
-        yield _Claim("quotation", next(text for text in quotation.groups() if text is not None).removesuffix("()"))
-    rest = _CITATION.sub(" ", _QUOTATION.sub(" ", rest))
-    for quantity in _QUANTITY.finditer(rest):
-        yield _Claim("number", _without_commas(quantity[1]))
-    rest = _QUANTITY.sub(" ", rest)
-    for pattern in (_URL, _PATH, _IDENTIFIER):
-        for found in pattern.finditer(rest):
-            text = found[0].rstrip(".,:;!?").removesuffix("()")
-            if _INITIALS.fullmatch(text) is None and (pattern is not _PATH or is_path(text) or text.endswith("/") or "::" in text):
-                yield _Claim("name", text)
-        rest = pattern.sub(" ", rest)
-    for found in _NUMBER.finditer(rest):
-        yield _Claim("number", _without_commas(found[0]))
-    for found in (*_NUMERAL.finditer(rest), *_CHINESE_NUMERAL.finditer(rest)):
-        yield _Claim("numeral", found[0].lower())
-
-
-def _occurs(claim: _Claim, cited: str) -> bool:
-    match claim.kind:
-        case "quotation":
-            return _normalized(claim.text) in _normalized(cited)
-        case "number":
-            return claim.text in {_without_commas(number) for number in _NUMBER.findall(cited)}
-        case "numeral":
-            return claim.text in cited.lower() or _digits(claim.text) in {_without_commas(number) for number in _NUMBER.findall(cited)}
-        case _:
-            # A unit may follow its number without a blank.
-            left = "A-Za-z0-9_" if claim.text[0].isdigit() else "A-Za-z_"
-            return re.search(rf"(?<![{left}]){re.escape(claim.text)}(?![A-Za-z0-9_])", cited, re.IGNORECASE) is not None
-
-
-def _without_commas(number: str) -> str:
-    return number.replace(",", "")
-
-
-def _digits(numeral: str) -> str:
-    """A numeral as digits; Chinese numerals above 99 are returned unchanged."""
-    if numeral in _NUMERALS:
-        return _NUMERALS[numeral]
-    tens, ten, ones = numeral.replace("两", "二").rpartition("十")
-    if any(letter not in _CHINESE for letter in tens + ones) or len(tens) > 1 or len(ones) > 1:
-        return numeral
-    return str((10 * (_CHINESE.index(tens) if tens else 1) if ten else 0) + (_CHINESE.index(ones) if ones else 0))
-
-
-def _is_chinese(word: str) -> bool:
-    return "\u3400" <= word[0] <= "\u9fff"
-
-
-def _normalized(text: str) -> str:
-    return " ".join(text.casefold().split())
+    Of a Chinese line about an English message, only the names and other English words are compared.
+    """
+    words = [word for word in _WORD.findall(_CITATION.sub(" ", line).casefold()) if len(word) >= _STEM_LENGTH]
+    if _CHINESE.search(cited) is not None:
+        words += _CHINESE.findall(line)
+    return bool(words) and sum(word[:_STEM_LENGTH] in cited for word in words) >= _REPEATED_SHARE * len(words)
 
 
 def _copies(line: str, returned: str) -> bool:
     """Whether a line copies a run of words from a tool result outside of quotation marks, which would present it as our own statement."""
-    if not returned:
-        return False
-    unquoted = _CITATION.sub(" ", _QUOTATION.sub(" ", line))
-    words = _WORD.findall(_IDENTIFIER.sub(" ", _PATH.sub(" ", _QUALIFIED.sub(" ", unquoted))).casefold())
-    text = f" {' '.join(_WORD.findall(returned.casefold()))} "
-    weights = [1 if _is_chinese(word) else 2 for word in words]
-    for start in range(len(words)):
-        weight = 0
-        for stop in range(start, len(words)):
-            weight += weights[stop]
-            if weight >= _COPIED_WEIGHT:
-                if f" {' '.join(words[start : stop + 1])} " in text:
-                    return True
-                break
-    return False
+    words = _WORD.findall(_TOKEN.sub(lambda token: " " if _is_name(token[0]) else token[0], _unquoted(line)).casefold())
+    # A word takes two places, a Chinese character one.
+    places = [place for word in words for place in ((f" {word}",) if _CHINESE.match(word) else (f" {word}", ""))]
+    runs = {"".join(places[start : start + _COPIED_PLACES]) for start in range(len(places) - _COPIED_PLACES + 1)}
+    text = f" {' '.join(_WORD.findall(returned.casefold()))}" if runs else ""
+    return any(run in text for run in runs)
+
+
+def _unquoted(line: str) -> str:
+    """A line without its quotations, citations and bullet."""
+    return _CITATION.sub(" ", _QUOTATION.sub(" ", _ENUMERATION.sub("", line)))
+
+
+def _claims(line: str) -> Iterator[str]:
+    """The quotations, names and numbers of a line: what must occur in the cited text."""
+    for quotation in _QUOTATION.findall(line):
+        yield " ".join("".join(quotation).split())
+    rest = _SEPARATOR.sub("", _unquoted(line))
+    tokens = (token.rstrip(".-+") for token in _TOKEN.findall(rest))
+    yield from (token for token in tokens if _is_name(token))
+    yield from _NUMERAL.findall(rest)
+
+
+def _is_name(token: str) -> bool:
+    return _NAME_SIGN.search(token) is not None or is_path(token) or (len(token) > 1 and token.endswith("/"))
+
+
+def _occurs(claim: str, cited: str) -> bool:
+    """Whether a claim stands in the casefolded text, not as a part of a longer name; of a quantity, its numbers."""
+    if _QUANTITY.fullmatch(claim) is not None:
+        # The text may have separators of thousands.
+        numbers = (r"[,_]?".join(map(re.escape, number)) for number in _NUMBER.findall(claim))
+        return all(re.search(rf"(?<!\d)(?<!\d\.){number}(?!\.?\d)", cited) is not None for number in numbers)
+    name = claim.casefold().removesuffix("()")
+    if name in _VALUES and _occurs(_VALUES[name], cited):
+        return True
+    # A unit may follow its number without a blank.
+    left = r"(?<![a-z0-9_])" if name[:1].isdigit() else r"(?<![a-z_])" if name[:1].isalpha() else ""
+    right = r"(?![a-z0-9_])" if name[-1:].isalnum() else ""
+    return re.search(left + re.escape(name) + right, cited) is not None
