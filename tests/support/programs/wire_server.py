@@ -69,9 +69,9 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         yield "response.output_item.added", {"output_index": index, "item": call | {"arguments": ""}}
         for piece in _pieces(args):
             yield "response.function_call_arguments.delta", {"output_index": index, "item_id": call["id"], "delta": piece}
-        done = call | {"arguments": args, "status": "completed"}
-        output.append(done)
-        yield "response.output_item.done", {"output_index": index, "item": done}
+        finished: dict[str, Any] = call | {"arguments": args, "status": "completed"}
+        output.append(finished)
+        yield "response.output_item.done", {"output_index": index, "item": finished}
     usage = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27}
     yield "response.completed", {"response": response | {"status": "completed", "output": output, "usage": usage}}
 
