@@ -30,7 +30,7 @@ class WireServer:
 
 
 def _events_anthropic(said: Said, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
     yield "message_start", {"message": message | {"usage": {"input_tokens": 20, "output_tokens": 1}}}
     index = 0
     if said.text:
