@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pal_runs import LONG, Pal, long
 from rich.console import Console
 
-from palimpsest.apps.cli.output import Columns, one_line, table
+from palimpsest.apps.cli.output import Columns, one_line
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.log.log import Log
@@ -22,7 +22,7 @@ def _printed(made: Columns, width: int) -> str:
 
 
 def _made() -> Columns:
-    made = table("edit", "when", "policy", "price", right=("edit", "price"), keep=("when",))
+    made = Columns("edit", "when", "policy", "price", right=("edit", "price"), keep=("when",))
     made.add_row("1261", "11-15 14:32", "a policy with a long name", "-$0.93")
     made.add_row("7", "2031-04-01", "fold", "?")
     return made
@@ -49,7 +49,7 @@ def test_where_numbers_have_no_room_rows_become_blocks() -> None:
 
 
 def test_a_block_leaves_out_what_is_empty_and_never_cuts_what_is_kept() -> None:
-    made = table("id", "", "note", keep=("id",))
+    made = Columns("id", "", "note", keep=("id",))
     made.add_row("0123456789abcdef", "", "")
 
     assert _printed(made, 12) == "id: \n0123456789ab\ncdef\n"
@@ -57,7 +57,7 @@ def test_a_block_leaves_out_what_is_empty_and_never_cuts_what_is_kept() -> None:
 
 @given(st.integers(40, 130), st.lists(st.tuples(st.integers(0, 10**9), st.text("abc 字", max_size=60), st.integers(0, 10**6)), min_size=1))
 def test_no_number_is_cut_at_any_width_and_no_line_is_too_wide(width: int, rows: list[tuple[int, str, int]]) -> None:
-    made = table("first number", "words", "second number", right=("first number", "second number"))
+    made = Columns("first number", "words", "second number", right=("first number", "second number"))
     for first, words, second in rows:
         made.add_row(f"{first:,}", words.strip(), f"{second:,}")
     shown = _printed(made, width)

@@ -13,7 +13,7 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
 from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, no_progress, total_of
 from palimpsest.apps.cli.home import expand_path, find_home
-from palimpsest.apps.cli.output import console, emit, json_option, plain, table
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import FoundSources, find_sources
@@ -171,7 +171,7 @@ def _print(run: ImportRun) -> None:
     if total_of(run.rows) == Counts():
         click.echo(f"nothing new in {len({row.session for row in run.rows}):,} sessions")
         return
-    summary = table("format", *names, right=names)
+    summary = Columns("format", *names, right=names)
     for name, found in [*rows, ("all", run.rows)] if len(rows) > 1 else rows:
         counts = _numbers(total_of(found))
         summary.add_row(name, f"{len({row.session for row in found}):,}", *(f"{number:,}" for number in counts.values()))
