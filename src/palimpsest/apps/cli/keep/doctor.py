@@ -252,10 +252,9 @@ def check_secrets(home: AnyHome) -> Check:
             sessions[cursor.log] += sum(cursor.secrets.values())
     if not sessions:
         return Check("secrets", "ok", "none known in imported sessions")
-    named = ", ".join(f"{session} ({count})" for session, count in sessions.most_common(_MOST_NAMED))
-    more = f" and {len(sessions) - _MOST_NAMED:,} more" if len(sessions) > _MOST_NAMED else ""
+    named = _first_names([f"{session} ({count})" for session, count in sessions.most_common()])
     classes = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    message = f"{kinds.total():,} in {len(sessions):,} imported sessions: {classes}; most in {named}{more}"
+    message = f"{kinds.total():,} in {len(sessions):,} imported sessions: {classes}; most in {named}"
     return Check("secrets", "warn", message, "revoke them; `pal delete ID`, then `pal import PATH --redact` imports a session without them")
 
 

@@ -14,7 +14,7 @@ from palimpsest.apps.cli.home import AnyHome, expand_path, find_home, find_sessi
 from palimpsest.apps.cli.opening import cards_of, complete_session, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, progress_bar
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
-from palimpsest.apps.cli.try_out.report_files import insert_tables, require_placeholders, require_report_path, write_report
+from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders, require_report_path, write_report
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
@@ -87,13 +87,7 @@ class SessionLoaders(NamedTuple):
 @click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
 @click.option("--timing", is_flag=True, help="Also measure the time of planning.")
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
-@click.option(
-    "--into",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
-    metavar="FILE",
-    help="Insert the table of --agreement into a document, at its placeholder.",
-)
+@document_option(help="Insert the table of --agreement into a document, at its placeholder.")
 @json_option
 def replay(
     *,
