@@ -7,7 +7,7 @@ import pytest
 from situations import situation
 from stubs import stub_of
 
-from palimpsest.apps.cli.look.hidden import codes_in
+from palimpsest.apps.cli.look.edits import codes_in
 from palimpsest.audit.citations import sources_of
 from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.pins import pinned

@@ -17,8 +17,8 @@ from palimpsest.wire.encoding.messages import framed_statement, is_statement
 from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.encoding.tools import arguments_object, tool_name
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
-from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
-from palimpsest.wire.text_fallback import text_fallback
+from palimpsest.wire.reply import text_fallback
+from palimpsest.wire.rules.anthropic import ANTHROPIC_BLOCKS
 
 # Marks a value that is stored in the body instead of the line; no program writes this object.
 PLACEHOLDER: Json = {"$": 0}

@@ -1,14 +1,20 @@
-"""Tables at every width: numbers, ids, times and prices are never cut."""
+"""Output at every width and on a terminal: numbers, ids, times and prices are never cut."""
 
 import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pal_runs import LONG, Pal, long
+from pal_runs import LONG, SMALL, Pal, edited, long
 from rich.console import Console
 
-from palimpsest.apps.cli.output import Columns, one_line, table
+from palimpsest.apps.cli.output import Columns, one_line
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.log.log import Log
@@ -22,7 +28,7 @@ def _printed(made: Columns, width: int) -> str:
 
 
 def _made() -> Columns:
-    made = table("edit", "when", "policy", "price", right=("edit", "price"), keep=("when",))
+    made = Columns("edit", "when", "policy", "price", right=("edit", "price"), keep=("when",))
     made.add_row("1261", "11-15 14:32", "a policy with a long name", "-$0.93")
     made.add_row("7", "2031-04-01", "fold", "?")
     return made
@@ -49,7 +55,7 @@ def test_where_numbers_have_no_room_rows_become_blocks() -> None:
 
 
 def test_a_block_leaves_out_what_is_empty_and_never_cuts_what_is_kept() -> None:
-    made = table("id", "", "note", keep=("id",))
+    made = Columns("id", "", "note", keep=("id",))
     made.add_row("0123456789abcdef", "", "")
 
     assert _printed(made, 12) == "id: \n0123456789ab\ncdef\n"
@@ -57,7 +63,7 @@ def test_a_block_leaves_out_what_is_empty_and_never_cuts_what_is_kept() -> None:
 
 @given(st.integers(40, 130), st.lists(st.tuples(st.integers(0, 10**9), st.text("abc 字", max_size=60), st.integers(0, 10**6)), min_size=1))
 def test_no_number_is_cut_at_any_width_and_no_line_is_too_wide(width: int, rows: list[tuple[int, str, int]]) -> None:
-    made = table("first number", "words", "second number", right=("first number", "second number"))
+    made = Columns("first number", "words", "second number", right=("first number", "second number"))
     for first, words, second in rows:
         made.add_row(f"{first:,}", words.strip(), f"{second:,}")
     shown = _printed(made, width)
@@ -99,3 +105,62 @@ def test_edits_are_listed_with_whole_numbers_on_any_screen(pal: Pal, width: str,
 )
 def test_a_number_in_a_sentence_shows_whole_or_not_at_all(text: str, width: int, line: str) -> None:
     assert one_line(text, width) == line
+
+
+def _in_terminal(pal: Pal, *words: str, answer: bytes = b"", **env: str) -> tuple[int, str]:
+    """Run the real program in a terminal of its own; the answer is typed when a question stands there."""
+    near, far = pty.openpty()
+    settings = {"PATH": os.environ["PATH"], "PAL_HOME": str(pal.home.folder), "TERM": "xterm-256color", "COLUMNS": "80", **env}
+    with subprocess.Popen(
+        [sys.executable, "-m", "palimpsest.apps.cli", *words], stdin=far, stdout=far, stderr=far, env=settings, start_new_session=True
+    ) as running:
+        os.close(far)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(near, 65536)
+            except OSError:
+                break
+            shown += piece
+            if not piece:
+                break
+            if answer and b"[y/N]:" in shown:
+                os.write(near, answer)
+                answer = b""
+    os.close(near)
+    return running.returncode, shown.decode()
+
+
+@pytest.mark.parametrize(("answer", "code", "last"), [(b"y\n", 0, "room 197,000"), (b"n\n", 1, "nothing was changed")])
+def test_a_person_is_asked_before_edits_that_rest_on_it_go_too(pal: Pal, answer: bytes, code: int, last: str) -> None:
+    edited(pal.home)
+    before = pal.json("context", SMALL)
+    ended, shown = _in_terminal(pal, "undo", SMALL, "14", answer=answer)
+
+    assert ended == code
+    assert "edit 15 depends on edit 14 and would be undone too. Continue? [y/N]:" in shown
+    assert shown.strip().endswith(last)
+    assert (pal.json("context", SMALL) == before) is (code == 1)
+
+
+def test_colours_are_for_terminals_that_want_them(pal: Pal) -> None:
+    edited(pal.home)
+
+    assert "\x1b[" in _in_terminal(pal, "show", SMALL)[1]
+    assert "\x1b[3" not in _in_terminal(pal, "show", SMALL, NO_COLOR="1")[1]
+    assert "\x1b" not in pal("show", SMALL).stdout
+
+
+def test_what_was_found_stands_out_in_a_terminal(pal: Pal) -> None:
+    edited(pal.home)
+
+    assert "\x1b[1;33mtimeout\x1b[0m of ten seconds." in _in_terminal(pal, "search", "timeout", "--kind", "assistant")[1]
+    assert "[timeout]" in _in_terminal(pal, "search", "timeout", "--kind", "assistant", NO_COLOR="1")[1]
+
+
+def test_the_demo_shows_a_progress_bar_and_removes_it_at_the_end(pal: Pal, tmp_path: Path) -> None:
+    ended, shown = _in_terminal(pal, "demo", "--tokens", "120000", "--html", str(tmp_path / "page.html"))
+
+    assert ended == 0
+    assert re.search(r"\rreplaying ━+─* +\d+ %", shown)
+    assert shown.rindex("\r\x1b[K") > shown.rindex("replaying ━")

@@ -1,6 +1,12 @@
-"""Text fallbacks of provider-specific items, for people and for other models."""
+"""Replies as all wires build them, and text fallbacks of provider-specific items, for people and for other models."""
 
+from collections.abc import Sequence
+
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.stops import decoded_stop
+from palimpsest.core.items import Content
 from palimpsest.wire.json_reading import Json, is_json, shorten, table_at, tables_at, text
+from palimpsest.wire.models.cards import ModelCard
 
 _UNREADABLE = {
     "redacted_thinking": "[thinking that only its model can read]",
@@ -8,6 +14,12 @@ _UNREADABLE = {
     "compaction_summary": "[a summary of earlier turns that only its model can read]",
     "image_generation_call": "[an image was made]",
 }
+
+
+def reply_of(parts: Sequence[Content], reason: str, usage: Usage, card: ModelCard, message: str, *, refused: bool = False) -> ModelReplied:
+    """The reply of a model; `reason` is the provider's word for why it stopped, `message` the provider's id of the reply."""
+    stop, word = decoded_stop(reason, parts, refused=refused)
+    return ModelReplied(tuple(parts), usage=usage, stop=stop, model=card.name, message=message, provider_stop=word)
 
 
 def text_fallback(item: Json) -> str:
