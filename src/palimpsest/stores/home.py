@@ -244,6 +244,11 @@ class MemoryHome:
         return self.own
 
 
+def new_id(home: AnyHome) -> str:
+    """Return an id for a new session of a home, which sorts by time."""
+    return new_session_id(home.clock.now())
+
+
 def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) -> Log:
     log = Log.create(store, SessionOpened(new_session_id(clock.now()), cwd=cwd, model=model), clock)
     if title:
