@@ -34,14 +34,11 @@ from palimpsest.lab.outcome import KindScores, ProbeScores
 from palimpsest.lab.probes.probes import Probe, probes_of
 from palimpsest.lab.probes.score import Score, answerable, score
 from palimpsest.lab.probes.visible_texts import RecordedTexts, visible
-from palimpsest.lab.simulation.imitated_summaries import Summariser, summary_statistics_of
-from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedEncoder, SummaryProvider
+from palimpsest.lab.simulation.simulated_requests import RealSummaries, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool
 
 CYCLES: Final = (1, 2, 5, 10)
 NOTHING_TO_FOLD: Final = "there was nothing to fold, or a fold would not have made it much smaller"
@@ -162,14 +159,8 @@ def _as_recorded_by(session: Session, body: Body) -> Body:
 
 def _provide_summaries(session: Session, summary_source: SummarySource) -> None:
     """Connect a session to simulated requests and to the provider of summaries."""
-    statistics = summary_statistics_of(session.profile.name)
-    summariser = None if statistics is None else Summariser(statistics, summary_source.factor, session)
-    summaries = SummaryProvider(session.card, summariser, session.environment.blobs.get, real=summary_source.real)
-
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
-        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
-
-    session.environment = replace(session.environment, provider=summaries.provider, encoder=encoder)
+    summaries = SummaryProvider(session, summary_source.factor, summary_source.real)
+    session.environment = replace(session.environment, provider=summaries.provider, encoder=simulated_encoder(session))
 
 
 def _force_fold(session: Session) -> str:

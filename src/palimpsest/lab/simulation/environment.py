@@ -11,10 +11,11 @@ from palimpsest.audit.tools.calls import action_of, result_text
 from palimpsest.audit.visibility.result_index import normalized_path
 from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.policy import Look
-from palimpsest.core.ports import Blobs
+from palimpsest.core.ports import BlobStore
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.overlay import OverlayBlobs
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 
 WINDOW: Final = 200_000
@@ -32,31 +33,12 @@ def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = 
 _LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
 
 
-class LayeredBlobs:
-    """Blobs in memory over those of a recording, which are never changed."""
-
-    def __init__(self, below: Blobs) -> None:
-        self._recorded = below
-        self._own = MemoryBlobs()
-
-    def put(self, data: bytes) -> str:
-        """Keep the bytes in memory. Returns their address."""
-        return self._own.put(data)
-
-    def get(self, address: str) -> bytes:
-        """Return the bytes at an address, from memory or from the recording."""
-        return self._own.get(address) if address in self._own else self._recorded.get(address)
-
-    def __contains__(self, address: str) -> bool:
-        return address in self._own or address in self._recorded
-
-
 class ReplayEnvironment:
     """Recorded time, blobs and files of a replay; a file has the content that was last read or written."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: BlobStore) -> None:
         self.clock = FixedClock()
-        self.blobs = LayeredBlobs(blobs)
+        self.blobs = OverlayBlobs(blobs)
         self._files: dict[str, str] = {}
         self._calls: dict[str, ToolCall] = {}
         self._saved_names: set[str] = set()

@@ -10,7 +10,7 @@ from palimpsest.audit.tools.calls import Action, action_of
 from palimpsest.audit.visibility.result_index import names_in_result
 from palimpsest.audit.visibility.survival import numbers_in
 from palimpsest.audit.visibility.visible import last_two_parts
-from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, seq_of, shared_prefix_length, text_of
+from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, shared_prefix_length, text_of
 from palimpsest.core.view import View, shown
 from palimpsest.lab.simulation.recording import Step
 
@@ -222,11 +222,6 @@ class VisibleNames:
         fetched = {*self._names.of(result), *self._names.of(call)}
         wanted = tuple(name for name in required_names.names if name in fetched and not self._is_visible(self._items_by_name.get(name, [])))
         return MissingContent(tuple(dict.fromkeys((*names, *wanted))), item_id.rstrip(_TRUNCATED + _MASKED), call, result)
-
-
-def source_seq(missing: MissingContent) -> int:
-    """Return the sequence number, in the replayed log, of the event that showed the content."""
-    return seq_of(missing.item)
 
 
 def _excerpt(text: str, name: str) -> str:
