@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-from msgspec import structs
-
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, split_halves
+from palimpsest.lab.bench.bars import Bar, ProfileRow, SessionCostRow, bar, without_limit
+from palimpsest.lab.bench.tables import split_halves
 from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, mean_scores, ratio
@@ -53,14 +51,11 @@ def measure_costing(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterat
     if not table.sessions:
         raise BadInput("there is no session to replay", where=str(workspace.recorded))
     workspace.rows, workspace.session_rows = table.rows(), table.session_rows()
-    yield from (
-        _without_limit_if_synthetic(each, synthetic_session=workspace.recorded is None) for each in table.bars() if each.name in wanted
-    )
-
-
-def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
-    """Remove the limit of `rereads` for synthetic sessions, which cause too few re-reads for a meaningful ratio."""
-    return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
+    for each in table.bars():
+        if each.name in wanted:
+            # Synthetic sessions cause too few re-reads for a meaningful ratio.
+            is_reported_only = workspace.recorded is None and each.name == "rereads" and each.value is not None
+            yield without_limit(each) if is_reported_only else each
 
 
 def sessions_of(workspace: BenchWorkspace) -> Iterator[LoadedSession]:

@@ -24,14 +24,14 @@ from palimpsest.engine.plans import carry_out_now
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
-from palimpsest.lab.bench.peers.langchain import NAME, Langchain
+from palimpsest.lab.bench.peers import Langchain
 from palimpsest.lab.bench.workspace import MODEL, BenchWorkspace, SyntheticRounds
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.cards import card
 
 _MODEL = "claude-sonnet-4-5"
 _TICK_S = 0.001
@@ -42,9 +42,6 @@ _RUNS = 3
 
 class _StreamingProvider:
     """A provider that streams a few words."""
-
-    def provider(self, _card: ModelCard, _purpose: str) -> "_StreamingProvider":
-        return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         words = ("Three ", "files ", "changed.")
@@ -79,7 +76,7 @@ def measure_blocking(workspace: BenchWorkspace, wanted: frozenset[str]) -> Itera
 def _blocked_seconds(workspace: BenchWorkspace, number: int) -> tuple[float, int]:
     """Return the longest block in seconds during a turn with a fold, and the tokens before it."""
     log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
-    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
+    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=lambda *_: _StreamingProvider())
     with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
         tokens = session.used
         return asyncio.run(_turn(session)), tokens
@@ -112,9 +109,6 @@ class _InstantProvider:
         self.reply = ModelReplied(())
         self.reached = 0.0
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_InstantProvider":
-        return self
-
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         self.reached = time.perf_counter()
         yield self.reply
@@ -130,9 +124,9 @@ class Turns:
         self._rounds = rounds
         self._provider = _InstantProvider()
         self._sync_seconds = 0.0
-        environment = Environment(store, blobs, clock, provider=self._provider.provider, offload=self._without_disk)
+        environment = Environment(store, blobs, clock, provider=lambda *_: self._provider, offload=self._without_disk)
         self._session = Session(log, _PROFILE, _CARD, environment)
-        self.decision_seconds = 0.0
+        self._decision_seconds = 0.0
         self.run_round()
 
     def run_round(self) -> float:
@@ -157,7 +151,7 @@ class Turns:
         decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
         decided = time.perf_counter()
         complete(call(session))
-        self.decision_seconds = decided - view_ready
+        self._decision_seconds = decided - view_ready
         return self._provider.reached - begun - self._sync_seconds
 
     async def _without_disk(self, work: Callable[[], Result], /) -> Result:
@@ -169,7 +163,7 @@ class Turns:
 
     def last_decision(self) -> float:
         """Return the seconds of the newest decision."""
-        return self.decision_seconds
+        return self._decision_seconds
 
 
 def measure_turns(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
@@ -186,9 +180,9 @@ def measure_turns(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator
             turns = Turns(log, rounds, MemoryBlobs(), workspace.clock, workspace.store)
             turn_units, decision_seconds[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.run_round, turns.last_decision)
         if name in wanted:
-            yield bar(name, turn_units, peer_value(NAME, peer and peer.turn(length)))
+            yield bar(name, turn_units, peer_value(Langchain.NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(decision_seconds.values()), peer_value(NAME, peer and peer.decide()), **decision_seconds)
+        yield bar("decide", max(decision_seconds.values()), peer_value(Langchain.NAME, peer and peer.decide()), **decision_seconds)
 
 
 # Tool, arguments and output of a call.
