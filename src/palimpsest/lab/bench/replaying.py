@@ -16,8 +16,8 @@ from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.lab.bench.bars import Bar, bar, without_limit
 from palimpsest.lab.bench.workspace import BenchWorkspace, import_optional, seconds
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions

@@ -103,7 +103,7 @@ class SyntheticRounds:
         random, texts, subject = self._random, self._texts, self._subject
         path = texts.path(random, subject)
         call = ToolCall(f"toolu_{self.seq:09d}", "read", msgspec.json.encode({"path": path}).decode())
-        text = _file_text(random, texts, self._blocks()) if random.random() < 0.75 else texts.test_run(random, subject, 0)
+        text = _file_text(random, texts, self._blocks()) if random.random() < 0.75 else texts.test_run(random, subject)
         text_parts = (Text(texts.step(random, subject), "assistant"),) if random.random() < 0.6 else ()
         yield from self._reply((*text_parts, call))
         yield self._count_event(ToolStarted(call.call_id, call.tool))

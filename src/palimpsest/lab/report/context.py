@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from palimpsest.lab.outcome import CardRun, Outcome, ReplayedEdit, ReplayedSession
-from palimpsest.lab.report.markup import colour_class, dollars, figure, short_number, snippet
+from palimpsest.lab.report.markup import colour_class, dollars, panels, profile_title, short_number, snippet
 from palimpsest.lab.report.plot import Plot, axis_steps, downsampled
 
 _CACHE_LIFETIME_MS = {"5m": 300_000, "1h": 3_600_000}
@@ -25,15 +25,15 @@ def context_charts(run: CardRun, session: ReplayedSession, colours: dict[str, st
     # A recording far below the window gets its own scale, else its curve would be flat; values far above the window are cut off
     # for the same reason.
     top = min(max(most, run.window * 1.02), run.window * 1.15) if most > run.window / 3 else most
-    panels = "".join(
-        figure(
-            f'<b class="{colours.get(name, colour_class(0))}">{snippet(name, 40)}</b> {_size_summary(outcome)}{_stop_note(outcome)}',
+    drawings = (
+        (
+            f"{profile_title(name, colours)} {_size_summary(outcome)}{_stop_note(outcome)}",
             _context_chart(outcome, run, (top, last), colours.get(name, colour_class(0))),
         )
         for name, outcome in session.profiles.items()
     )
     marks = "".join(f"<li>{_legend_mark(css_class)}{words}</li>" for css_class, words in _MARKS)
-    return f'<ul class="legend">{marks}</ul>\n<div class="panels">\n{panels}</div>\n'
+    return f'<ul class="legend">{marks}</ul>\n{panels(drawings)}'
 
 
 def _legend_mark(css_class: str) -> str:

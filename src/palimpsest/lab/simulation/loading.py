@@ -65,15 +65,9 @@ def load_foreign(source: TranscriptSource) -> LoadedSession | ReadProblem:
     return loaded
 
 
-def find_foreign(paths: list[Path]) -> tuple[tuple[TranscriptSource, ...], tuple[ReadProblem, ...]]:
-    """Return the sessions of other programs in files and below folders, and the files that were skipped."""
-    found = find_sources(FORMATS, paths)
-    return found.sources, found.skipped
-
-
 def load_all(paths: list[Path]) -> Iterator[LoadedSession]:
     """Yield all readable sessions of other programs below some paths that contain a model call."""
-    for source in find_foreign(paths)[0]:
+    for source in find_sources(FORMATS, paths).sources:
         loaded = load_foreign(source)
         if isinstance(loaded, LoadedSession) and loaded.recording.steps:
             yield loaded

@@ -1,40 +1,99 @@
-"""A session that runs a recording under a profile through the engine, and bills requests instead of sending them."""
+"""A session that runs a recording under a profile through the engine: its environment, and the bill of its requests, which are not sent."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace as with_fields
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from palimpsest.audit.entities import argument_texts
+from palimpsest.audit.tools.calls import action_of, result_text
+from palimpsest.audit.visibility.result_index import normalized_path
 from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
 from palimpsest.core.events import TURN, ModelReplied, SessionOpened, Usage
 from palimpsest.core.events.deltas import Delta
-from palimpsest.core.items import ToolCall
-from palimpsest.core.ports import Provider, Sendable
+from palimpsest.core.items import ToolCall, ToolResult
+from palimpsest.core.policy import Look
+from palimpsest.core.ports import BlobStore, Provider, Sendable
 from palimpsest.core.situation import Moment
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.call import call, turn_request
+from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.sending import send
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
-from palimpsest.lab.simulation.environment import ReplayEnvironment
 from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.rereads import NameIndex, VisibleNames
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.providers.retrying import NO_RETRIES
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.overlay import OverlayBlobs
+from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost
 from palimpsest.wire.request import Params
 
 Result = TypeVar("Result")
+WINDOW: Final = 200_000
+# Replies are recorded, so the reply limit of a card matters only to the trigger formulas of imitated programs.
+_REPLY_LIMIT: Final = 32_000
+# Line numbers as programs print them before the lines of a file.
+_LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
+
+
+def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = WINDOW) -> ModelCard:
+    """Return a card with a common window and reply limit, so that every profile triggers at the same size for every model."""
+    found = card(name, cards, window=window)
+    return replace(found, reply=max(found.reply, min(_REPLY_LIMIT, window // 2)), input_limit=None)
+
+
+class ReplayEnvironment:
+    """Recorded time, blobs and files of a replay; a file has the content that was last read or written."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.clock = FixedClock()
+        self.blobs = OverlayBlobs(blobs)
+        self._files: dict[str, str] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._saved_names: set[str] = set()
+
+    def for_session(self) -> Environment:
+        """Return the environment for a session; it has no models."""
+        return Environment(MemorySessions(), self.blobs, self.clock, self._save_file, self._read_file, offload=inline, retries=NO_RETRIES)
+
+    def record_call(self, call: ToolCall) -> None:
+        """Record a tool call; a write call sets the content of its file."""
+        self._calls[call.call_id] = call
+        action = action_of(call)
+        if action.kind == "write" and action.paths:
+            self._files[normalized_path(action.paths[0].path)] = max(argument_texts(call), key=len, default="")
+
+    def record_result(self, result: ToolResult) -> None:
+        """Record a tool result; the result of a read call sets the content of its file."""
+        call = self._calls.pop(result.call_id, None)
+        if call is None or result.error:
+            return
+        action = action_of(call)
+        if action.kind == "read" and len(action.paths) == 1:
+            self._files[normalized_path(action.paths[0].path)] = _LINE_NUMBER.sub("", result_text(result))
+
+    def _save_file(self, name: str, data: bytes) -> str:
+        self._saved_names.add(name)
+        return f"kept/{name}"
+
+    def _read_file(self, want: Look) -> str | None:
+        if want.what != "file":
+            return None
+        return "" if want.name in self._saved_names else self._files.get(normalized_path(want.name))
 
 
 class Simulation:

@@ -17,7 +17,7 @@ from palimpsest.apps.cli.try_out.report_files import require_placeholders, requi
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.environment import WINDOW, replay_card
+from palimpsest.lab.simulation.simulation import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings

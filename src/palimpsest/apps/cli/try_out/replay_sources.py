@@ -12,8 +12,10 @@ from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, Pro
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
+from palimpsest.foreign.formats import FORMATS
+from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
-from palimpsest.lab.simulation.loading import LoadedSession, find_foreign, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.loading import LoadedSession, find_own_logs, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.media import Fetch
@@ -99,9 +101,9 @@ def find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
             continue
         own = find_own_logs(path)
         found += [_own_loader(home, str(each)) for each in own]
-        sources, bad = find_foreign([path])
-        found += [_foreign_loader(source) for source in sources]
-        skipped += [each for each in bad if Path(each.where) not in own]
+        foreign = find_sources(FORMATS, [path])
+        found += [_foreign_loader(source) for source in foreign.sources]
+        skipped += [each for each in foreign.skipped if Path(each.where) not in own]
     if not found:
         raise (
             SessionLoaders(found, skipped).error_without_sessions()
