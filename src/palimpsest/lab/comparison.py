@@ -96,11 +96,11 @@ def compared(sessions: Sequence[Mapping[str, ReplayedSession]], plan: ReplayPlan
 
 def as_builtins(comparison: Comparison) -> dict[str, object]:
     """Return the value that `pal replay --json` prints: sessions and totals, keyed by card if there are several."""
-    cards = {run.card: _card_as_builtins(run, comparison) for run in comparison.runs}
+    cards: dict[str, dict[str, object]] = msgspec.to_builtins({run.card: _card_results(run, comparison) for run in comparison.runs})
     return {"cards": cards} if len(cards) > 1 else next(iter(cards.values()))
 
 
-def _card_as_builtins(run: CardRun, comparison: Comparison) -> dict[str, object]:
+def _card_results(run: CardRun, comparison: Comparison) -> dict[str, object]:
     return {
         "sessions": [
             {
@@ -108,18 +108,13 @@ def _card_as_builtins(run: CardRun, comparison: Comparison) -> dict[str, object]
                 "source": session.source,
                 "format": session.format,
                 "events": session.events,
-                "profiles": {name: _figures_as_builtins([outcome]) for name, outcome in session.profiles.items()},
+                "profiles": {name: figures([outcome]) for name, outcome in session.profiles.items()},
             }
             for session in run.sessions
         ],
-        "total": {name: _figures_as_builtins([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
+        "total": {name: figures([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
         "card": run.card,
         "ttl": run.ttl,
         "window": run.window,
         "settings": comparison.settings,
     }
-
-
-def _figures_as_builtins(outcomes: list[Outcome]) -> dict[str, object]:
-    builtins: dict[str, object] = msgspec.to_builtins(figures(outcomes))
-    return builtins

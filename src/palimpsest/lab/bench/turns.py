@@ -51,19 +51,15 @@ class _StreamingProvider:
         yield ModelReplied((Text("".join(words), "assistant"),), stop="end_turn", model=_MODEL)
 
 
-class _LoopLatency:
-    """Measures how late a timer of one millisecond fires, which is how long the event loop was blocked."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-
-    async def tick(self) -> None:
-        """Run until cancelled; `longest` is the longest delay in seconds."""
-        with suppress(asyncio.CancelledError):
-            while True:
-                begun = time.perf_counter()
-                await asyncio.sleep(_TICK_S)
-                self.longest = max(self.longest, time.perf_counter() - begun - _TICK_S)
+async def _longest_delay() -> float:
+    """Return how late a timer of one millisecond fired at most until cancelled, in seconds: so long was the event loop blocked."""
+    longest = 0.0
+    with suppress(asyncio.CancelledError):
+        while True:
+            begun = time.perf_counter()
+            await asyncio.sleep(_TICK_S)
+            longest = max(longest, time.perf_counter() - begun - _TICK_S)
+    return longest
 
 
 def measure_blocking(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
@@ -83,8 +79,7 @@ def _blocked_seconds(workspace: BenchWorkspace, number: int) -> tuple[float, int
 
 
 async def _turn(session: Session) -> float:
-    latency = _LoopLatency()
-    ticking = asyncio.create_task(latency.tick())
+    ticking = asyncio.create_task(_longest_delay())
     await start_turn(session)
     session.log.append(UserSaid((Text("Summarise what you changed, file by file."),)))
     await call(session)
@@ -92,8 +87,7 @@ async def _turn(session: Session) -> float:
     await call(session)
     await end_turn(session)
     ticking.cancel()
-    await ticking
-    return latency.longest
+    return await ticking
 
 
 Result = TypeVar("Result")

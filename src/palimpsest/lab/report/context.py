@@ -10,6 +10,7 @@ from palimpsest.lab.report.plot import Plot, axis_steps, downsampled
 _CACHE_LIFETIME_MS = {"5m": 300_000, "1h": 3_600_000}
 _MOST_MARKS, _CROWDED = 400, 60
 _AFTER_CALL_MOMENTS = frozenset({"after_call", "turn_ends"})
+_DOT_RADIUS = {"fold": 4.5, "mask": 2.5}
 _MARKS = (
     ("fold", "fold"),
     ("mask", "mask or other edit"),
@@ -40,13 +41,9 @@ def _legend_mark(css_class: str) -> str:
     shape = (
         '<line x1="6" x2="6" y1="1" y2="11"/>'
         if css_class in {"reread", "pause"}
-        else f'<circle cx="6" cy="6" r="{_dot_radius(css_class)}"/>'
+        else f'<circle cx="6" cy="6" r="{_DOT_RADIUS[css_class]}"/>'
     )
     return f'<svg class="mark {css_class}" width="12" height="12" aria-hidden="true">{shape}</svg>'
-
-
-def _dot_radius(css_class: str) -> float:
-    return 4.5 if css_class == "fold" else 2.5
 
 
 def _size_summary(outcome: Outcome) -> str:
@@ -84,7 +81,7 @@ def _edit_marks(outcome: Outcome, plot: Plot) -> Iterator[str]:
     """Yield the marks of edits; folds come last, so that they are drawn on top, each with a line from the old to the new size."""
     masks = [edit for edit in outcome.edits if edit.kind != "fold"]
     # Many large marks would hide the curve.
-    size = _dot_radius("mask") if len(masks) <= _CROWDED else 1.4
+    size = _DOT_RADIUS["mask"] if len(masks) <= _CROWDED else 1.4
     for edit in masks[:: max(1, -(-len(masks) // _MOST_MARKS))]:
         yield plot.dot(
             _step_of(edit, outcome), edit.billed_after, "mask" if len(masks) <= _CROWDED else "mask small", _edit_title(edit), size
@@ -93,7 +90,7 @@ def _edit_marks(outcome: Outcome, plot: Plot) -> Iterator[str]:
         place, title = _step_of(edit, outcome), _edit_title(edit)
         x, ends = plot.x(place), f'y1="{plot.y(edit.billed_before)}" y2="{plot.y(edit.billed_after)}"'
         yield f'<line class="fall" x1="{x}" x2="{x}" {ends}/>'
-        yield plot.dot(place, edit.billed_before, "fold", title, _dot_radius("fold"))
+        yield plot.dot(place, edit.billed_before, "fold", title, _DOT_RADIUS["fold"])
 
 
 def _step_of(edit: ReplayedEdit, outcome: Outcome) -> int:
