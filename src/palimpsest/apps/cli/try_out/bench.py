@@ -17,8 +17,8 @@ from palimpsest.apps.cli.output import console, emit, json_option, print_listing
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.markdown import format_value, placeholders_for, tables_of
 from palimpsest.lab.bench.suite import bars_named, run_bench
+from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_of
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 
 _EXAMPLES = """\b

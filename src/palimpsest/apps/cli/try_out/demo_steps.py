@@ -27,8 +27,8 @@ from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import ReplayPlan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import MODEL, synthetic_session
 from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted

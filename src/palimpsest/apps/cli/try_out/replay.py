@@ -24,9 +24,9 @@ from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_mark
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.environment import WINDOW, replay_card
-from palimpsest.lab.simulation.loading import LoadedSession, find_foreign, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.loading import LoadedSession, find_own_logs, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
+from palimpsest.lab.simulation.simulation import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.lab.bench.markdown import replace_table
+from palimpsest.lab.bench.tables import replace_table
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.report.page import GENERATOR, write_page
 from palimpsest.stores.files import ensure_writable, write_atomically
