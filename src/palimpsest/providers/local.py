@@ -78,7 +78,7 @@ class LocalProvider:
         self._provider: HttpProvider | None = None
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
-        """Yield deltas as they arrive, then the complete reply. Raises as `HttpProvider.stream` does, and `ProviderError` for bad weights."""
+        """Yield deltas as they arrive, then the complete reply. Raises as `HttpProvider` does, and `ProviderError` for bad weights."""
         async with self._starting:
             if self._provider is None:
                 # Loading weights takes seconds, and the event loop must stay responsive.

@@ -271,9 +271,9 @@ def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
             continue
         own = find_own_logs(path)
         found += [_own_loader(home, str(each)) for each in own]
-        sources, bad = find_foreign([path])
-        found += [partial(load_foreign, source) for source in sources]
-        skipped += [each for each in bad if Path(each.where) not in own]
+        foreign = find_sources(FORMATS, [path])
+        found += [partial(load_foreign, source) for source in foreign.sources]
+        skipped += [each for each in foreign.skipped if Path(each.where) not in own]
     if not found:
         raise (
             SessionLoaders(found, skipped).error_without_sessions()
