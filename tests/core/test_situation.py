@@ -11,16 +11,3 @@ CACHE = Cache((CachedPrefix("0.0", 20_000, at=1_000, ttl=300_000), CachedPrefix(
 def test_a_cached_prefix_is_live_until_its_lifetime_is_over() -> None:
     assert [CACHE.longest(now) for now in (200_000, 300_999, 499_999, 500_000)] == [40_000, 40_000, 40_000, 0]
     assert Cache().longest(0) == 0
-
-
-def test_the_prefix_before_an_item_must_end_before_it() -> None:
-    assert [CACHE.before(item, VIEW, 250_000) for item in ("0.0", "1.0", "2.0", "3.0")] == [0, 20_000, 20_000, 40_000]
-
-
-def test_a_prefix_whose_last_item_left_the_view_counts_for_nothing() -> None:
-    gone = Cache((CachedPrefix("9.0", 50_000, at=0, ttl=300_000),))
-    assert gone.before("3.0", VIEW, 1) == 0
-
-
-def test_only_live_prefixes_count_before_an_item() -> None:
-    assert CACHE.before("2.0", VIEW, 301_000) == 0

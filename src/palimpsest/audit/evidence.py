@@ -8,7 +8,7 @@ import msgspec
 
 from palimpsest.audit.entities import argument_texts, errors_of, names_of, names_used
 from palimpsest.audit.tools.calls import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
-from palimpsest.audit.tools.file_access import edit_blocks
+from palimpsest.audit.tools.file_commands import edit_blocks
 from palimpsest.audit.tools.outcomes import (
     command_failed,
     error_line,

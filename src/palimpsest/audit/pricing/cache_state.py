@@ -15,13 +15,13 @@ from palimpsest.audit.pricing.prefixes import (
     ends_in_head,
     first_change,
     is_within,
+    item_positions,
     last_item_within,
     lifetime_ms,
     shared_head_blocks,
     truncated_prefix,
     whole_steps,
 )
-from palimpsest.audit.pricing.warm_prefixes import item_positions
 from palimpsest.core.edits import Fold, Insert, Mask
 from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Item, Value

@@ -57,11 +57,6 @@ class Health(Value, frozen=True):
         """Return the number of model replies since the last call of a tool; all replies if it was never called."""
         return self.calls - self.called.get(tool, 0)
 
-    @property
-    def rounds(self) -> dict[str, int]:
-        """Model replies since the last call of each tool."""
-        return {tool: self.calls - at for tool, at in self.called.items()}
-
 
 class HealthProjection(StateProjection):
     """Projection of the health of a session."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
+from palimpsest.audit.pricing.prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.audit.pricing.price import Rates, rates_of
-from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation

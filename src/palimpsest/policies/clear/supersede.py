@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from palimpsest.audit.dead_results import dead_results, masks_of, with_masks
-from palimpsest.audit.pricing.warm_prefixes import warm_prefixes
+from palimpsest.audit.pricing.prefixes import warm_prefixes
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation, Use
 
