@@ -9,11 +9,10 @@ from palimpsest.audit.pricing.size_rules import claude_list_size
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.policies.clear.results import ClearCached, ClearIdle, ClearResults
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.policies.notices import Warn, WatchCache
+from palimpsest.policies.notices import AddEvidence, Warn, WatchCache
 from palimpsest.policies.restore import Restore
 from palimpsest.policies.result_limiters import ClaudeLimiter
 from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize

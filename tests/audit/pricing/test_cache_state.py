@@ -8,7 +8,7 @@ from palimpsest.audit.pricing.prefixes import MOST_PREFIXES, item_positions, war
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.situation import CachedPrefix
+from palimpsest.core.situation import Cache, CachedPrefix
 from palimpsest.engine.session import Session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.profile import Profile
@@ -225,6 +225,12 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     assert len(prefixes) <= MOST_PREFIXES
     assert prefixes[0].last == "head:0"
     assert prefixes[-1].last == session.log.view.ids[-2]
+
+
+def test_a_cached_prefix_is_live_until_its_lifetime_is_over() -> None:
+    cache = Cache((CachedPrefix("0.0", 20_000, at=1_000, ttl=300_000), CachedPrefix("2.0", 40_000, at=200_000, ttl=300_000)))
+    assert [cache.longest(now) for now in (200_000, 300_999, 499_999, 500_000)] == [40_000, 40_000, 40_000, 0]
+    assert Cache().longest(0) == 0
 
 
 def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:

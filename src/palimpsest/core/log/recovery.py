@@ -15,7 +15,8 @@ STOPPED = "the session ended before the reply came"
 
 def recover(log: Log) -> tuple[Event, ...]:
     """Record outcomes for everything that was open when the session ended, and return these events; nothing is run again."""
-    bodies = (*_call_outcomes(log), *_tool_results(log), *_turn_end(log))
+    turn_end = () if log.health.turn is None else (TurnEnded("interrupted"),)
+    bodies = (*_call_outcomes(log), *_tool_results(log), *turn_end)
     return log.extend(bodies) if bodies else ()
 
 
@@ -41,7 +42,3 @@ def _tool_results(log: Log) -> tuple[Body, ...]:
             text = Text(UNKNOWN_OUTCOME if call.call_id in started else NEVER_RAN)
             results.append(ToolReturned(ToolResult(call.call_id, (text,), error=True, form=call.form), tool=call.tool))
     return tuple(results)
-
-
-def _turn_end(log: Log) -> tuple[Body, ...]:
-    return () if log.health.turn is None else (TurnEnded("interrupted"),)
