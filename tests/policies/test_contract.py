@@ -17,8 +17,8 @@ from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
+from palimpsest.policies.clear.dead import Supersede
 from palimpsest.policies.clear.results import ClearResults
-from palimpsest.policies.clear.supersede import Supersede
 from palimpsest.policies.notices import Remind
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
-from palimpsest.policies.clear.prune import PruneResults
+from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.result_limiters import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor

@@ -341,3 +341,19 @@ class MemoryBlobs:
 
     def __contains__(self, address: str) -> bool:
         return address in self._contents
+
+
+class MemoryStateSlot:
+    """A state slot in memory."""
+
+    def __init__(self) -> None:
+        self._data: bytes | None = None
+
+    def load(self) -> bytes | None:
+        """Return the value that was saved last, if any."""
+        return self._data
+
+    def save(self, data: bytes) -> bool:
+        """Replace the value and return true."""
+        self._data = data
+        return True

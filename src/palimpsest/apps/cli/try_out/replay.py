@@ -19,6 +19,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, Pro
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
+from palimpsest.foreign.formats import FORMATS
+from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session

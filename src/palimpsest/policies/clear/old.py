@@ -1,10 +1,10 @@
-"""OpenCode's pruning: masks old tool results at the end of a turn, but not those of the last two turns."""
+"""Policies that mask tool results by age: at the end of a turn as OpenCode does, or before every call."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolResult, seq_of
+from palimpsest.core.items import Item, Text, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -13,7 +13,7 @@ from palimpsest.policies.clear.results import CLEARED, protected_ids
 
 @dataclass(frozen=True, slots=True)
 class PruneResults:
-    """Masks the results before the newest `protect` tokens of results, once they have more than `least` tokens together.
+    """OpenCode's pruning: masks the results before the newest `protect` tokens of them, once they have more than `least` tokens.
 
     The last `turns` turns do not count at all; results of `kept_tools` are never masked.
     """
@@ -65,3 +65,27 @@ class PruneResults:
 def _message_id(item: Item) -> str:
     """Return a key that the parts of one message share: the number of their event; an item of an edit is a message by itself."""
     return item.id if item.id.count(".") > 1 else str(seq_of(item.id))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskOld:
+    """Masks results with the name of their tool, but not the newest `keep` and those of at most `shortest` characters."""
+
+    keep: int = 3
+    shortest: int = 100
+    name: str = "mask_old"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose one mask for each tool with old results."""
+        view = situation.view
+        calls = answered_calls(view.items)
+        results = [item for item in view.items if isinstance(item.content, ToolResult)]
+        protected = protected_ids(view)
+        old: dict[str, list[str]] = {}
+        for item in results[: -self.keep] if self.keep else results:
+            if item.mask is None and item.id not in protected and len(text_of(item.content)) > self.shortest:
+                old.setdefault(calls[item.id].tool if item.id in calls else "unknown", []).append(item.id)
+        edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
+        return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()
