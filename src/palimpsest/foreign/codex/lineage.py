@@ -3,26 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from palimpsest.core.events import ChildEnded, ChildOpened, UserSaid
-from palimpsest.core.log.log import Log
+from palimpsest.core.events import ChildEnded, ChildOpened
 from palimpsest.foreign.codex.files import find_rollout, rollout_lines
 from palimpsest.foreign.codex.item_reader import json_object
 from palimpsest.foreign.codex.opening import NAME, envelope
 from palimpsest.foreign.reading.files import decoded
 from palimpsest.foreign.reading.importing import session_id
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
-
-
-def fork_point(log: Log, message: int) -> int | None:
-    """The event right before the user's message of that number, from 0 along the path; None if there are fewer messages."""
-    before = log.reader.first
-    for event in log.reader.along(log.path):
-        if isinstance(event.body, UserSaid):
-            if not message:
-                return before
-            message -= 1
-        before = event.seq
-    return None
 
 
 class CopiedLines:
