@@ -8,8 +8,7 @@ from palimpsest.core.items import Content
 from palimpsest.core.view import View
 from palimpsest.foreign.claude.events import EventBuilder, stored_lines
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, number, table_at, text
 
 BY = "claude-code"

@@ -30,9 +30,8 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import PLACEHOLDER, raw_of, take_blocks
 from palimpsest.foreign.claude.path import LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import attachment_texts, body_of_run, key_of_run, part_of, queued_prompt, runs_by_speaker
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 

@@ -21,8 +21,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.history import DeferredEdit
 from palimpsest.foreign.codex.opening import NAME, PendingOpening
 from palimpsest.foreign.codex.stored_lines import store_lines
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, number
 
 _EXIT_CODE = re.compile(r"(?:^Exit code: |^Process exited with code |^exit code: )(-?\d+)", re.MULTILINE)

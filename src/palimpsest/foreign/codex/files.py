@@ -18,6 +18,7 @@ _LINE_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_con
 # Bytes that are read to recognise a rollout: its first line has the base instructions.
 _CHUNK_BYTES = 1 << 20
 _ZSTD = ("compression.zstd", "zstandard", "pyzstd", "backports.zstd")
+ROLLOUT_SUFFIXES = (".jsonl", ".jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
 
 
@@ -45,11 +46,6 @@ class _ByteReader(Protocol):
     def read(self, size: int = -1) -> bytes: ...
 
     def close(self) -> None: ...
-
-
-def is_rollout_name(name: str) -> bool:
-    """Whether a file with this name may be a rollout."""
-    return name.endswith((".jsonl", ".jsonl.zst"))
 
 
 def open_rollout(path: Path) -> _ByteReader:
@@ -127,7 +123,7 @@ def find_rollout(thread: str, beside: Path) -> Path | None:
         return None
     home = codex_home(beside)
     folders = [home / name for name in _FOLDERS] if home is not None else [beside.absolute().parent]
-    found = (path for folder in folders for path in sorted(folder.rglob(f"*{thread}.jsonl*")) if is_rollout_name(path.name))
+    found = (path for folder in folders for path in sorted(folder.rglob(f"*{thread}.jsonl*")) if path.name.endswith(ROLLOUT_SUFFIXES))
     return next(found, None)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.audit.context_tags import is_real_user_message
 from palimpsest.core.items import Content, Image, Opaque, Part, Piece, Role, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.parts import blob_part
+from palimpsest.foreign.reading.parts import arguments_of, blob_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 # `aside` is not shown to the model.
@@ -181,8 +181,7 @@ def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     match kind:
         case "function_call":
-            args = item.get("arguments")
-            call = ToolCall(call_id, text(item, "name"), args if isinstance(args, str) else dump(args or {}), "json", ref)
+            call = ToolCall(call_id, text(item, "name"), arguments_of(item.get("arguments")), "json", ref)
         case "custom_tool_call":
             free = item.get("input")
             call = ToolCall(call_id, text(item, "name"), free if isinstance(free, str) else dump(free), "free", ref)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import structs
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
@@ -30,12 +29,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Form, Part, Signature, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.files import FileLine, digest_of, object_on, still_there, whole_lines
+from palimpsest.foreign.reading.files import FileLine, LineState, digest_of, object_on, raw_of, resumed, whole_lines, without
 from palimpsest.foreign.reading.importing import parent_place, session_id
-from palimpsest.foreign.reading.parts import blob_part, call_of, milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
+from palimpsest.foreign.reading.parts import arguments_of, blob_part, call_of, milliseconds
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")
 _ENVELOPE = {"type", "data", "id", "timestamp", "parentId"}
@@ -49,12 +47,9 @@ class _RunningCall(Value, frozen=True):
     path: str = ""
 
 
-class _ReaderState(Struct, omit_defaults=True):
+class _ReaderState(LineState, omit_defaults=True):
     """What later lines need to know about earlier ones; the state of a position."""
 
-    number: int = 0
-    start: int = 0
-    digest: str = ""
     model: str = ""
     started: int = 0
     head: str = ""
@@ -92,7 +87,8 @@ class EventReader:
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         """The events after a position, and the next position."""
-        offset = self._resume(position)
+        self._state, offset = resumed(self._path, position, self._state)
+        self._opened = offset > 0
         last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             event = object_on(line, self._path)
@@ -114,24 +110,9 @@ class EventReader:
         if self._reply_lines:
             # An incomplete reply is read again when it has grown.
             state = structs.replace(self._state, number=self._reply_start.number - 1, start=self._reply_start.start, digest="")
-            yield ReadPosition(self._reply_start.start, Raw(msgspec.json.encode(state)))
-            return
-        if last.number:
-            self._state.number, self._state.start, self._state.digest = last.number, last.start, digest_of(last.data)
-        yield ReadPosition(last.stop, Raw(msgspec.json.encode(self._state)))
-
-    def _resume(self, position: ReadPosition | None) -> int:
-        """Restore the state of a position, and return its offset; 0 if the file does not match it."""
-        if position is None:
-            return 0
-        try:
-            state = msgspec.json.decode(bytes(position.state), type=_ReaderState)
-        except msgspec.DecodeError:
-            return 0
-        if not still_there(self._path, state.start, position.offset, state.digest):
-            return 0
-        self._state, self._opened = state, True
-        return position.offset
+            yield ReadPosition(self._reply_start.start, raw_of(state))
+        else:
+            yield self._state.position_after(last)
 
     def _open(self, event: Json) -> Iterator[ReadEvent]:
         if self._opened:
@@ -230,7 +211,7 @@ class EventReader:
         )
         earlier = [_rest_of_line(event, *fields) for event in events[:-1]]
         rest = {**_rest_of_line(last, *fields), "earlier": earlier} if earlier else _rest_of_line(last, *fields)
-        yield ReadEvent(body, at, text(last, "id"), line=Raw(msgspec.json.encode(rest)))
+        yield ReadEvent(body, at, text(last, "id"), line=raw_of(rest))
 
     def _contents(self, data: Json) -> Iterator[Content]:
         reasoning, signature = text(data, "reasoningText"), text(data, "reasoningOpaque")
@@ -247,7 +228,7 @@ class EventReader:
             call_id, tool = text(request, "toolCallId"), text(request, "name")
             path = text(args, "path") or text(args, "file_path") if is_json(args) else ""
             self._state.calls[call_id] = _RunningCall(tool, form, path)
-            yield ToolCall(call_id, tool, args if isinstance(args, str) else dump(args or {}), form, ref)
+            yield ToolCall(call_id, tool, arguments_of(args), form, ref)
 
     def _result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
@@ -268,7 +249,7 @@ class EventReader:
         result_rest = {name: value for name, value in result.items() if name != "content" and value != content}
         data_rest = {**table_at(rest, "data"), **({"result": result_rest} if result_rest else {})}
         return ReadEvent(
-            body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**rest, "data": data_rest})
+            body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), raw_of({**rest, "data": data_rest})
         )
 
     def _media(self, tables: Iterable[Json]) -> Iterator[Part]:
@@ -299,7 +280,7 @@ class EventReader:
                 tokens_after=number(data, "postCompactionTokens"),
             )
 
-        rest = _raw(_rest_of_line(event, "summaryContent"))
+        rest = raw_of(_rest_of_line(event, "summaryContent"))
         return ReadEvent(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), rest)
 
     def _child(self, event: Json, data: Json) -> str:
@@ -348,7 +329,7 @@ def _is_incomplete(event: Json) -> bool:
 def _read_event(event: Json, body: Body, *fields: str) -> ReadEvent:
     """The only or last event of a line, with the rest of the line."""
     return ReadEvent(
-        body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_rest_of_line(event, *fields))
+        body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), raw_of(_rest_of_line(event, *fields))
     )
 
 
@@ -357,11 +338,6 @@ def _earlier_event(event: Json, name: str, body: Body) -> ReadEvent:
     return ReadEvent(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
 
 
-def _raw(value: Json) -> Raw:
-    return Raw(msgspec.json.encode(value))
-
-
 def _rest_of_line(event: Json, *fields: str) -> Json:
     """The line without its key and the fields that are in the body."""
-    data = {name: value for name, value in table_at(event, "data").items() if name not in fields}
-    return {**{name: value for name, value in event.items() if name != "id"}, "data": data}
+    return {**without(event, "id"), "data": without(table_at(event, "data"), *fields)}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.copilot.events import EventReader, is_event, owner_of
-from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, reason, whole_lines
+from palimpsest.foreign.reading.files import changed, decoded, head_of, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import is_json, table_at, text
 
@@ -21,14 +21,7 @@ class CopilotFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The session of each file of events, and one for every sub-agent in it."""
-        for file in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                yield from _sources(file)
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+        return sources_below(path, (".jsonl",), _sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session or a sub-agent, in file order."""

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Image, Part, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import DeferredBody, DeferredResult
-from palimpsest.foreign.reading.files import digest_of
+from palimpsest.foreign.reading.files import digest_of, raw_of
 from palimpsest.foreign.reading.parts import blob_part, call_of
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, DeferredResult, ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 
 # Starts of the setup message, in newer and older versions.
@@ -89,7 +87,7 @@ class ContentReader:
         """The events of one content."""
         key = f"{index}-{digest_of(msgspec.json.encode(content))}"
         if not is_json(content):
-            yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=Raw(msgspec.json.encode(content)))
+            yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=raw_of(content))
         elif text(content, "role") == "model":
             yield ReadEvent(call_of("gemini"), self._at, f"{key}/call")
             parts = tuple(self._parts(content))

@@ -7,8 +7,7 @@ from palimpsest.core.events import Body, ForeignNoted, ModelReplied, ViewEdited
 from palimpsest.core.items import Item, kind_of
 from palimpsest.foreign.opencode.parts import CLEARED, line_of, model_content, model_of, raw, usage_of
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.json_reading import text
 
 FORMAT = "opencode"

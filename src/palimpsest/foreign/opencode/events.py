@@ -41,9 +41,8 @@ from palimpsest.foreign.opencode.parts import (
     wire_of,
 )
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, dump, number, table_at, text
 
 FORMAT = "opencode"

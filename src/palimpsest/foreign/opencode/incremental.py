@@ -14,9 +14,8 @@ from palimpsest.foreign.opencode.edits import clear_result, hide_reverted_parts
 from palimpsest.foreign.opencode.events import FORMAT, ConversationState
 from palimpsest.foreign.opencode.parts import model_of, raw
 from palimpsest.foreign.opencode.rows import MessageRow, OpencodeSession, PartRow, digest, tool_parts
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
 from palimpsest.foreign.reading.importing import parent_place
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent, ReadPosition
 from palimpsest.wire.json_reading import number, table_at, text
 
 
