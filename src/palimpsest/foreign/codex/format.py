@@ -9,8 +9,7 @@ import msgspec
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Titled
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.codex.files import ROLLOUT_SUFFIXES, find_rollout, rollout_lines, rollout_start, thread_name
-from palimpsest.foreign.codex.lineage import CopiedLines
+from palimpsest.foreign.codex.files import ROLLOUT_SUFFIXES, CopiedLines, find_rollout, rollout_lines, rollout_start, thread_name
 from palimpsest.foreign.codex.opening import NAME
 from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
