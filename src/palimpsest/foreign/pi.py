@@ -5,7 +5,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     Body,
     ContextStated,
@@ -19,7 +18,6 @@ from palimpsest.core.events import (
     ToolReturned,
     Usage,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
@@ -39,8 +37,8 @@ from palimpsest.foreign.reading.files import (
 )
 from palimpsest.foreign.reading.parts import arguments_of, call_of, milliseconds, parts_of, texts_of
 from palimpsest.foreign.reading.transcript import (
+    DeferredCompaction,
     DeferredMask,
-    ImportContext,
     ReadEvent,
     ReadOutput,
     ReadPosition,
@@ -161,15 +159,11 @@ class _EntryReader:
             case "custom_message", _:
                 body = self._injected(entry, text(entry, "customType"), key)
             case "compaction", _:
-                yield ReadEvent(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
+                yield ReadEvent(self._compaction(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
                 return
             case "context_edit", _ if text(entry, "targetId"):
-                yield ReadEvent(
-                    DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
-                    at,
-                    key,
-                    line=rest_of(entry, "id", "parentId"),
-                )
+                mask = DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry))
+                yield ReadEvent(mask, at, key, line=rest_of(entry, "id", "parentId"))
                 return
             case "branch_summary", _ if text(entry, "summary"):
                 body = ContextStated((Statement("pi.branch", _wrapped("branch", text(entry, "summary"))),))
@@ -235,11 +229,8 @@ class _EntryReader:
                 case "thinking":
                     thinking, signature = text(block, "thinking"), text(block, "thinkingSignature")
                     # The signature of a Responses model is a whole item, so a provider name of its own keeps it from all others.
-                    seal = (
-                        Signature(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
-                        if signature
-                        else None
-                    )
+                    sealed_by = signer if message.get("api") == "anthropic-messages" else f"pi.{provider}"
+                    seal = Signature(sealed_by, model, signature) if signature else None
                     yield Thinking(thinking, seal, "whole" if thinking else "sealed")
                 case "toolCall":
                     yield ToolCall(text(block, "id"), text(block, "name"), arguments_of(block.get("arguments")))
@@ -247,29 +238,11 @@ class _EntryReader:
                     if text(block, "text").strip():
                         yield Text(text(block, "text"), "assistant")
 
-    def _fold(self, entry: Json) -> "_CompactionFold":
+    def _compaction(self, entry: Json) -> DeferredCompaction:
         index = entry.get("firstKeptEntryIndex")
         keys = self._state.keys
         first = keys[index] if type(index) is int and 0 <= index < len(keys) else text(entry, "firstKeptEntryId")
-        return _CompactionFold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
-
-
-class _CompactionFold:
-    """A compaction: the summary replaces everything before the first kept entry."""
-
-    def __init__(self, summary: str, first: str, tokens: int) -> None:
-        self._summary = summary
-        self._first = first
-        self._tokens = tokens
-
-    def __call__(self, context: ImportContext) -> Body:
-        ids = context.view.ids
-        first_kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
-        if not first_kept:
-            # An edit without a target is noted, so that the next import does not try it on a later view.
-            return ForeignNoted("pi")
-        fold = Fold(ids[0], ids[first_kept - 1], (Put("summary", Text(self._summary)),))
-        return ViewEdited((fold,), "pi", "compaction", tokens_before=self._tokens)
+        return DeferredCompaction("pi", _wrapped("history", text(entry, "summary")), number(entry, "tokensBefore"), first_kept=first)
 
 
 def _replacement(entry: Json) -> str:

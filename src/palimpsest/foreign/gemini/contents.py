@@ -115,11 +115,8 @@ class ContentReader:
 
     def _user_events(self, content: Json, key: str) -> Iterator[ReadEvent]:
         parts = content.get("parts")
-        bodies: list[Body | DeferredBody] = []
-        for part in parts_in(parts):
-            response = table_at(part, "functionResponse")
-            if response:
-                bodies.append(self._result(response))
+        responses = (table_at(part, "functionResponse") for part in parts_in(parts))
+        bodies: list[Body | DeferredBody] = [self._result(response) for response in responses if response]
         message_text, media = text_in(parts), tuple(media_in(parts, self._blobs))
         if is_setup(message_text):
             bodies.append(ContextStated((Statement("gemini.setup", message_text),)))

@@ -9,7 +9,7 @@ from msgspec import Raw, structs
 
 from palimpsest.core.edits import Fold, Insert, Into, Keep, Mask, Put
 from palimpsest.core.events import NULL, Body, ForeignNoted, ToolReturned, ViewEdited
-from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.items import Text, ToolCall, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
 
@@ -149,3 +149,26 @@ class DeferredFold:
         run = ids[indexes[0] : indexes[-1] + 1]
         into: Into = (*self.instead, *(Keep(item_id) for item_id in run if item_id not in removed))
         return ViewEdited((Fold(run[0], run[-1], into),), self.by, self.why)
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredCompaction:
+    """A compaction: the summary replaces what is before the event `first_kept`, or up to the event `last`, or else everything."""
+
+    by: str
+    summary: str
+    tokens_before: int = 0
+    tokens_after: int = 0
+    first_kept: str = ""
+    last: str = ""
+
+    def __call__(self, context: ImportContext) -> Body:
+        """The edit, or `ForeignNoted` if there is nothing to replace."""
+        ids = context.view.ids
+        kept, folded = ([ids.index(name) for name in context.item_ids(key) if name in ids] for key in (self.first_kept, self.last))
+        stop = kept[0] if kept else folded[-1] + 1 if folded else len(ids)
+        if not stop:
+            # An edit without a target is noted, so that the next import does not try it on a later view.
+            return ForeignNoted(self.by)
+        fold = Fold(ids[0], ids[stop - 1], (Put("summary", Text(self.summary)),))
+        return ViewEdited((fold,), self.by, "compaction", tokens_before=self.tokens_before, tokens_after=self.tokens_after)

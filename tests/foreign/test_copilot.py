@@ -22,7 +22,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.copilot.format import CopilotFormat
+from palimpsest.foreign.copilot import CopilotFormat
 from palimpsest.foreign.reading.importing import session_id
 
 FORM = CopilotFormat()
