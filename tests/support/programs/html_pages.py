@@ -39,7 +39,8 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
+        if tag not in _EMPTY:
+            self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open.pop() != tag:
