@@ -1,13 +1,11 @@
-"""Reads the events of GitHub Copilot CLI line by line."""
+"""The transcript format of GitHub Copilot CLI: one file of events for each session and its sub-agents."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import structs
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     Body,
     ChildEnded,
@@ -26,16 +24,36 @@ from palimpsest.core.events import (
     TurnEnded,
     Usage,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.items import Content, Form, Part, Signature, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.files import FileLine, digest_of, object_on, still_there, whole_lines
+from palimpsest.foreign.reading.files import (
+    FileLine,
+    LineState,
+    changed,
+    decoded,
+    digest_of,
+    head_of,
+    object_on,
+    raw_of,
+    reason,
+    resumed,
+    sources_below,
+    whole_lines,
+    without,
+)
 from palimpsest.foreign.reading.importing import parent_place, session_id
-from palimpsest.foreign.reading.parts import blob_part, call_of, milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
+from palimpsest.foreign.reading.parts import arguments_of, blob_part, call_of, milliseconds
+from palimpsest.foreign.reading.transcript import (
+    DeferredBody,
+    DeferredCompaction,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+)
+from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")
 _ENVELOPE = {"type", "data", "id", "timestamp", "parentId"}
@@ -49,12 +67,9 @@ class _RunningCall(Value, frozen=True):
     path: str = ""
 
 
-class _ReaderState(Struct, omit_defaults=True):
+class _ReaderState(LineState, omit_defaults=True):
     """What later lines need to know about earlier ones; the state of a position."""
 
-    number: int = 0
-    start: int = 0
-    digest: str = ""
     model: str = ""
     started: int = 0
     head: str = ""
@@ -64,19 +79,59 @@ class _ReaderState(Struct, omit_defaults=True):
     calls: dict[str, _RunningCall] = {}
 
 
-def is_event(value: object) -> bool:
+class CopilotFormat:
+    """GitHub Copilot CLI since 0.0.390: `events.jsonl` in a folder for each session."""
+
+    name = "copilot"
+
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The folder where Copilot CLI keeps its sessions."""
+        return (Path(environment.get("COPILOT_HOME") or home / ".copilot") / "session-state",)
+
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """The session of each file of events, and one for every sub-agent in it."""
+        return sources_below(path, (".jsonl",), _sources)
+
+    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
+        """The events of a session or a sub-agent, in file order."""
+        reader = _EventReader(source, blobs)
+        try:
+            yield from reader.run(position)
+        except OSError as error:
+            yield ReadProblem(source.path, reason(error))
+
+
+def _sources(path: Path) -> Iterator[TranscriptSource]:
+    first = next((value for line in head_of(path).split(b"\n", 16)[:16] if _is_event(value := decoded(line))), None)
+    if not is_json(first):
+        return
+    file_session = path.parent.name if path.name == "events.jsonl" else path.stem
+    session = text(table_at(first, "data"), "sessionId") or file_session
+    stamp = changed(path)
+    yield TranscriptSource("copilot", str(path), session, stamp)
+    owners: dict[str, None] = {}
+    for line in whole_lines(path):
+        if b'"parentToolCallId"' in line.data or b'"agentId"' in line.data:
+            value = decoded(line.data)
+            if is_json(value) and (owner := _owner_of(value)):
+                owners[owner] = None
+    for owner in owners:
+        yield TranscriptSource("copilot", str(path), f"{session}/{owner}", stamp, session)
+
+
+def _is_event(value: object) -> bool:
     """Whether a line is an event of Copilot."""
     return is_json(value) and value.keys() >= _ENVELOPE and "." in text(value, "type") and is_json(value["data"])
 
 
-def owner_of(event: Json) -> str:
+def _owner_of(event: Json) -> str:
     """The sub-agent that an event belongs to; empty for the main session, to which starts and ends of sub-agents belong."""
     if text(event, "type").startswith("subagent."):
         return ""
     return text(event, "agentId") or text(table_at(event, "data"), "parentToolCallId")
 
 
-class EventReader:
+class _EventReader:
     """One pass over the lines of a session."""
 
     def __init__(self, source: TranscriptSource, blobs: Blobs) -> None:
@@ -92,15 +147,16 @@ class EventReader:
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
         """The events after a position, and the next position."""
-        offset = self._resume(position)
+        self._state, offset = resumed(self._path, position, self._state)
+        self._opened = offset > 0
         last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             event = object_on(line, self._path)
             if isinstance(event, ReadProblem):
                 yield event
-            elif not is_event(event):
+            elif not _is_event(event):
                 yield ReadProblem(f"{self._path}:{line.number}", "this is not an event of Copilot")
-            elif owner_of(event) == self._owner:
+            elif _owner_of(event) == self._owner:
                 if not text(event, "id"):
                     event = {**event, "id": f"line-{line.number}"}
                 if self._reply_lines and not self._continues_reply(event):
@@ -114,24 +170,9 @@ class EventReader:
         if self._reply_lines:
             # An incomplete reply is read again when it has grown.
             state = structs.replace(self._state, number=self._reply_start.number - 1, start=self._reply_start.start, digest="")
-            yield ReadPosition(self._reply_start.start, Raw(msgspec.json.encode(state)))
-            return
-        if last.number:
-            self._state.number, self._state.start, self._state.digest = last.number, last.start, digest_of(last.data)
-        yield ReadPosition(last.stop, Raw(msgspec.json.encode(self._state)))
-
-    def _resume(self, position: ReadPosition | None) -> int:
-        """Restore the state of a position, and return its offset; 0 if the file does not match it."""
-        if position is None:
-            return 0
-        try:
-            state = msgspec.json.decode(bytes(position.state), type=_ReaderState)
-        except msgspec.DecodeError:
-            return 0
-        if not still_there(self._path, state.start, position.offset, state.digest):
-            return 0
-        self._state, self._opened = state, True
-        return position.offset
+            yield ReadPosition(self._reply_start.start, raw_of(state))
+        else:
+            yield self._state.position_after(last)
 
     def _open(self, event: Json) -> Iterator[ReadEvent]:
         if self._opened:
@@ -140,18 +181,15 @@ class EventReader:
         data = table_at(event, "data")
         context = table_at(data, "context")
         meta = {"version": text(data, "copilotVersion"), "branch": text(context, "branch"), "commit": text(context, "headCommit")}
-        yield ReadEvent(
-            SessionOpened(
-                self._source.session,
-                text(context, "cwd"),
-                "copilot",
-                model=text(data, "selectedModel") or text(data, "model"),
-                opener=parent_place("copilot", self._source.parent),
-                meta={name: value for name, value in meta.items() if value},
-            ),
-            milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]),
-            "opened",
+        opened = SessionOpened(
+            self._source.session,
+            text(context, "cwd"),
+            "copilot",
+            model=text(data, "selectedModel") or text(data, "model"),
+            opener=parent_place("copilot", self._source.parent),
+            meta={name: value for name, value in meta.items() if value},
         )
+        yield ReadEvent(opened, milliseconds(data.get("startTime")) or milliseconds(event["timestamp"]), "opened")
 
     def _continues_reply(self, event: Json) -> bool:
         """Whether an event continues the held reply."""
@@ -175,9 +213,8 @@ class EventReader:
                 state.newest = text(event, "id")
                 yield _read_event(event, ContextStated((Statement("copilot.notification", text(data, "content")),)), "content")
             case "tool.execution_start":
-                yield _read_event(
-                    event, ToolStarted(text(data, "toolCallId"), text(data, "toolName")), "toolCallId", "toolName", "arguments"
-                )
+                started = ToolStarted(text(data, "toolCallId"), text(data, "toolName"))
+                yield _read_event(event, started, "toolCallId", "toolName", "arguments")
             case "tool.execution_complete":
                 yield self._result(event, data)
             case "session.compaction_complete":
@@ -196,15 +233,14 @@ class EventReader:
         before, has_typed, after = visible_text.partition(typed)
         if not has_typed:
             before, typed, after = "", visible_text, ""
-        media = tuple(self._media(tables_at(data, "attachments")))
-        steering = text(data, "delivery") == "steering"
+        media = self._media(tables_at(data, "attachments"))
+        last: Body = UserSaid((Text(typed, ref=key), *media), steering=text(data, "delivery") == "steering")
         if before.strip():
             yield _earlier_event(event, "before", ContextStated((Statement("copilot.before", before, ref=key),)))
         if after.strip():
-            yield _earlier_event(event, "said", UserSaid((Text(typed, ref=key), *media), steering=steering))
-            yield _read_event(event, ContextStated((Statement("copilot.after", after, ref=key),)), "content", "transformedContent")
-        else:
-            yield _read_event(event, UserSaid((Text(typed, ref=key), *media), steering=steering), "content", "transformedContent")
+            yield _earlier_event(event, "said", last)
+            last = ContextStated((Statement("copilot.after", after, ref=key),))
+        yield _read_event(event, last, "content", "transformedContent")
 
     def _reply(self) -> Iterator[ReadEvent]:
         events, self._reply_lines = self._reply_lines, []
@@ -229,8 +265,8 @@ class EventReader:
             message=text(table_at(last, "data"), "messageId"),
         )
         earlier = [_rest_of_line(event, *fields) for event in events[:-1]]
-        rest = {**_rest_of_line(last, *fields), "earlier": earlier} if earlier else _rest_of_line(last, *fields)
-        yield ReadEvent(body, at, text(last, "id"), line=Raw(msgspec.json.encode(rest)))
+        line = raw_of({**_rest_of_line(last, *fields), **({"earlier": earlier} if earlier else {})})
+        yield ReadEvent(body, at, text(last, "id"), line=line)
 
     def _contents(self, data: Json) -> Iterator[Content]:
         reasoning, signature = text(data, "reasoningText"), text(data, "reasoningOpaque")
@@ -247,7 +283,7 @@ class EventReader:
             call_id, tool = text(request, "toolCallId"), text(request, "name")
             path = text(args, "path") or text(args, "file_path") if is_json(args) else ""
             self._state.calls[call_id] = _RunningCall(tool, form, path)
-            yield ToolCall(call_id, tool, args if isinstance(args, str) else dump(args or {}), form, ref)
+            yield ToolCall(call_id, tool, arguments_of(args), form, ref)
 
     def _result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
@@ -264,12 +300,9 @@ class EventReader:
             int(exit_match[1]) if exit_match else None,
             (call.path,) if call.path else (),
         )
-        rest = _rest_of_line(event, "toolCallId", "result", "error")
-        result_rest = {name: value for name, value in result.items() if name != "content" and value != content}
-        data_rest = {**table_at(rest, "data"), **({"result": result_rest} if result_rest else {})}
-        return ReadEvent(
-            body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw({**rest, "data": data_rest})
-        )
+        rest = {name: value for name, value in result.items() if name != "content" and value != content}
+        stored = {**event, "data": {**without(data, "result"), **({"result": rest} if rest else {})}}
+        return _read_event(stored, body, "toolCallId", "error")
 
     def _media(self, tables: Iterable[Json]) -> Iterator[Part]:
         for each in tables:
@@ -284,23 +317,8 @@ class EventReader:
             error_text = text(data, "error") or "no summary is in the file"
             return _read_event(event, Failed("compaction", "compaction", error_text, "copilot"))
 
-        def fold(context: ImportContext) -> Body:
-            ids = context.view.ids
-            if not ids:
-                # An edit without a target is noted, so that the next import does not try it on a later view.
-                return ForeignNoted("copilot")
-            folded_ids = [name for name in context.item_ids(fold_end) if name in ids] if fold_end else []
-            put = Put("summary", Text(summary))
-            return ViewEdited(
-                (Fold(ids[0], folded_ids[-1] if folded_ids else ids[-1], (put,)),),
-                "copilot",
-                "compaction",
-                tokens_before=number(data, "preCompactionTokens"),
-                tokens_after=number(data, "postCompactionTokens"),
-            )
-
-        rest = _raw(_rest_of_line(event, "summaryContent"))
-        return ReadEvent(fold, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), rest)
+        tokens = number(data, "preCompactionTokens"), number(data, "postCompactionTokens")
+        return _read_event(event, DeferredCompaction("copilot", summary, *tokens, last=fold_end), "summaryContent")
 
     def _child(self, event: Json, data: Json) -> str:
         """The id of the imported session of a sub-agent."""
@@ -327,9 +345,8 @@ class EventReader:
             case "session.compaction_start":
                 state.folding = state.newest
             case "subagent.started":
-                return _read_event(
-                    event, ChildOpened(self._child(event, data), text(data, "toolCallId"), text(data, "agentName")), "agentName"
-                )
+                opened = ChildOpened(self._child(event, data), text(data, "toolCallId"), text(data, "agentName"))
+                return _read_event(event, opened, "agentName")
             case "subagent.completed":
                 return _read_event(event, ChildEnded(self._child(event, data), "done"))
             case "subagent.failed":
@@ -345,11 +362,10 @@ def _is_incomplete(event: Json) -> bool:
     return "outputTokens" not in data and not text(data, "content") and not tables_at(data, "toolRequests")
 
 
-def _read_event(event: Json, body: Body, *fields: str) -> ReadEvent:
-    """The only or last event of a line, with the rest of the line."""
-    return ReadEvent(
-        body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), _raw(_rest_of_line(event, *fields))
-    )
+def _read_event(event: Json, body: Body | DeferredBody, *fields: str) -> ReadEvent:
+    """The only or last event of a line, with the rest of the line: all but its key and the fields of the body."""
+    line = raw_of(_rest_of_line(event, *fields))
+    return ReadEvent(body, milliseconds(event["timestamp"]), text(event, "id"), text(event, "parentId"), line)
 
 
 def _earlier_event(event: Json, name: str, body: Body) -> ReadEvent:
@@ -357,11 +373,6 @@ def _earlier_event(event: Json, name: str, body: Body) -> ReadEvent:
     return ReadEvent(body, milliseconds(event["timestamp"]), f"{event['id']}/{name}", text(event, "parentId"))
 
 
-def _raw(value: Json) -> Raw:
-    return Raw(msgspec.json.encode(value))
-
-
 def _rest_of_line(event: Json, *fields: str) -> Json:
     """The line without its key and the fields that are in the body."""
-    data = {name: value for name, value in table_at(event, "data").items() if name not in fields}
-    return {**{name: value for name, value in event.items() if name != "id"}, "data": data}
+    return {**without(event, "id"), "data": without(table_at(event, "data"), *fields)}

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 from corpus import WITHOUT, corpus
-from readings import Home, called, check_growth, check_repeat, faults, returned, said, shown, sources
+from msgspec import structs
+from readings import Home, called, check_growth, check_repeat, faults, read_session, returned, said, shown, sources
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
+    NULL,
+    Body,
     CallStarted,
     ChildEnded,
     ChildOpened,
@@ -22,7 +25,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.copilot.format import CopilotFormat
+from palimpsest.foreign.copilot import CopilotFormat
 from palimpsest.foreign.reading.importing import session_id
 
 FORM = CopilotFormat()
@@ -40,40 +43,23 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def written(folder: Path, *events: tuple[str, dict[str, object]], **more: str) -> Path:
+def written(folder: Path, *events: tuple[str, dict[str, object]]) -> Path:
     path = folder / "events.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps(
-                {
-                    "type": kind,
-                    "data": data,
-                    "id": f"e{number}",
-                    "timestamp": f"2026-06-25T01:50:{number:02}Z",
-                    "parentId": f"e{number - 1}" if number else None,
-                }
-                | more
-            )
-            + "\n"
-            for number, (kind, data) in enumerate(events)
-        ),
-        encoding="utf-8",
-    )
+    with path.open("w", encoding="utf-8") as file:
+        for number, (kind, data) in enumerate(events):
+            envelope = {"type": kind, "data": data, "id": f"e{number}", "timestamp": f"2026-06-25T01:50:{number:02}Z"}
+            file.write(json.dumps({**envelope, "parentId": f"e{number - 1}" if number else None}) + "\n")
     return path
 
 
-def bare(home: Home, session: str) -> list[object]:
-    return [
-        type(body)(**{name: getattr(body, name) for name in body.__struct_fields__ if name != "foreign"}) for body in home.bodies(session)
-    ]
+def bare(bodies: list[Body]) -> list[Body]:
+    return [structs.replace(body, foreign=NULL) for body in bodies]
 
 
 @real
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name[:24])
 def test_no_message_call_or_result_of_a_real_copilot_session_is_lost(path: Path) -> None:
-    home = Home()
-    (done,) = home.take(FORM, path)
-    bodies = home.bodies(done.session)
+    home, done, bodies = read_session(FORM, path)
     events = [(each["type"], each["data"]) for each in lines(path)]
     assert done.problems == ()
     assert said(bodies) == [data["content"] for kind, data in events if kind == "user.message" and not data.get("source")]
@@ -101,9 +87,8 @@ def test_a_real_copilot_session_is_the_same_however_it_is_imported_and_its_views
 @real
 def test_usage_and_replies_are_counted_once_for_each_request() -> None:
     path = next(path for path in FILES if "azure" in path.name)
-    home = Home()
-    (done,) = home.take(FORM, path)
-    replies = [body for body in home.bodies(done.session) if isinstance(body, ModelReplied)]
+    _, _, bodies = read_session(FORM, path)
+    replies = [body for body in bodies if isinstance(body, ModelReplied)]
     messages = [each["data"] for each in lines(path) if each["type"] == "assistant.message"]
     assert len(messages) == 35
     assert len(replies) == 29 == len({data["apiCallId"] for data in messages})
@@ -132,10 +117,9 @@ def test_a_reply_a_call_and_its_result_become_events(tmp_path: Path) -> None:
         ),
         ("tool.execution_complete", {"toolCallId": "c1", "success": True, "result": {"content": "1. x\n<exit code 0>"}}),
     )
-    home = Home()
-    (done,) = home.take(FORM, path)
+    _, _, bodies = read_session(FORM, path)
     thought = Thinking("hm", Signature("copilot", "claude-sonnet-4.6", "abc"), ref="m1")
-    facts = [body for body in bare(home, done.session) if type(body).__name__ != "ForeignNoted"]
+    facts = [body for body in bare(bodies) if type(body).__name__ != "ForeignNoted"]
     assert facts == [
         SessionOpened("copilot-s1", "/repo", "copilot", meta={"version": "1.0.64", "branch": "main"}),
         ContextStated(head=(Statement("copilot.system", "Be brief.", "system"),)),
@@ -167,9 +151,8 @@ def test_a_compaction_folds_what_stood_there_when_it_began(tmp_path: Path) -> No
             {"success": True, "summaryContent": "one, two", "preCompactionTokens": 90, "postCompactionTokens": 9},
         ),
     )
-    home = Home()
-    (done,) = home.take(FORM, path)
-    (edit,) = [body for body in bare(home, done.session) if isinstance(body, ViewEdited)]
+    home, done, bodies = read_session(FORM, path)
+    (edit,) = [body for body in bare(bodies) if isinstance(body, ViewEdited)]
     fold = Fold("2.0", "4.0", (Put("summary", Text("one, two")),))
     assert edit == ViewEdited((fold,), "copilot", "compaction", tokens_before=90, tokens_after=9)
     assert shown(home, done.session) == ["one, two", "three"]
@@ -188,19 +171,18 @@ def test_a_sub_agent_has_a_session_of_its_own(tmp_path: Path) -> None:
     assert [(source.session, source.parent) for source in sources(FORM, path)] == [("s1", ""), ("s1/t1", "s1")]
     home = Home()
     home.take(FORM, path)
-    facts = bare(home, "copilot-s1")
+    facts = bare(home.bodies("copilot-s1"))
     assert ChildOpened(child, "t1", "explore") in facts
     assert ChildEnded(child, "done") in facts
     assert shown(home, "copilot-s1") == ["explore"]
     assert shown(home, child) == ["inside"]
-    assert bare(home, child)[0] == SessionOpened(child, origin="copilot", opener=EventRef("copilot-s1", 0))
+    assert bare(home.bodies(child))[0] == SessionOpened(child, origin="copilot", opener=EventRef("copilot-s1", 0))
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = written(tmp_path, ("session.start", START), ("user.message", {"content": "one"}))
     good = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(good[0] + b"garbage\n\n[1]\n\xff\xfe\n" + b"[" * 100_000 + b"\n" + good[1] + b'{"type": "half')
-    home = Home()
-    (done,) = home.take(FORM, path)
+    _, done, bodies = read_session(FORM, path)
     assert [line.where.rpartition(":")[2] for line in done.problems] == ["2", "4", "5", "6"]
-    assert said(home.bodies(done.session)) == ["one"]
+    assert said(bodies) == ["one"]
