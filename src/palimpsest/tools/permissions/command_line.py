@@ -99,7 +99,7 @@ class _Reader:
         # The scanner of the grammar reads out of bounds on other characters; one byte for each keeps offsets of tree and line equal.
         tree = Parser(_BASH).parse(_OTHER_LETTER.sub("x", self.line).encode())
         root = tree.root_node
-        if root.has_error:
+        if root.has_error or self.line.rstrip(" \t").endswith("\\"):
             self.unclear.append("the command has a syntax that is not understood")
         if not _WHITE.fullmatch(self.line[: root.start_byte]) or not _WHITE.fullmatch(self.line[root.end_byte :]):
             self.unclear.append("a part of the command was not read")
