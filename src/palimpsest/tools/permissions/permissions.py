@@ -33,7 +33,7 @@ from palimpsest.tools.workspace import Workspace
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
-_GLOB_LETTERS: Final = re.compile(r"[*?{}()\\\n]")
+_GLOB_LETTERS: Final = re.compile(r"[*?{}()\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,9 @@ class Permissions:
             return AskUser(f"{tool.name} {printed}? (other programs run or obey {protected})")
         if self.mode in ("edits", "auto"):
             return Allow(f"mode {self.mode}")
-        return AskUser(f"{tool.name} {printed}?", "" if _GLOB_LETTERS.search(shown) else str(Rule("edit", shown)))
+        return AskUser(
+            f"{tool.name} {printed}?", "" if _GLOB_LETTERS.search(shown) or not shown.isprintable() else str(Rule("edit", shown))
+        )
 
     def _fetch(self, tool: AgentTool, url: str) -> Decision:
         domain = _domain(url)

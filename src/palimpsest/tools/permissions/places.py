@@ -18,7 +18,7 @@ _MOST_MATCHES: Final = 2_000
 _VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
 _GLOB: Final = re.compile(r"[*?\[]")
 PROTECTED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex"}
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal"}
 )
 PROTECTED_FILES: Final = frozenset(
     {

@@ -62,6 +62,23 @@ def parse_rule(text: str) -> Rule:
     return rule
 
 
+def deny_rules(texts: Iterable[str]) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """The rules of a project that deny, and a complaint for each text that is none of them: a project cannot allow anything."""
+    rules: list[Rule] = []
+    complaints: list[str] = []
+    for text in texts:
+        try:
+            rule = parse_rule(text)
+        except BadInput as error:
+            complaints.append(str(error))
+            continue
+        if rule.effect == "deny":
+            rules.append(rule)
+        else:
+            complaints.append(f"{text}: a project can only deny; add this rule yourself if you want it")
+    return tuple(rules), tuple(complaints)
+
+
 def command_rule(words: tuple[str, ...], *, open_end: bool) -> str:
     """The text of a rule that allows a command, and with `open_end` its further arguments; empty if a text cannot say it exactly."""
     if not words or any(word == ANY or word.endswith(_OPEN_END) or not word.isprintable() for word in words):

@@ -90,7 +90,8 @@ def _script(command: LineCommand) -> tuple[Word, ...] | None:
             return command.words[1:]
         case ("bash" | "sh", "-c", _, *_):
             return command.words[2:3]
-    return None
+        case _:
+            return None
 
 
 def _inner_commands(command: LineCommand) -> Iterator[LineCommand]:
