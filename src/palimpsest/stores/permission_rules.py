@@ -110,10 +110,15 @@ def project_rule_texts(project: Path) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise store_error(error, path, "read") from error
-    with open(handle, "rb") as file:  # noqa: PTH123  # it is a descriptor
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BadInput("this is no regular file", where=str(path))
-        data = file.read(_LARGEST + 1)
+        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise store_error(error, path, "read") from error
+    finally:
+        os.close(handle)
     if len(data) > _LARGEST:
         raise BadInput(f"a file of rules has at most {_LARGEST:,} bytes", where=str(path))
     return rules_of(data, str(path))

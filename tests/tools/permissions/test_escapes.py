@@ -32,7 +32,7 @@ WRITES = (
     "echo x > link/pwned",
     "echo x > REL/pwned",
     "echo x > src/../REL/pwned",
-    "echo x > /proc/self/root/PWNED",
+    "echo x > /proc/self/rootPWNED",
     "echo x > /proc/self/cwd/link/pwned",
     "exec 3> PWNED; echo x >&3",
     "cp a.py PWNED",
@@ -144,6 +144,7 @@ WRITES = (
     "GIT_EXTERNAL_DIFF='touch PWNED; true' git diff",
     "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='!touch PWNED' git x",
     "git diff --output=PWNED",
+    "git diff --abbrev --output=PWNED",
     "git log --output=PWNED",
     "git grep --open-files-in-pager='touch PWNED; true' one",
     "git config alias.y '!touch PWNED' && git y",
@@ -167,7 +168,7 @@ OTHERS = (
     'cat "$HOME/.bashrc"',
     "cat $OLDPWD/x",
     "cat /proc/self/environ",
-    "cat /proc/self/root/etc/passwd",
+    "cat /proc/self/rootOUT/secret",
     "cat /dev/fd/3 3< OUT/secret",
     "cat /etc/pass[w]d",
     "cat {a.py,/etc/passwd}",
@@ -248,7 +249,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
     subprocess.run(["git", "-C", project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"], check=True)
     (project / "a.py").write_text("one = 2\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setblocking(False)
+        server.settimeout(0)
         yield Ground(Workspace(project), outside, server.getsockname()[1])
         with pytest.raises(BlockingIOError):
             server.accept()

@@ -63,14 +63,15 @@ def read_file(workspace: Workspace, path: Path, most: int) -> bytes | None:
         return None
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
-    with open(handle, "rb") as file:  # noqa: PTH123  # it is a descriptor
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ToolError(f"{name} is no regular file", where=name)
-        try:
+        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
             data = file.read(most + 1)
-        except OSError as error:
-            raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+    except OSError as error:
+        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+    finally:
+        os.close(handle)
     if len(data) > most:
         raise ToolError(f"{name} has more than {most:,} bytes; use grep to find the part that you need", where=name)
     return data

@@ -14,6 +14,8 @@ _OTHER_LETTER: Final = re.compile(r"[^\x00-\x7f]")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK: Final = re.compile(r"(?:[ \t]|\\\n)*")
 _WHITE: Final = re.compile(r"(?:[ \t\n]|\\\n)*")
+# Bash drops an escaped line break before it looks for words, so that one beside a letter joins what stands around it.
+_JOINING_BREAK: Final = re.compile(r"(?<![^\\][ \t])\\\n")
 _ESCAPE: Final = re.compile(r"\\([^\n])")
 _ESCAPE_IN_QUOTES: Final = re.compile(r"\\([\"\\$`])")
 _ACTIVE: Final = re.compile(r"[$`;&|<>()\"'\\\n]")
@@ -83,6 +85,8 @@ def read_line(line: str) -> CommandLine:
         return CommandLine(unclear=(f"the command has more than {LONGEST:,} characters",))
     if _CONTROL.search(line):
         return CommandLine(unclear=("the command has control characters",))
+    if _JOINING_BREAK.search(line):
+        return CommandLine(unclear=("an escaped line break may join two words",))
     reader = _Reader(line)
     reader.read()
     return CommandLine(tuple(reader.commands), tuple(dict.fromkeys(reader.unclear)))
@@ -212,7 +216,8 @@ class _Reader:
     def _word(self, node: Node) -> Word:
         """The word of a node, with the commands in it queued."""
         text, bare, static = self._pieces(node)
-        if "{" in bare and ("," in bare or ".." in bare):
+        braces = bare[bare.find("{") : bare.rfind("}") + 1]
+        if braces.startswith("{") and ("," in braces or ".." in braces):
             static = False
         if "~" in bare and (re.search(r"[=:]~", bare) or (bare[0] == "~" and bare[1:2] not in ("", "/"))):
             static = False

@@ -22,7 +22,7 @@ _NO_RULE: Final = SHELLS | {"sudo", "doas", "su", "eval", "exec", "source", ".",
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LineVerdict:
     """What is known about a line. `denied` and `asked` are rules; `reads` means that it only reads; `rules` allow the rest.
 
     `reasons` say why it does not run by itself, and are empty if it may.
@@ -44,7 +44,7 @@ class LineJudge:
     read_rules: tuple[Rule, ...]
     places: Places
 
-    def judge(self, line: CommandLine) -> Verdict:
+    def judge(self, line: CommandLine) -> LineVerdict:
         """The verdict on all commands of a line together."""
         denied, asked = self._restricted(line)
         places = self.places
@@ -72,7 +72,7 @@ class LineJudge:
         denied = denied or self._restricted_read(line, places, "deny")
         asked = asked or self._restricted_read(line, places, "ask")
         clean = not line.unclear and len(others) == 1 and len(reasons) == 1
-        return Verdict(
+        return LineVerdict(
             denied,
             asked,
             reads=not reasons and not allowing,

@@ -54,7 +54,8 @@ def parse_options(words: tuple[Word, ...], options: Options) -> Parsed | None:
             found.append("-number")
         else:
             taken = _option(text, options, found)
-            if taken is None or (taken and (at >= len(words) or not words[at].static)):
+            # An option whose value is optional would leave the next word to be read as an option.
+            if taken is None or (taken and (at >= len(words) or not words[at].static or words[at].text.startswith("-"))):
                 return None
             at += taken
     return Parsed(tuple(operands), tuple(found))

@@ -93,7 +93,7 @@ def _operands_fit(texts: tuple[str, ...], options: Options, parsed: Parsed) -> b
     if options.operands == "none":
         return not parsed.operands
     # Outside a repository, and with paths outside of it, `git diff` compares any two files.
-    return texts[1] not in ("diff", "grep") or not any(_leads_away(word.text) for word in parsed.operands)
+    return texts[1] not in ("diff", "grep") or not any(map(_leads_away, texts))
 
 
 def _leads_away(text: str) -> bool:

@@ -22,6 +22,8 @@ LONGEST_TIMEOUT: Final = 600
 MOST_BACKGROUND: Final = 16
 PATIENCE: Final = 1.0
 """How many seconds `bash_output` waits for something new."""
+# The one of the system, because the search path may begin with a folder of the project.
+_BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(place).exists()), "bash")
 _LONGEST_PATH: Final = 4_096
 # The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
 _SCRIPT: Final = '{command}\npal_code=$?\npwd -P > "$PAL_CWD_FILE" 2>/dev/null\nexit $pal_code\n'
@@ -119,7 +121,7 @@ class Shell:
         return ToolOutput(f"Runs in the background with id {number}")
 
     async def _start(self, command: str, more: Mapping[str, str]) -> Running:
-        arguments = self.sandbox(("bash", "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
+        arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
             return await start(arguments, command, self.cwd, {**self.environment, **temp, **more})

@@ -20,7 +20,7 @@ _URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re
 def command_environment(environment: Mapping[str, str], *, keep: frozenset[str] = frozenset()) -> dict[str, str]:
     """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, and no pager.
 
-    A secret is told by the name of its variable, or by a password in a URL that is its value.
+    A variable is secret by its name, or because its value is a URL with a password.
     """
     passed = {name: value for name, value in environment.items() if name in keep or not (_steers_bash(name) or is_secret(name, value))}
     return {**passed, **_WITHOUT_TERMINAL}

@@ -11,7 +11,7 @@ _MOST_MODULES: Final = 100
 def git_folders(project: Path) -> tuple[Path, ...]:
     """The git folders of a project: its own, those of its submodules, and for a work tree the ones of the repository it belongs to.
 
-    The file `.git` of a work tree may name any folder, and whoever writes the project writes that file. So the folder counts only if it
+    The file `.git` of a work tree may name any folder, and a command or an archive can have written it. So the folder counts only if it
     names the work tree in turn, which a command inside the sandbox cannot have written.
     """
     entry = project / ".git"
