@@ -44,6 +44,7 @@ def test_bubblewrap_gets_a_read_only_system_and_the_folders_of_the_area(area: Ar
     git = f"{project}/.git"
     assert bubblewrap_arguments("bwrap", area) == (
         *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"),
+        *("--ro-bind-try", "/run/current-system", "/run/current-system"),
         *("--bind", temp, TEMP, "--bind", temp, temp, "--bind", project, project),
         *("--bind", git, git, "--ro-bind", f"{git}/hooks", f"{git}/hooks", "--ro-bind", f"{git}/config", f"{git}/config"),
         *("--ro-bind", f"{project}/.envrc", f"{project}/.envrc"),
@@ -169,3 +170,23 @@ def test_bubblewrap_keeps_a_repository_from_being_replaced_by_one_with_hooks(are
     assert "fsmonitor" not in (area.root / ".git" / "config").read_text()
     assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
     assert not (area.root / "away").exists()
+
+
+def test_a_background_process_in_a_sandbox_ends_with_all_that_it_started(area: Area) -> None:
+    sandbox = find_sandbox(area)
+    if not sandbox.confines:
+        pytest.skip(f"this machine has no sandbox: {sandbox.why}")
+    workspace = Workspace(area.root)
+
+    async def steps() -> list[str]:
+        shell = Shell(area.root, sandbox=sandbox.wrap(area), temp=area.temp)
+        tools = {tool.name: tool for tool in shell.tools()}
+        command = "exec 9> lock; flock 9; echo ready; sleep 1000 & wait"
+        await tools["bash"].run(json.dumps({"command": command, "background": True}), workspace)
+        printed = await tools["bash_output"].run('{"id": "p1"}', workspace)
+        killed = await tools["kill"].run('{"id": "p1"}', workspace)
+        return [printed.text, killed.text]
+
+    assert asyncio.run(steps()) == ["ready\n[still running]", "p1 has ended with exit code -15"]
+    # The sleeping child holds the lock as long as it lives.
+    assert subprocess.run(["flock", "-w", "60", area.root / "lock", "true"], check=False).returncode == 0

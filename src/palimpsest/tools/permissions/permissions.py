@@ -30,6 +30,7 @@ from palimpsest.tools.permissions.started import started_commands
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 
+_MOST_REASONS: Final = 3
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
@@ -93,7 +94,8 @@ class Permissions:
             return Deny(f"rule {verdict.denied}", f"the rule `{verdict.denied}` denies this command")
         if self.mode == "plan" and not verdict.reads:
             return Deny(
-                "mode plan", "in plan mode only commands that read are run: " + "; ".join(verdict.reasons or ("a rule allows more",))
+                "mode plan",
+                "in plan mode only commands that read are run: " + "; ".join(verdict.reasons[:_MOST_REASONS] or ("a rule allows more",)),
             )
         if verdict.asked is None and not verdict.reasons:
             return Allow("read-only" if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
@@ -101,7 +103,7 @@ class Permissions:
         hidden = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in (*command_rules, *read_rules))
         if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
             return Allow("sandbox")
-        because = "; ".join(verdict.reasons) or f"the rule `{verdict.asked}` asks"
+        because = "; ".join(verdict.reasons[:_MOST_REASONS]) or f"the rule `{verdict.asked}` asks"
         question = f"Run this command?\n{displayable(line)}\n({displayable(because)})"
         return AskUser(question, "" if verdict.asked is not None else verdict.lasting)
 

@@ -16,6 +16,7 @@ _MOST_LINKS: Final = 40
 _MOST_MATCHES: Final = 2_000
 # What these hold depends on the process that looks.
 _VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
+_MOST_STARS: Final = 2
 _GLOB: Final = re.compile(r"[*?\[]")
 PROTECTED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal"}
@@ -126,8 +127,11 @@ class Places:
 def _expanded(pattern: str, folder: Path) -> list[str] | None:
     """The names that a glob matches and, because bash keeps a pattern without matches, itself; `None` for too many.
 
-    Brackets are read by bash and by Python in slightly different ways, so a star stands for them.
+    Brackets are read by bash and by Python in slightly different ways, so a star stands for them. Patterns for more than two folders are
+    not looked up, because the whole tree could have to be read.
     """
+    if sum(_GLOB.search(part) is not None for part in pattern.split("/")) > _MOST_STARS:
+        return None
     wider = _GLOB.sub("*", re.sub(r"\[[^/]*", "*", pattern))
     matches = list(islice(glob.iglob(wider, root_dir=folder, include_hidden=True, recursive=False), _MOST_MATCHES + 1))  # noqa: PTH207  # Path.glob follows other rules
     return [pattern, *matches] if len(matches) <= _MOST_MATCHES else None

@@ -107,6 +107,8 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     """The call of bubblewrap, without the command: a read-only system, a fresh /proc and /dev, and the folders of the area."""
     # Sockets of services lie below /run, and a socket on a read-only file system can be connected to.
     arguments = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    # Where NixOS keeps the programs.
+    arguments += ["--ro-bind-try", "/run/current-system", "/run/current-system"]
     if area.network:
         arguments += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
     arguments += ["--bind", str(area.temp), "/tmp", "--bind", str(area.temp), str(area.temp)]  # noqa: S108  # the private one takes its place
