@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -65,20 +64,6 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(workspa
         return [await use("bash", command="echo begun; sleep 60 & wait", timeout=1)]
 
     assert in_shell(workspace, steps) == [ToolOutput("begun\n\n[ended after 1 s: the time limit]", error=True, exit=124)]
-
-
-def test_a_process_in_the_background_is_read_later_and_ended(workspace: Workspace) -> None:
-    async def steps(use: Run) -> list[ToolOutput]:
-        started = await use("bash", command="echo ready; cat < fifo", background=True)
-        printed = await use("bash_output", id="p1")
-        return [started, printed, await use("kill", id="p1"), await use("bash_output", id="p1"), await use("kill", id="p9")]
-
-    os.mkfifo(workspace.root / "fifo")
-    started, printed, killed, after, unknown = in_shell(workspace, steps)
-    assert started == ToolOutput("Runs in the background with id p1")
-    assert printed.text == "ready\n[still running]"
-    assert (killed.text, after.text) == ("p1 has ended with exit code -15", "[nothing new]\n[ended with exit code -15]")
-    assert unknown == ToolOutput("there is no background process p9; known are p1", error=True)
 
 
 def test_output_without_end_is_bounded(workspace: Workspace) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.core.items import Image
 from palimpsest.stores.files import write_atomically
 from palimpsest.tools.files.edit import edit_tool
 from palimpsest.tools.files.patch import patch_tool
@@ -64,14 +63,6 @@ def test_a_line_beyond_the_end_an_empty_file_and_a_folder(workspace: Workspace) 
     assert run(read_tool(), workspace, path="a.py", offset=9) == ToolOutput("a.py has 3 lines; line 9 does not exist", error=True)
     assert run(read_tool(), workspace, path="empty").text == "empty is empty"
     assert run(read_tool(), workspace, path=".").text == "a.py\nempty"
-
-
-def test_images_are_shown_and_notebooks_are_read_cell_by_cell(workspace: Workspace) -> None:
-    (workspace.root / "p.png").write_bytes(b"12345")
-    cells = [{"cell_type": "markdown", "source": ["# T\n", "x"]}, {"cell_type": "code", "source": "1 + 1"}]
-    (workspace.root / "n.ipynb").write_text(json.dumps({"cells": cells}))
-    assert run(read_tool(), workspace, path="p.png").parts == (Image("image/png", "blob-5"),)
-    assert run(read_tool(), workspace, path="n.ipynb").text == "[cell 1, markdown]\n# T\nx\n[cell 2, code]\n1 + 1"
 
 
 def test_an_edit_needs_a_file_that_was_read_and_has_not_changed_since(workspace: Workspace) -> None:
