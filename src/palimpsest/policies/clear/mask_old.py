@@ -12,10 +12,11 @@ from palimpsest.policies.clear.results import protected_ids
 
 @dataclass(frozen=True, slots=True)
 class MaskOld:
-    """Keeps the newest `keep` results, and all results of at most `shortest` characters."""
+    """Keeps the newest `keep` results, all results of at most `shortest` characters, and those of `kept_tools`."""
 
     keep: int = 3
     shortest: int = 100
+    kept_tools: frozenset[str] = frozenset({"skill"})
     name: str = "mask_old"
     moments: frozenset[Moment] = frozenset({"before_call"})
     shrinks: bool = True
@@ -28,7 +29,8 @@ class MaskOld:
         protected = protected_ids(view)
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if item.mask is None and item.id not in protected and len(text_of(item.content)) > self.shortest:
-                old.setdefault(calls[item.id].tool if item.id in calls else "unknown", []).append(item.id)
+            tool = calls[item.id].tool if item.id in calls else "unknown"
+            if item.mask is None and item.id not in protected and tool not in self.kept_tools and len(text_of(item.content)) > self.shortest:
+                old.setdefault(tool, []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()

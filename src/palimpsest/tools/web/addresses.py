@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 
 from palimpsest.tools.tool import ToolError, one_line
@@ -12,6 +12,9 @@ IpAddress: TypeAlias = IPv4Address | IPv6Address
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 # Addresses that stand for an IPv4 address, which the network behind them would connect to.
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+# Older versions of Python count these as global: protocol assignments, where one cloud has its metadata, and NAT64 of a local network.
+_PROTOCOL: Final = IPv4Network("192.0.0.0/24")
+_LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
 
 
 async def resolved(host: str, port: int) -> Sequence[str]:
@@ -30,8 +33,10 @@ def is_public(address: IpAddress) -> bool:
         embedded = _embedded(address)
         if embedded is not None:
             return is_public(embedded)
-        if address.is_site_local:
+        if address.is_site_local or address in _LOCAL_NAT64:
             return False
+    elif address in _PROTOCOL:
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
@@ -48,10 +49,14 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetches pages. `allowed` decides which addresses may be connected to, after `resolver` looked up the name."""
+    """Fetches pages. `allowed` decides which addresses may be connected to, after `resolver` looked up the name.
+
+    `tls` holds the certificates that are trusted; without it, those of the usual authorities.
+    """
 
     resolver: Resolver = resolved
     allowed: Callable[[IpAddress], bool] = is_public
+    tls: SSLContext | None = None
     seconds: float = SECONDS
 
     def tool(self) -> AgentTool:
@@ -92,7 +97,8 @@ class Fetcher:
         import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real fetch needs it
 
         # Proxies of the environment are not used: they would resolve the name again, after it was checked.
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=self.seconds) as client:
+        verify = True if self.tls is None else self.tls
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=self.seconds, verify=verify) as client:
             try:
                 url = httpx.URL(address)
                 for _ in range(MOST_REDIRECTS + 1):
@@ -115,7 +121,9 @@ class Fetcher:
             raise ToolError(f"only http and https addresses are fetched, not {one_line(str(url), 100)}")
         if url.userinfo:
             raise ToolError("addresses with a user name or password are not fetched")
-        port = url.port or (443 if url.scheme == "https" else 80)
+        port = (443 if url.scheme == "https" else 80) if url.port is None else url.port
+        if not 0 < port < 65_536:
+            raise ToolError(f"the address is not valid: there is no port {port}")
         address = await checked_address(url.host, port, self.resolver, self.allowed)
         target = url.copy_with(host=f"[{address}]" if address.version == 6 else str(address), fragment=None)
         headers = {"host": url.netloc.decode("ascii"), "user-agent": _AGENT, "accept": "text/*, */*;q=0.5", "accept-encoding": "identity"}
