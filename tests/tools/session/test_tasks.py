@@ -133,7 +133,12 @@ def test_cl_33_every_task_is_in_exactly_one_group(project: Project) -> None:
     project.update(3, status="completed")
     assert project.lines() == ["[ ] 4 d", "[>] 1 a (owner ann)", "[-] 2 b, blocked by 1", "[x] 3 c"]
     groups = {group: project.lines(filter=group) for group in ("ready", "running", "blocked", "completed")}
-    assert groups == {"ready": ["[ ] 4 d"], "running": ["[>] 1 a (owner ann)"], "blocked": ["[-] 2 b, blocked by 1"], "completed": ["[x] 3 c"]}
+    assert groups == {
+        "ready": ["[ ] 4 d"],
+        "running": ["[>] 1 a (owner ann)"],
+        "blocked": ["[-] 2 b, blocked by 1"],
+        "completed": ["[x] 3 c"],
+    }
     assert project.lines(owner="ann") == ["[>] 1 a (owner ann)"]
 
 

@@ -59,7 +59,9 @@ def test_cl_20_two_items_in_progress_are_an_error_and_change_nothing(workspace: 
 
 def test_cl_21_an_item_without_status_is_pending_and_an_unknown_status_is_an_error(workspace: Workspace) -> None:
     state = Raw(b'[{"id":"1","text":"read","status":"pending"}]')
-    assert todo(workspace, {"id": "1", "text": "read"}) == ToolOutput("[ ] read\n0/1 done", events=(TaskChanged("todos", "replaced", state),))
+    assert todo(workspace, {"id": "1", "text": "read"}) == ToolOutput(
+        "[ ] read\n0/1 done", events=(TaskChanged("todos", "replaced", state),)
+    )
     output = todo(workspace, {"id": "1", "text": "read", "status": "doing"})
     assert (output.error, output.events) == (True, ())
     assert output.text.startswith("The arguments of todo are not valid: Invalid enum value 'doing'")

@@ -93,13 +93,48 @@ def test_at_most_sixteen_processes_run_in_the_background(workspace: Workspace) -
     assert refused == ToolOutput("16 processes run in the background already; end one with `kill`", error=True)
 
 
+async def first_number(pipe: Path) -> int:
+    """The number that arrives in a pipe. Opened for both directions, so that it does not block a thread if none ever comes."""
+    handle, arrived = os.open(pipe, os.O_RDWR | os.O_NONBLOCK), asyncio.Event()
+    asyncio.get_running_loop().add_reader(handle, arrived.set)
+    try:
+        async with asyncio.timeout(60):
+            await arrived.wait()
+        return int(os.read(handle, 20))
+    finally:
+        asyncio.get_running_loop().remove_reader(handle)
+        os.close(handle)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="lists the processes of Linux")
+def test_a_command_that_is_cancelled_while_it_starts_leaves_no_process(workspace: Workspace) -> None:
+    async def steps(_: Shell, use: Run) -> None:
+        running = asyncio.ensure_future(use("bash", command="cat < fifo & wait"))
+        # One step of the loop: the process is being made, and its pipes are not connected yet.
+        await asyncio.wait((running,), timeout=0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    with_shell(workspace, steps)
+    assert [path for path in Path("/proc").iterdir() if path.name.isdigit() and _directory(path.name) == str(workspace.root)] == []
+
+
+def _directory(pid: str) -> str:
+    """The working directory of a process; empty if it has ended."""
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
+
+
 def test_a_cancelled_command_leaves_no_process_even_one_that_ignores_the_request_to_end(workspace: Workspace) -> None:
     os.mkfifo(workspace.root / "pids")
 
     async def steps(_: Shell, use: Run) -> int:
         command = "(trap '' TERM; echo $BASHPID > pids; exec cat < fifo) & wait"
         running = asyncio.ensure_future(use("bash", command=command))
-        pid = int(await asyncio.to_thread((workspace.root / "pids").read_text))
+        pid = await first_number(workspace.root / "pids")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

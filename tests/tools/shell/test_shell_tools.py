@@ -1,4 +1,4 @@
-"""The tools that run commands and search, against real processes and files."""
+"""The tools that run commands, against real processes."""
 
 import asyncio
 import json
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.search import glob_tool, grep_tool
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
@@ -74,26 +73,3 @@ def test_output_without_end_is_bounded(workspace: Workspace) -> None:
     assert len(output.text) < 1_000_000
     assert "bytes left out]" in output.text
     assert output.text.endswith("end\n")
-
-
-@pytest.mark.parametrize("ripgrep", [True, False])
-def test_lines_are_found_by_a_regular_expression(workspace: Workspace, ripgrep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not ripgrep:
-        monkeypatch.setenv("PATH", str(workspace.root))
-
-    def grep(**arguments: object) -> ToolOutput:
-        return asyncio.run(grep_tool().run(json.dumps(arguments), workspace))
-
-    assert sorted(grep(pattern="[Pp]arse").text.split("\n")) == ["b.txt:1:parse me", "src/a.py:1:def Parse():"]
-    assert grep(pattern="parse", glob="*.txt").text == "b.txt:1:parse me"
-    assert grep(pattern="PARSE", path="src", ignore_case=True).text == "src/a.py:1:def Parse():"
-    assert grep(pattern="nothing like it").text == "no line matches"
-    assert grep(pattern="(").error
-    assert grep(pattern="x", path="../").error
-
-
-def test_files_are_found_by_a_pattern(workspace: Workspace) -> None:
-    def glob(pattern: str) -> str:
-        return asyncio.run(glob_tool().run(json.dumps({"pattern": pattern}), workspace)).text
-
-    assert [glob("**/*.py"), glob("*.{txt,md}"), glob("*.py"), glob("src/?.py")] == ["src/a.py", "b.txt", "no file matches", "src/a.py"]

@@ -165,7 +165,7 @@ def test_redirects_are_followed_and_each_is_checked_again(site: Site) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"),
+        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3", "224.0.0.1", "255.255.255.255"),
         *("198.18.0.1", "192.0.0.192", "::1", "::", "fe80::1", "fd00:ec2::254", "fec0::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::1", "2001:db8::1", "64:ff9b:1::a00:1"),
     ],
@@ -211,7 +211,10 @@ def test_the_connection_goes_to_the_address_that_was_checked_and_the_name_is_loo
         ("docs.example", "only http and https addresses are fetched, not docs.example"),
         ("http://user:secret@docs.example/", "addresses with a user name or password are not fetched"),
         ("http://docs.example:99999/", "the address is not valid: there is no port 99999"),
-        ("http://nowhere.example:1/", "the host nowhere.example cannot be found: 'nowhere.example' does not appear to be an IPv4 or IPv6 address"),
+        (
+            "http://nowhere.example:1/",
+            "the host nowhere.example cannot be found: 'nowhere.example' does not appear to be an IPv4 or IPv6 address",
+        ),
     ],
 )
 def test_what_cannot_be_fetched_is_an_error_that_says_why(url: str, said: str) -> None:

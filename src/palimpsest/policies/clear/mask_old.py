@@ -30,7 +30,12 @@ class MaskOld:
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
             tool = calls[item.id].tool if item.id in calls else "unknown"
-            if item.mask is None and item.id not in protected and tool not in self.kept_tools and len(text_of(item.content)) > self.shortest:
+            if (
+                item.mask is None
+                and item.id not in protected
+                and tool not in self.kept_tools
+                and len(text_of(item.content)) > self.shortest
+            ):
                 old.setdefault(tool, []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()

@@ -101,15 +101,23 @@ class Running:
 
 async def start(arguments: tuple[str, ...], command: str, cwd: Path, environment: Mapping[str, str]) -> Running:
     """Start a process in a group of its own, without standard input. Raises `OSError` if it cannot be started."""
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        cwd=cwd,
-        env=dict(environment),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    creating = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *arguments,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        # asyncio would end the process itself, but not what it has started by then.
+        await Running(await creating, command).kill()
+        raise
     running = Running(process, command)
     running.reading = asyncio.create_task(_read(process, running.output))
     return running
