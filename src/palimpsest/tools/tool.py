@@ -86,6 +86,9 @@ def define(
             return await run(decoded, workspace)
         except PalimpsestError as error:
             return ToolOutput(error.message, error=True)
+        except OSError as error:
+            # Files and processes change while a tool looks at them; that is a result for the model and must not end the turn.
+            return ToolOutput(f"{name} failed: {one_line(str(error))}", error=True)
 
     declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))))
     return AgentTool(declaration, kind, parallel, checked)

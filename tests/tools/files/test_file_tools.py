@@ -159,6 +159,26 @@ def test_a_patch_moves_a_file(workspace: Workspace) -> None:
     assert not (workspace.root / "a.py").exists()
 
 
+def test_a_patch_keeps_carriage_returns(workspace: Workspace) -> None:
+    path = workspace.root / "a.py"
+    path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    run(read_tool(), workspace, path="a.py")
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@\n one\n-two\n+2\n+2.5\n*** End Patch"
+    assert not run(patch_tool(), workspace, patch=patch).error
+    assert path.read_bytes() == b"one\r\n2\r\n2.5\r\nthree\r\n"
+
+
+def test_an_error_of_the_system_is_an_error_result(workspace: Workspace) -> None:
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    workspace.write = full
+    path = workspace.root / "b.py"
+    assert run(write_tool(), workspace, path="b.py", content="x") == ToolOutput(
+        f"write failed: [Errno 28] No space left on device: '{path}'", error=True
+    )
+
+
 def test_arguments_that_do_not_match_the_schema_are_an_error_result(workspace: Workspace) -> None:
     for text in ("{", '{"path": 1}', '{"file": "a.py"}', "[]"):
         output = asyncio.run(read_tool().run(text, workspace))

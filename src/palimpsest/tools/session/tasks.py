@@ -1,8 +1,10 @@
 """The tools `task_create`, `task_update`, `task_list` and `task_get`: a graph of tasks in files that survives compactions and sessions."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -125,7 +127,7 @@ class TaskGraph:
             if question.output not in {log.name for log in logs}:
                 names = ", ".join(log.name for log in logs) or "none"
                 raise ToolError(f"task {task.id} has no output file of that name; it has {names}")
-            return ToolOutput(_end_of((self.files.folder / question.output).read_bytes()))
+            return ToolOutput(_end_of(self.files.folder / question.output))
         files = [f"output: {log.name} ({log.size:,} bytes)" for log in logs[-MOST_LINES:]]
         return ToolOutput("\n".join((_json(task), *files)))
 
@@ -168,8 +170,12 @@ def _what(before: Task, after: Task) -> str:
     return ", ".join(changes)
 
 
-def _end_of(data: bytes) -> str:
-    """The end of an output within the limits of one read."""
-    kept = b"\n".join(data[-OUTPUT_BYTES:].rstrip(b"\n").split(b"\n")[-OUTPUT_LINES:])
-    left_out = len(data.rstrip(b"\n")) - len(kept)
+def _end_of(path: Path) -> str:
+    """The end of an output file within the limits of one read."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - OUTPUT_BYTES))
+        data = file.read(OUTPUT_BYTES)
+    kept = b"\n".join(data.rstrip(b"\n").split(b"\n")[-OUTPUT_LINES:])
+    left_out = size - len(data) + len(data.rstrip(b"\n")) - len(kept)
     return (f"[{left_out:,} bytes before this are left out]\n" if left_out else "") + kept.decode("utf-8", "replace")
