@@ -86,6 +86,9 @@ def define(
             return await run(decoded, workspace)
         except PalimpsestError as error:
             return ToolOutput(error.message, error=True)
+        except OSError as error:
+            # Files and processes change while a tool looks at them; that is a result for the model and must not end the turn.
+            return ToolOutput(f"{name} failed: {one_line(str(error))}", error=True)
 
     declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))))
     return AgentTool(declaration, kind, parallel, checked)
@@ -106,3 +109,17 @@ def schema_of(arguments: type[Struct]) -> dict[str, Any]:
 
     schema: dict[str, Any] = resolved(whole)
     return schema | {"additionalProperties": False}
+
+
+def bounded(text: str, limit: int, advice: str = "") -> str:
+    """A text of at most `limit` bytes in UTF-8, and a line that says how many were left out, with some advice."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    return f"{data[:limit].decode('utf-8', 'ignore')}\n[{len(data) - limit:,} bytes left out{'; ' if advice else ''}{advice}]"
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """A text without line breaks, of at most `limit` characters."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else f"{joined[: limit - 1]}…"

@@ -126,6 +126,8 @@ def test_task_lists_are_read_in_the_forms_of_all_programs() -> None:
     assert open_tasks(7) is None
     assert task_change(ToolCall("c", "TaskUpdate", '{"taskId":"3","status":"deleted"}')) == (None, "", "#3")
     assert task_change(ToolCall("c", "TaskUpdate", '{"taskId":"3","subject":"new words"}')) == (None, "#3 new words", "")
+    assert task_change(ToolCall("c", "task_update", '{"id":3,"status":"completed"}')) == (None, "", "#3")
+    assert task_change(ToolCall("c", "task_update", '{"id":true,"status":"completed"}')) == (None, "", "")
     assert (task_key("#3 words"), task_key("words")) == ("#3", "words")
     assert with_task_number("words", "Task #4 created") == "#4 words"
 

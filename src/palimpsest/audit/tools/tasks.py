@@ -65,12 +65,18 @@ def task_change(call: ToolCall) -> tuple[tuple[str, ...] | None, str, str]:
     whole = open_tasks(args)
     if whole is not None:
         return whole, "", ""
-    identity, text = _first_text(args, _IDS), _first_text(args, _TEXTS)[:_LONGEST]
+    identity, text = _identity(args), _first_text(args, _TEXTS)[:_LONGEST]
     if not identity:
         return None, text, ""
     if _closed(args):
         return None, "", f"#{identity}"
     return None, f"#{identity} {text}" if text else "", ""
+
+
+def _identity(args: Json) -> str:
+    """The id of a task as text; some tools number their tasks."""
+    numbers = (str(value) for name in _IDS if isinstance(value := args.get(name), int) and not isinstance(value, bool))
+    return _first_text(args, _IDS) or next(numbers, "")
 
 
 def task_key(task: str) -> str:

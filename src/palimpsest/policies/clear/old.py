@@ -69,10 +69,11 @@ def _message_id(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MaskOld:
-    """Masks results with the name of their tool, but not the newest `keep` and those of at most `shortest` characters."""
+    """Masks results with the name of their tool, but not the newest `keep`, those of at most `shortest` characters or of `kept_tools`."""
 
     keep: int = 3
     shortest: int = 100
+    kept_tools: frozenset[str] = frozenset({"skill"})
     name: str = "mask_old"
     moments: frozenset[Moment] = frozenset({"before_call"})
     shrinks: bool = True
@@ -85,7 +86,9 @@ class MaskOld:
         protected = protected_ids(view)
         old: dict[str, list[str]] = {}
         for item in results[: -self.keep] if self.keep else results:
-            if item.mask is None and item.id not in protected and len(text_of(item.content)) > self.shortest:
-                old.setdefault(calls[item.id].tool if item.id in calls else "unknown", []).append(item.id)
+            tool = calls[item.id].tool if item.id in calls else "unknown"
+            maskable = item.mask is None and item.id not in protected and tool not in self.kept_tools
+            if maskable and len(text_of(item.content)) > self.shortest:
+                old.setdefault(tool, []).append(item.id)
         edits = tuple(Mask(tuple(ids), f"[Previous: used {tool}]") for tool, ids in old.items())
         return Proposal(edits, f"results older than the newest {self.keep}") if edits else ()

@@ -147,7 +147,11 @@ def _plan(change: FileChange, workspace: Workspace, contents: dict[Path, bytes |
     if change.action == "delete":
         contents[path] = None
         return
-    updated = _updated(current.decode("utf-8", "surrogateescape"), change).encode("utf-8", "surrogateescape")
+    text = current.decode("utf-8", "surrogateescape")
+    # Models write plain newlines, whatever the file has; a file with both kinds is left as it is.
+    crlf = text.count("\r\n") == text.count("\n") > 0
+    changed = _updated(text.replace("\r\n", "\n") if crlf else text, change)
+    updated = (changed.replace("\n", "\r\n") if crlf else changed).encode("utf-8", "surrogateescape")
     if change.move_to:
         target = workspace.resolve(change.move_to)
         if target != path and (target.exists() or contents.get(target) is not None):

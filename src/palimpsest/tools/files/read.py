@@ -1,7 +1,7 @@
-"""The tool `read`: a text file by lines, an image, a notebook, or the entries of a folder."""
+"""The tool `read`: a text file by lines, a notebook by cells, a PDF file by pages, an image, or the entries of a folder."""
 
 import asyncio
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,18 +9,21 @@ from msgspec import Struct
 
 from palimpsest.core.items import Image
 from palimpsest.tools.files.confined import LARGEST_FILE, entries_of, read_file
-from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.files.images import SUFFIXES, image_format, image_problem
+from palimpsest.tools.files.notebook import Cell, notebook_cells
+from palimpsest.tools.files.pdf import MOST_PAGES, pdf_text
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define
 from palimpsest.tools.workspace import Workspace
 
 MOST_LINES: Final = 2_000
 LONGEST_LINE: Final = 2_000
-LARGEST_IMAGE: Final = 5_000_000
+MOST_BYTES: Final = 200_000
+"""Bytes of one result; the rest can be read with `offset`."""
 MOST_ENTRIES: Final = 1_000
-_IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` is the first line, from 1; `limit` the number of lines."""
+    """`offset` is the first line, cell or page, from 1; `limit` the number of them."""
 
     path: str
     offset: int = 1
@@ -34,8 +37,9 @@ def read_tool() -> AgentTool:
         _read,
         name="read",
         description=(
-            f"Read a file of the project. Returns numbered lines, at most {MOST_LINES} at a time: use `offset` (first line, from 1) and "
-            "`limit` for the rest. Images are shown; notebooks are returned cell by cell; for a folder its entries are listed."
+            f"Read a file of the project. Returns numbered lines, at most {MOST_LINES} and {MOST_BYTES // 1000} kB at a time: use `offset` "
+            "(first line, from 1) and `limit` for the rest. Images are shown. Of notebooks you get the cells with their outputs, of PDF "
+            "files the text of the pages; there `offset` and `limit` count cells or pages. Of a folder the entries are listed."
         ),
         kind="reads",
         parallel=True,
@@ -44,35 +48,85 @@ def read_tool() -> AgentTool:
 
 async def _read(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
     path = workspace.resolve(arguments.path)
-    return await asyncio.to_thread(_read_now, path, arguments, workspace)
-
-
-def _read_now(path: Path, arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
     name = workspace.shown(path)
+    if path.suffix.lower() == ".pdf" and path.is_file():
+        return await _pdf(name, await asyncio.to_thread(_data, path, name, workspace), arguments)
+    return await asyncio.to_thread(_read_now, path, name, arguments, workspace)
+
+
+def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
     try:
         if path.is_dir():
             return ToolOutput(_entries(entries_of(workspace, path)), paths=(name,))
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
-    data = read_file(workspace, path, LARGEST_FILE)
-    if data is None:
-        raise ToolError(f"there is no file {name}", where=name)
-    media = _IMAGES.get(path.suffix.lower())
-    if media is not None:
-        return _image(name, media, data, workspace)
-    if path.suffix == ".ipynb":
+    data = _data(path, name, workspace)
+    if path.suffix.lower() in SUFFIXES:
+        return _image(name, data, workspace)
+    if path.suffix.lower() == ".ipynb":
         workspace.saw(path, data)
-        return ToolOutput(_notebook(name, data), paths=(name,))
+        return _notebook(name, notebook_cells(name, data), arguments, workspace)
     if b"\0" in data[:8_192]:
         raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
     workspace.saw(path, data)
     return ToolOutput(_numbered(name, data.decode("utf-8", "replace"), arguments), paths=(name,))
 
 
-def _image(name: str, media: str, data: bytes, workspace: Workspace) -> ToolOutput:
-    if len(data) > LARGEST_IMAGE:
-        raise ToolError(f"{name} has {len(data):,} bytes; images of at most {LARGEST_IMAGE:,} can be shown", where=name)
-    return ToolOutput(f"{name}: {media}, {len(data):,} bytes", (Image(media, workspace.keep(data)),), paths=(name,))
+def _data(path: Path, name: str, workspace: Workspace) -> bytes:
+    """The bytes of a regular file of bounded size. Raises `ToolError`."""
+    data = read_file(workspace, path, LARGEST_FILE)
+    if data is None:
+        raise ToolError(f"there is no file {name}", where=name)
+    return data
+
+
+def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
+    problem, found = image_problem(data), image_format(data)
+    if problem or found is None:
+        raise ToolError(f"{name} {problem}", where=name)
+    text = f"{name}: {found.media}, {found.width} x {found.height} pixels, {len(data):,} bytes"
+    return ToolOutput(text, (Image(found.media, workspace.keep(data)),), paths=(name,))
+
+
+def _notebook(name: str, cells: Sequence[Cell], arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+    if not cells:
+        return ToolOutput(f"{name} has no cells", paths=(name,))
+    first = _first(name, arguments, len(cells), "cell")
+    chosen = cells[first - 1 : first - 1 + max(1, arguments.limit)]
+    text, count = _joined([cell.text for cell in chosen], first, len(cells), "cell")
+    images = [image for cell in chosen[:count] for image in cell.images]
+    shown = tuple(Image(found.media, workspace.keep(image)) for image in images if (found := image_format(image)) is not None)
+    return ToolOutput(text, shown, paths=(name,))
+
+
+async def _pdf(name: str, data: bytes, arguments: ReadArguments) -> ToolOutput:
+    if b"%PDF-" not in data[:1_024]:
+        raise ToolError(f"{name} is no PDF file", where=name)
+    found = await pdf_text(name, data, max(1, arguments.offset), max(1, min(arguments.limit, MOST_PAGES)))
+    first = _first(name, arguments, found.total, "page")
+    pages = [f"[page {number}]\n{text.strip()}" for number, text in enumerate(found.pages, first)]
+    return ToolOutput(_joined(pages, first, found.total, "page")[0], paths=(name,))
+
+
+def _first(name: str, arguments: ReadArguments, total: int, unit: str) -> int:
+    """The first line, cell or page that is wanted. Raises `ToolError` if the file ends before it."""
+    first = max(1, arguments.offset)
+    if first > total:
+        raise ToolError(f"{name} has {total:,} {unit}s; {unit} {first:,} does not exist", where=name)
+    return first
+
+
+def _joined(texts: Sequence[str], first: int, total: int, unit: str) -> tuple[str, int]:
+    """As many texts as fit into one result, at least one, with the place to go on; and how many they are."""
+    size = count = 0
+    for text in texts:
+        size += len(text.encode("utf-8", "replace")) + 1
+        if count and size > MOST_BYTES:
+            break
+        count += 1
+    last = first - 1 + count
+    rest = [f"[{unit}s {first:,} to {last:,} of {total:,}; go on with offset {last + 1}]"] if last < total else []
+    return "\n".join((*(bounded(text, MOST_BYTES) for text in texts[:count]), *rest)), count
 
 
 def _numbered(name: str, text: str, arguments: ReadArguments) -> str:
@@ -81,14 +135,9 @@ def _numbered(name: str, text: str, arguments: ReadArguments) -> str:
         lines.pop()
     if not lines:
         return f"{name} is empty"
-    first = max(1, arguments.offset)
-    if first > len(lines):
-        raise ToolError(f"{name} has {len(lines):,} lines; line {first:,} does not exist", where=name)
-    last = min(len(lines), first - 1 + max(1, min(arguments.limit, MOST_LINES)))
-    shown = [f"{number:>6}\t{_bounded(line)}" for number, line in enumerate(lines[first - 1 : last], first)]
-    if last < len(lines):
-        shown.append(f"[lines {first:,} to {last:,} of {len(lines):,}; go on with offset {last + 1}]")
-    return "\n".join(shown)
+    first = _first(name, arguments, len(lines), "line")
+    chosen = lines[first - 1 : first - 1 + max(1, min(arguments.limit, MOST_LINES))]
+    return _joined([f"{number:>6}\t{_bounded(line)}" for number, line in enumerate(chosen, first)], first, len(lines), "line")[0]
 
 
 def _bounded(line: str) -> str:
@@ -98,12 +147,3 @@ def _bounded(line: str) -> str:
 def _entries(names: list[str]) -> str:
     more = [f"[{len(names) - MOST_ENTRIES:,} more entries]"] if len(names) > MOST_ENTRIES else []
     return "\n".join((*names[:MOST_ENTRIES], *more)) or "the folder is empty"
-
-
-def _notebook(name: str, data: bytes) -> str:
-    try:
-        cells = json.loads(data)["cells"]
-        texts = [(str(cell["cell_type"]), "".join(cell["source"])) for cell in cells]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{name} is not a notebook that can be read: {error}", where=name) from error
-    return "\n".join(f"[cell {number}, {kind}]\n{text}" for number, (kind, text) in enumerate(texts, 1)) or f"{name} has no cells"

@@ -1,25 +1,32 @@
 """The tools `grep` and `glob`: lines and files of the project by pattern, with ripgrep where it is installed."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
+import sys
+import time
 from collections.abc import Iterator
-from fnmatch import translate
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
 MOST_LINES: Final = 500
-MOST_FILES: Final = 500
 LONGEST_LINE: Final = 400
+"""Characters of one line that are shown."""
 LARGEST_FILE: Final = 5_000_000
-SECONDS: Final = 30
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+MOST_FILES: Final = 500
+SECONDS: Final = 30
+MOST_CROSSINGS: Final = 4
+MOST_CHOICES: Final = 64
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,11 +45,15 @@ class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: str = "."
 
 
-def grep_tool() -> AgentTool:
-    """The tool."""
+def grep_tool(*, ripgrep: bool = True, seconds: float = SECONDS) -> AgentTool:
+    """The tool; without `ripgrep` it searches with Python, also where the program is installed. `seconds` limits one search."""
+
+    async def grep(arguments: GrepArguments, workspace: Workspace) -> ToolOutput:
+        return await _grep(arguments, workspace, _ripgrep(workspace) if ripgrep else None, seconds)
+
     return define(
         GrepArguments,
-        _grep,
+        grep,
         name="grep",
         description=(
             "Find lines that match a regular expression in the files of the project. Returns `path:line:text`, at most "
@@ -65,19 +76,17 @@ def glob_tool() -> AgentTool:
     )
 
 
-async def _grep(arguments: GrepArguments, workspace: Workspace) -> ToolOutput:
+async def _grep(arguments: GrepArguments, workspace: Workspace, ripgrep: str | None, seconds: float) -> ToolOutput:
     path = workspace.resolve(arguments.path)
     if not path.exists():
         raise ToolError(f"there is no file or folder {arguments.path}", where=arguments.path)
     try:
-        pattern = re.compile(arguments.pattern, re.IGNORECASE if arguments.ignore_case else 0)
-    except re.error as error:
+        re.compile(arguments.pattern)
+    except (re.error, RecursionError, OverflowError) as error:
         raise ToolError(f"the pattern is no regular expression: {error}") from error
-    ripgrep = _ripgrep(workspace)
-    if ripgrep is not None:
-        lines = await _by_ripgrep(ripgrep, arguments, path, workspace)
-    else:
-        lines = await asyncio.to_thread(lambda: _by_python(pattern, arguments, path, workspace))
+    lines = await _by_ripgrep(ripgrep, arguments, path, workspace, seconds) if ripgrep is not None else None
+    if lines is None:
+        lines = await _by_python(arguments, path, workspace, seconds)
     if not lines:
         return ToolOutput("no line matches")
     more = [f"[more than {MOST_LINES} lines match; narrow the search]"] if len(lines) > MOST_LINES else []
@@ -85,89 +94,60 @@ async def _grep(arguments: GrepArguments, workspace: Workspace) -> ToolOutput:
 
 
 def _ripgrep(workspace: Workspace) -> str | None:
-    """The program, unless it lies in the workspace, where the agent itself can have written it."""
-    program = shutil.which("rg")
+    """The program, from the search path or from the package that the extra `search` installs beside Python.
+
+    One that lies in the workspace is not used: the agent itself can have written it.
+    """
+    program = shutil.which("rg") or shutil.which("rg", path=str(Path(sys.executable).parent))
     if program is None:
         return None
     place = Path(program).resolve()
     return None if any(folder in place.parents for folder in (workspace.root, *workspace.extra)) else program
 
 
-async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace) -> list[str]:
-    options = [
-        "--line-number",
-        "--no-heading",
-        "--color=never",
-        "--with-filename",
-        f"--max-columns={LONGEST_LINE}",
-        "--max-columns-preview",
-    ]
+async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str] | None:
+    """The lines that ripgrep finds, or `None` if it does not know the pattern: it has no look-around and no back-references."""
+    options = ["--line-number", "--no-heading", "--color=never", "--with-filename", "--no-messages", "--sort=path"]
+    options += [f"--max-columns={LONGEST_LINE}", "--max-columns-preview"]
     options += ["--ignore-case"] if arguments.ignore_case else []
     options += ["--glob", arguments.glob] if arguments.glob else []
+    lines, code = await _lines_of((program, *options, "--regexp", arguments.pattern, "--", workspace.shown(path)), workspace, seconds)
+    # Exit code 2 is also returned if a file could not be read, but then there are usually lines.
+    return None if code == 2 and not lines else [line.removeprefix("./") for line in lines]
+
+
+async def _by_python(arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str]:
+    """The lines that Python finds, in a process of its own: a pattern can take exponential time, and no thread can be stopped."""
+    options = {"pattern": arguments.pattern, "path": str(path), "glob": arguments.glob, "ignore_case": arguments.ignore_case}
+    program = (sys.executable, "-P", "-m", "palimpsest.tools.files.pure_grep", json.dumps(options))
+    lines, code = await _lines_of(program, workspace, seconds)
+    if code not in (0, None):
+        raise ToolError(f"the search failed: {one_line(lines[-1]) if lines else f'exit code {code}'}")
+    root = f"{workspace.root}{os.sep}"
+    return [line.removeprefix(root) for line in lines]
+
+
+async def _lines_of(program: tuple[str, ...], workspace: Workspace, seconds: float) -> tuple[list[str], int | None]:
+    """The first lines that a program prints, and its exit code, or `None` if it was ended because there were enough."""
     process = await asyncio.create_subprocess_exec(
-        program,
-        *options,
-        "--regexp",
-        arguments.pattern,
-        "--",
-        workspace.shown(path),
+        *program,
         cwd=workspace.root,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     lines: list[str] = []
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             while process.stdout is not None and len(lines) <= MOST_LINES and (line := await process.stdout.readline()):
-                lines.append(line.decode("utf-8", "replace").rstrip("\n").removeprefix("./"))
-            if len(lines) <= MOST_LINES and await process.wait() == 2 and process.stderr is not None:
-                problem = (await process.stderr.read()).decode("utf-8", "replace").strip()
-                raise ToolError(f"ripgrep could not search: {problem[:300]}")
+                lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+            return lines, await process.wait() if len(lines) <= MOST_LINES else None
     except TimeoutError as error:
-        raise ToolError(f"the search took more than {SECONDS} s; narrow it to a folder") from error
+        raise ToolError(f"the search took more than {seconds:g} s; narrow it to a folder, or use a simpler pattern") from error
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return lines
-
-
-def _by_python(pattern: re.Pattern[str], arguments: GrepArguments, path: Path, workspace: Workspace) -> list[str]:
-    wanted = re.compile(translate(arguments.glob)) if arguments.glob else None
-    lines: list[str] = []
-    for file in _files(path):
-        if wanted is not None and wanted.match(file.name) is None:
-            continue
-        lines += _matches(pattern, file, workspace.shown(file))
-        if len(lines) > MOST_LINES:
-            break
-    return lines
-
-
-def _matches(pattern: re.Pattern[str], file: Path, name: str) -> list[str]:
-    try:
-        if file.stat().st_size > LARGEST_FILE:
-            return []
-        data = file.read_bytes()
-    except OSError:
-        return []
-    if b"\0" in data[:8_192]:
-        return []
-    numbered = enumerate(data.decode("utf-8", "replace").split("\n"), 1)
-    return [f"{name}:{number}:{line[:LONGEST_LINE]}" for number, line in numbered if pattern.search(line)]
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-        return
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        for name in sorted(names):
-            file = Path(folder) / name
-            if file.is_file() and not file.is_symlink():
-                yield file
 
 
 async def _glob(arguments: GlobArguments, workspace: Workspace) -> ToolOutput:
@@ -181,22 +161,65 @@ async def _glob(arguments: GlobArguments, workspace: Workspace) -> ToolOutput:
 
 def _globbed(path: Path, pattern: str, workspace: Workspace) -> list[str]:
     wanted = re.compile(glob_expression(pattern.removeprefix("./")))
-    matching = [file for file in _files(path) if wanted.fullmatch(file.relative_to(path).as_posix())]
-    return [workspace.shown(file) for file in sorted(matching, key=lambda file: (-file.stat().st_mtime_ns, str(file)))]
+    end = time.monotonic() + SECONDS
+    matching: list[tuple[int, str]] = []
+    for file in files_below(path):
+        if time.monotonic() > end:
+            raise ToolError(f"the search took more than {SECONDS} s; narrow it to a folder")
+        if wanted.fullmatch(file.relative_to(path).as_posix()):
+            # A file may vanish while its folder is listed.
+            with suppress(OSError):
+                matching.append((-file.stat().st_mtime_ns, workspace.shown(file)))
+    return [name for _, name in sorted(matching)]
+
+
+def files_below(path: Path) -> Iterator[Path]:
+    """The regular files below a folder, or the file itself; links and the folders of `SKIPPED` are left out."""
+    if path.is_file():
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        for name in sorted(names):
+            file = Path(folder) / name
+            if file.is_file() and not file.is_symlink():
+                yield file
 
 
 def glob_expression(pattern: str) -> str:
-    """A glob pattern as a regular expression: `**` crosses folders, `*` and `?` do not, `{a,b}` is a choice."""
-    out, place = "", 0
-    while place < len(pattern):
-        letter = pattern[place]
-        if pattern.startswith("**/", place):
-            out, place = out + "(?:[^/]+/)*", place + 3
-        elif pattern.startswith("**", place):
-            out, place = out + ".*", place + 2
-        elif letter == "{" and "}" in pattern[place:]:
-            end = pattern.index("}", place)
-            out, place = out + "(?:" + "|".join(map(re.escape, pattern[place + 1 : end].split(","))) + ")", end + 1
+    """A glob pattern as a regular expression: `**` crosses folders, `*` and `?` do not, `{a,b}` is a choice.
+
+    Raises `ToolError` if the pattern is so complicated that matching could take very long.
+    """
+    if pattern.count("**") > MOST_CROSSINGS:
+        raise ToolError(f"a pattern may contain `**` at most {MOST_CROSSINGS} times")
+    return f"(?:{'|'.join(_expression_of(each) for each in _choices(pattern))})"
+
+
+def _choices(pattern: str) -> list[str]:
+    """The patterns without braces that a pattern stands for."""
+    waiting, done = [pattern], list[str]()
+    while waiting:
+        each = waiting.pop()
+        found = _BRACES.search(each)
+        if found is None:
+            done.append(each)
         else:
-            out, place = out + {"*": "[^/]*", "?": "[^/]"}.get(letter, re.escape(letter)), place + 1
-    return out
+            waiting += [each[: found.start()] + choice + each[found.end() :] for choice in found[1].split(",")]
+        if len(waiting) + len(done) > MOST_CHOICES:
+            raise ToolError(f"the braces of the pattern stand for more than {MOST_CHOICES} patterns")
+    return done
+
+
+def _expression_of(pattern: str) -> str:
+    *folders, last = re.sub(r"(?:\*\*/)+", "**/", pattern).split("/")
+    crossing = ["(?:[^/]+/)*" if folder == "**" else f"{_name_expression(folder)}/" for folder in folders]
+    return "".join(crossing) + (".*" if last == "**" else _name_expression(last))
+
+
+def _name_expression(name: str) -> str:
+    """The expression of one name. What stands between two stars is matched once and never tried again, so that time stays linear."""
+    first, *rest = ("".join("[^/]" if letter == "?" else re.escape(letter) for letter in part) for part in re.split(r"\*+", name))
+    if not rest:
+        return first
+    return first + "".join(f"(?>[^/]*?{part})" for part in rest[:-1]) + f"[^/]*{rest[-1]}"

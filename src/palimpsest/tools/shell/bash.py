@@ -6,14 +6,15 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from palimpsest.core.events import ProcessEnded, ProcessStarted
 from palimpsest.tools.shell.environment import command_environment
-from palimpsest.tools.shell.processes import Running, start
+from palimpsest.tools.shell.processes import HEAD, Running, start
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -37,6 +38,12 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     background: bool = False
 
 
+class TaskBashArguments(BashArguments, frozen=True, forbid_unknown_fields=True):
+    """With a `task`, what the command prints goes to a log file of that task, and only its name and size are returned."""
+
+    task: int = 0
+
+
 class ProcessArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The id of a background process."""
 
@@ -48,6 +55,8 @@ class Shell:
     """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox.
 
     `temp` is a folder that commands can write to inside the sandbox; by default that of the system.
+    `keep_output` stores the output of a command for a task of the task graph and returns a line about it; without it, `bash` has no
+    argument `task`.
     """
 
     cwd: Path
@@ -55,18 +64,22 @@ class Shell:
     sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda arguments: arguments
     background: dict[str, Running] = field(default_factory=dict)
     temp: Path | None = None
+    keep_output: Callable[[int, str], str] | None = None
+    _reported: set[str] = field(default_factory=set)
 
     def tools(self) -> tuple[AgentTool, ...]:
         """The three tools, sharing this shell."""
         return (
             define(
-                BashArguments,
+                BashArguments if self.keep_output is None else TaskBashArguments,
                 self._bash,
                 name="bash",
                 description=(
                     "Run a command with bash in the project. The working directory persists from one command to the next; variables do "
                     f"not. `timeout` is in seconds ({TIMEOUT} by default, at most {LONGEST_TIMEOUT}). With `background` the command "
-                    "goes on and you get an id for `bash_output` and `kill`. There is no terminal and no standard input."
+                    "goes on and you get an id for `bash_output` and `kill`. There is no terminal and no standard input. Of long output "
+                    f"the first and the last {HEAD // 1000} kB are kept."
+                    + (" With the id of a `task`, the output goes to a log file of that task." if self.keep_output else "")
                 ),
                 kind="runs",
             ),
@@ -88,24 +101,33 @@ class Shell:
         if not arguments.command.strip():
             raise ToolError("the command is empty")
         self.cwd = _usable(self.cwd, workspace) or workspace.root
+        task = arguments.task if isinstance(arguments, TaskBashArguments) else 0
         if arguments.background:
+            if task:
+                raise ToolError("a command in the background keeps its own output; read it with `bash_output`, or leave `task` out")
             return await self._in_background(arguments.command)
+        output = await self._in_foreground(arguments, workspace)
+        if task and self.keep_output is not None:
+            return replace(output, text=await asyncio.to_thread(self.keep_output, task, output.text))
+        return output
+
+    async def _in_foreground(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
         with tempfile.TemporaryDirectory(prefix="pal-", dir=self.temp) as folder:
             place = Path(folder) / "cwd"
             running = await self._start(arguments.command, {"PAL_CWD_FILE": str(place)})
+            seconds = max(1, min(arguments.timeout, LONGEST_TIMEOUT))
             try:
-                seconds = max(1, min(arguments.timeout, LONGEST_TIMEOUT))
                 code = await asyncio.wait_for(running.wait(), seconds)
             except TimeoutError:
                 await running.kill()
                 text = f"{running.output.text()}\n[ended after {seconds} s: the time limit]"
-                return ToolOutput(text.lstrip("\n"), error=True, exit=124)
+                return ToolOutput(text.lstrip("\n"), error=True, exit=124, events=self.ended())
             except asyncio.CancelledError:
                 await running.kill()
                 raise
             self._follow(place, workspace)
         text = running.output.text() or "[no output]"
-        return ToolOutput(text if code == 0 else f"{text.rstrip()}\n[exit code {code}]", error=code != 0, exit=code)
+        return ToolOutput(text if code == 0 else f"{text.rstrip()}\n[exit code {code}]", error=code != 0, exit=code, events=self.ended())
 
     def _follow(self, place: Path, workspace: Workspace) -> None:
         """Go on in the directory that the command ended in, if it lies in the workspace."""
@@ -117,8 +139,11 @@ class Shell:
         if len(alive) >= MOST_BACKGROUND:
             raise ToolError(f"{MOST_BACKGROUND} processes run in the background already; end one with `kill`")
         number = f"p{len(self.background) + 1}"
-        self.background[number] = await self._start(command, {"PAL_CWD_FILE": os.devnull})
-        return ToolOutput(f"Runs in the background with id {number}")
+        # Asked for first: a short command may have ended when it is returned, and its end is recorded after its start.
+        ended = self.ended()
+        running = self.background[number] = await self._start(command, {"PAL_CWD_FILE": os.devnull})
+        started = ProcessStarted(number, command, pid=running.process.pid)
+        return ToolOutput(f"Runs in the background with id {number}", events=(*ended, started))
 
     async def _start(self, command: str, more: Mapping[str, str]) -> Running:
         arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
@@ -142,19 +167,32 @@ class Shell:
                 await asyncio.wait_for(running.output.arrived.wait(), PATIENCE)
         text = running.output.unread() or "[nothing new]"
         state = "[still running]" if running.exit is None else f"[ended with exit code {running.exit}]"
-        return ToolOutput(f"{text.rstrip()}\n{state}", exit=running.exit)
+        return ToolOutput(f"{text.rstrip()}\n{state}", exit=running.exit, events=self.ended())
 
     async def _kill(self, arguments: ProcessArguments, _: Workspace) -> ToolOutput:
         running = self._running(arguments.id)
-        if running.exit is None:
+        alive = running.exit is None
+        if alive:
             await running.kill()
-        return ToolOutput(f"{arguments.id} has ended with exit code {running.exit}", exit=running.exit)
+        events = self.ended({arguments.id: "killed by the model"} if alive else {})
+        return ToolOutput(f"{arguments.id} has ended with exit code {running.exit}", exit=running.exit, events=events)
 
-    async def close(self) -> None:
-        """End every background process."""
-        for running in self.background.values():
-            if running.exit is None:
-                await running.kill()
+    def ended(self, reasons: Mapping[str, str] | None = None) -> tuple[ProcessEnded, ...]:
+        """The ends of background processes that were not returned yet, with the reasons of those that were stopped.
+
+        Results of these tools carry them; the loop may ask for them at other times, such as before a call.
+        """
+        found = [number for number, running in self.background.items() if running.exit is not None and number not in self._reported]
+        self._reported.update(found)
+        return tuple(ProcessEnded(number, self.background[number].exit, (reasons or {}).get(number, "")) for number in found)
+
+    async def close(self) -> tuple[ProcessEnded, ...]:
+        """End every background process, and return the ends that were not returned yet."""
+        before = self.ended()
+        alive = [number for number, running in self.background.items() if running.exit is None]
+        for number in alive:
+            await self.background[number].kill()
+        return before + self.ended(dict.fromkeys(alive, "the session ended"))
 
 
 def _usable(folder: Path, workspace: Workspace) -> Path | None:

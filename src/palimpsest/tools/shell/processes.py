@@ -15,6 +15,7 @@ HEAD: Final = 400_000
 TAIL: Final = 400_000
 _CHUNK: Final = 65_536
 _GRACE: Final = 2.0
+_POLL: Final = 0.02
 
 
 class Output:
@@ -82,25 +83,41 @@ class Running:
 
     async def kill(self) -> None:
         """End the process and all that it started: asked first, then forced."""
-        for sign, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+        for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, sign)
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.process.wait(), patience)
+                await asyncio.wait_for(self._group_ended(), _GRACE)
                 return
+
+    async def _group_ended(self) -> None:
+        """Wait for the process, and for those of its group that outlive it."""
+        await self.process.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            while True:
+                os.killpg(self.process.pid, 0)
+                await asyncio.sleep(_POLL)
 
 
 async def start(arguments: tuple[str, ...], command: str, cwd: Path, environment: Mapping[str, str]) -> Running:
     """Start a process in a group of its own, without standard input. Raises `OSError` if it cannot be started."""
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        cwd=cwd,
-        env=dict(environment),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+    creating = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *arguments,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        # asyncio would end the process itself, but not what it has started by then.
+        await Running(await creating, command).kill()
+        raise
     running = Running(process, command)
     running.reading = asyncio.create_task(_read(process, running.output))
     return running

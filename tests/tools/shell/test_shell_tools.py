@@ -1,14 +1,12 @@
-"""The tools that run commands and search, against real processes and files."""
+"""The tools that run commands, against real processes."""
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.search import glob_tool, grep_tool
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
@@ -67,20 +65,6 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(workspa
     assert in_shell(workspace, steps) == [ToolOutput("begun\n\n[ended after 1 s: the time limit]", error=True, exit=124)]
 
 
-def test_a_process_in_the_background_is_read_later_and_ended(workspace: Workspace) -> None:
-    async def steps(use: Run) -> list[ToolOutput]:
-        started = await use("bash", command="echo ready; cat < fifo", background=True)
-        printed = await use("bash_output", id="p1")
-        return [started, printed, await use("kill", id="p1"), await use("bash_output", id="p1"), await use("kill", id="p9")]
-
-    os.mkfifo(workspace.root / "fifo")
-    started, printed, killed, after, unknown = in_shell(workspace, steps)
-    assert started == ToolOutput("Runs in the background with id p1")
-    assert printed.text == "ready\n[still running]"
-    assert (killed.text, after.text) == ("p1 has ended with exit code -15", "[nothing new]\n[ended with exit code -15]")
-    assert unknown == ToolOutput("there is no background process p9; known are p1", error=True)
-
-
 def test_output_without_end_is_bounded(workspace: Workspace) -> None:
     async def steps(use: Run) -> list[ToolOutput]:
         return [await use("bash", command="head -c 5000000 /dev/zero | tr '\\0' x; echo end")]
@@ -89,26 +73,3 @@ def test_output_without_end_is_bounded(workspace: Workspace) -> None:
     assert len(output.text) < 1_000_000
     assert "bytes left out]" in output.text
     assert output.text.endswith("end\n")
-
-
-@pytest.mark.parametrize("ripgrep", [True, False])
-def test_lines_are_found_by_a_regular_expression(workspace: Workspace, ripgrep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not ripgrep:
-        monkeypatch.setenv("PATH", str(workspace.root))
-
-    def grep(**arguments: object) -> ToolOutput:
-        return asyncio.run(grep_tool().run(json.dumps(arguments), workspace))
-
-    assert sorted(grep(pattern="[Pp]arse").text.split("\n")) == ["b.txt:1:parse me", "src/a.py:1:def Parse():"]
-    assert grep(pattern="parse", glob="*.txt").text == "b.txt:1:parse me"
-    assert grep(pattern="PARSE", path="src", ignore_case=True).text == "src/a.py:1:def Parse():"
-    assert grep(pattern="nothing like it").text == "no line matches"
-    assert grep(pattern="(").error
-    assert grep(pattern="x", path="../").error
-
-
-def test_files_are_found_by_a_pattern(workspace: Workspace) -> None:
-    def glob(pattern: str) -> str:
-        return asyncio.run(glob_tool().run(json.dumps({"pattern": pattern}), workspace)).text
-
-    assert [glob("**/*.py"), glob("*.{txt,md}"), glob("*.py"), glob("src/?.py")] == ["src/a.py", "b.txt", "no file matches", "src/a.py"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.core.items import Image
 from palimpsest.stores.files import write_atomically
 from palimpsest.tools.files.edit import edit_tool
 from palimpsest.tools.files.patch import patch_tool
@@ -64,14 +63,6 @@ def test_a_line_beyond_the_end_an_empty_file_and_a_folder(workspace: Workspace) 
     assert run(read_tool(), workspace, path="a.py", offset=9) == ToolOutput("a.py has 3 lines; line 9 does not exist", error=True)
     assert run(read_tool(), workspace, path="empty").text == "empty is empty"
     assert run(read_tool(), workspace, path=".").text == "a.py\nempty"
-
-
-def test_images_are_shown_and_notebooks_are_read_cell_by_cell(workspace: Workspace) -> None:
-    (workspace.root / "p.png").write_bytes(b"12345")
-    cells = [{"cell_type": "markdown", "source": ["# T\n", "x"]}, {"cell_type": "code", "source": "1 + 1"}]
-    (workspace.root / "n.ipynb").write_text(json.dumps({"cells": cells}))
-    assert run(read_tool(), workspace, path="p.png").parts == (Image("image/png", "blob-5"),)
-    assert run(read_tool(), workspace, path="n.ipynb").text == "[cell 1, markdown]\n# T\nx\n[cell 2, code]\n1 + 1"
 
 
 def test_an_edit_needs_a_file_that_was_read_and_has_not_changed_since(workspace: Workspace) -> None:
@@ -166,6 +157,26 @@ def test_a_patch_moves_a_file(workspace: Workspace) -> None:
     assert not run(patch_tool(), workspace, patch=patch).error
     assert (workspace.root / "lib" / "b.py").read_text() == "one = 1\ntwo = 2\nfour = 4\n"
     assert not (workspace.root / "a.py").exists()
+
+
+def test_a_patch_keeps_carriage_returns(workspace: Workspace) -> None:
+    path = workspace.root / "a.py"
+    path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    run(read_tool(), workspace, path="a.py")
+    patch = "*** Begin Patch\n*** Update File: a.py\n@@\n one\n-two\n+2\n+2.5\n*** End Patch"
+    assert not run(patch_tool(), workspace, patch=patch).error
+    assert path.read_bytes() == b"one\r\n2\r\n2.5\r\nthree\r\n"
+
+
+def test_an_error_of_the_system_is_an_error_result(workspace: Workspace) -> None:
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    workspace.write = full
+    path = workspace.root / "b.py"
+    assert run(write_tool(), workspace, path="b.py", content="x") == ToolOutput(
+        f"write failed: [Errno 28] No space left on device: '{path}'", error=True
+    )
 
 
 def test_arguments_that_do_not_match_the_schema_are_an_error_result(workspace: Workspace) -> None:

@@ -1,0 +1,129 @@
+"""What the tool `recall` reads: items of the session's log and of past sessions, and the search index over all of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from msgspec.structs import replace
+
+from palimpsest.core.edits import Edit, Fold, Mask
+from palimpsest.core.errors import MissingBlob
+from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.items import Content, Document, Image, Text, ToolResult, seq_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.ports import Blobs, Clock, Hit, Index, SessionStore
+from palimpsest.tools.session.recall import Recollection
+
+# Events that are read before the log is released again, so that a long search does not keep the user's input waiting.
+_CHUNK: Final = 256
+
+
+@dataclass(slots=True)
+class LogArchive:
+    """Recalls from one session, the past sessions of its store, and their index, which is opened with the first search.
+
+    Several threads may use it at once: the log has its own lock, and the index is used by one at a time.
+    """
+
+    log: Log
+    store: SessionStore
+    blobs: Blobs
+    clock: Clock
+    open_index: Callable[[], Index]
+    _index: Index | None = None
+    _searching: Lock = field(default_factory=Lock)
+
+    def item(self, item_id: str, session: str) -> Recollection | None:
+        """Return an item of the current path of a session in full, or `None`. Raises `BadInput` if there is no such session."""
+        with self._opened(session) as log:
+            with log.locked():
+                found = log.find(item_id)
+                if found is None:
+                    return None
+                at = log.event(seq_of(item_id)).at
+            return Recollection(item_id, found.kind, at, self._in_full(found.content), _hidden_by(log, item_id))
+
+    def search(self, words: str, session: str | None, limit: int) -> Sequence[Hit]:
+        """Return items that contain all words, best first; an empty `session` is this one, `None` all."""
+        return self._find(words, session, limit, ranked=True)
+
+    def about(self, path: str, session: str | None, limit: int) -> Sequence[Hit]:
+        """Return items in which the path stands, newest first."""
+        return self._find(f'"{path.replace(chr(34), " ")}"', session, limit, ranked=False)
+
+    def close(self) -> None:
+        """Close the index."""
+        with self._searching:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+    def _find(self, query: str, session: str | None, limit: int, *, ranked: bool) -> Sequence[Hit]:
+        with self._searching:
+            if self._index is None:
+                self._index = self.open_index()
+            # What was said a moment ago is wanted too.
+            self._index.refresh()
+            return self._index.search(query, ranked=ranked, limit=limit, session=self.log.session if session == "" else session)
+
+    @contextmanager
+    def _opened(self, session: str) -> Iterator[Log]:
+        if session in ("", self.log.session):
+            yield self.log
+            return
+        with Log.open(self.store, session, self.clock) as past:
+            yield past
+
+    def _in_full(self, content: Content) -> Content:
+        """The content with the full text of a tool result of which the log holds a preview; the preview if the blob is missing."""
+        if not isinstance(content, ToolResult) or not content.blob:
+            return content
+        try:
+            text = self.blobs.get(content.blob).decode("utf-8", "replace")
+        except MissingBlob:
+            return content
+        return replace(content, parts=(Text(text), *(part for part in content.parts if isinstance(part, Image | Document))))
+
+
+def _hidden_by(log: Log, item_id: str) -> str:
+    """The edit that hides an item of the current path, with its author and reason; empty if the model sees the item."""
+    with log.locked():
+        shown = next((item for item in log.view.items if item.id == item_id), None)
+        path = log.path
+        undone = log.reader.undone_edits(path)
+    if shown is not None and shown.mask is None:
+        return ""
+    hiding: Event | None = None
+    for first in range(seq_of(item_id) + 1, path.tip + 1, _CHUNK):
+        with log.locked():
+            events = [event for event in log.reader.run(first, min(path.tip, first + _CHUNK - 1)) if event.seq in path]
+        for event in events:
+            edits = _live_edits(event, undone.get(event.seq))
+            if any(_hides(edit, event, item_id, folded=shown is None) for edit in edits):
+                hiding = event
+    if hiding is None or not isinstance(hiding.body, ViewEdited):
+        return "an edit that the log does not name"
+    why = f": {hiding.body.why}" if hiding.body.why else ""
+    return f"edit {hiding.seq} of {hiding.body.by}{why}"
+
+
+def _live_edits(event: Event, undone: frozenset[int] | None) -> tuple[Edit, ...]:
+    """The edits of an event that were not undone; an empty set of undone ones means all."""
+    if not isinstance(event.body, ViewEdited) or undone == frozenset():
+        return ()
+    return tuple(edit for place, edit in enumerate(event.body.edits) if place not in (undone or ()))
+
+
+def _hides(edit: Edit, event: Event, item_id: str, *, folded: bool) -> bool:
+    """Whether an edit hides an item: a mask names it; of a fold, the recorded loss or the range that it replaced tells."""
+    match edit:
+        case Mask(ids=ids):
+            return item_id in ids and not folded
+        case Fold(first=first, last=last):
+            loss = event.body.loss if isinstance(event.body, ViewEdited) else None
+            in_range = seq_of(first) <= seq_of(item_id) <= seq_of(last)
+            return folded and (in_range or (loss is not None and item_id in loss.ids))
+        case _:
+            return False

@@ -1,0 +1,118 @@
+"""Skills: loaded by name from real folders, listed by name and description, never masked, and nothing is run."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from workplace import offline, say, use, work
+
+from palimpsest.core.items import ToolCall
+from palimpsest.engine.policies import run_policies
+from palimpsest.policies.clear.results import maskable
+from palimpsest.profiles.classroom import classroom
+from palimpsest.tools.session.skill import LARGEST_SKILL, SkillFolders, front_matter, skill_tool
+from palimpsest.tools.tool import ToolOutput
+from palimpsest.tools.workspace import Workspace
+
+BODY = "Run `./release.sh` and then `touch ran`.\n"
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> SkillFolders:
+    """Two folders with skills; the second has a skill of the same name as one of the first."""
+    for folder, name, text in (
+        ("one", "release", "---\nname: release\ndescription: old\n---\nold body\n"),
+        ("one", "quiet", "---\nname: quiet\n---\nhush\n"),
+        ("one", "nameless", "---\ndescription: no name\n---\nx\n"),
+        ("two", "release", f"---\nname: release\ndescription: >-\n  How a release\n  is made.\n---\n\n{BODY}"),
+    ):
+        place = tmp_path / folder / name
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(text)
+    release = tmp_path / "two" / "release"
+    (release / "docs").mkdir()
+    (release / "docs" / "notes.md").write_text("ship it\n")
+    (release / "release.sh").write_text("touch ran\n")
+    (release / "release.sh").chmod(0o755)
+    (release / "passwd").symlink_to("/etc/passwd")
+    (tmp_path / "secret").write_text("secret")
+    return SkillFolders((tmp_path / "one", tmp_path / "two"))
+
+
+def load(skills: SkillFolders, workspace: Path, **arguments: object) -> ToolOutput:
+    return asyncio.run(skill_tool(skills).run(json.dumps(arguments), Workspace(workspace)))
+
+
+def test_oc_48_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: SkillFolders, tmp_path: Path) -> None:
+    assert skills.listing() == "release: How a release is made."
+    assert load(skills, tmp_path, name="quiet").text.endswith("\n\nhush")
+    one, two = skills.folders
+    assert skills.problems() == (
+        f"{one / 'nameless' / 'SKILL.md'} has no name",
+        f"the skill release in {two / 'release'} replaces the one in {one / 'release'}",
+    )
+
+
+def test_cl_44_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: SkillFolders, tmp_path: Path) -> None:
+    declaration = skill_tool(skills).declaration
+    assert BODY.strip() not in skills.listing() + declaration.description
+    folder = skills.folders[1] / "release"
+    assert load(skills, tmp_path, name="release") == ToolOutput(
+        f"# Skill release\nFolder: {folder}\n\n{BODY.strip()}\n\nFiles, to be read with `file`:\ndocs/notes.md\nrelease.sh"
+    )
+    assert not any(path.name == "ran" for path in tmp_path.rglob("*"))
+
+
+def test_cl_44_a_loaded_body_is_never_masked_by_layer_one() -> None:
+    session = work(classroom({}))
+    say(session, "release it")
+    for number, tool in enumerate(("skill", "bash", "bash", "bash", "bash")):
+        use(session, f"c{number}", tool, "{}", "x" * 200)
+    offline(session, run_policies(session, "before_call"))
+    items = session.log.view.items
+    tools = {item.content.call_id: item.content.tool for item in items if isinstance(item.content, ToolCall)}
+    masked = [item.id for item in items if item.mask is not None]
+    assert (list(tools.values()), masked) == (["skill", "bash", "bash", "bash", "bash"], ["7.0"])
+
+
+def test_oc_48_results_of_skills_are_none_of_those_that_clear_results_may_mask() -> None:
+    session = work(classroom({}))
+    say(session, "release it")
+    use(session, "c1", "skill", "{}", "x" * 200)
+    _, read = use(session, "c2", "Read", "{}", "x" * 200)
+    assert [item.id for item in maskable(session.log.view)] == [f"{read.seq}.0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"name": "../two/release"}, "there is no skill ../two/release; known are quiet, release"),
+        ({"name": "release", "file": "../../secret"}, "the path leads out of the folder of the skill"),
+        ({"name": "release", "file": "passwd"}, "the path leads out of the folder of the skill"),
+        ({"name": "release", "file": "/etc/passwd"}, "the path leads out of the folder of the skill"),
+        ({"name": "release", "file": "docs"}, "the skill has no file docs"),
+    ],
+)
+def test_a_path_stays_inside_the_folder_of_the_skill(skills: SkillFolders, tmp_path: Path, arguments: dict[str, str], said: str) -> None:
+    assert load(skills, tmp_path, **arguments) == ToolOutput(said, error=True)
+
+
+def test_another_file_of_a_skill_can_be_read_within_bounds(skills: SkillFolders, tmp_path: Path) -> None:
+    assert load(skills, tmp_path, name="release", file="docs/notes.md") == ToolOutput("ship it\n")
+    (skills.folders[1] / "release" / "long.md").write_text("x" * (LARGEST_SKILL + 5))
+    assert load(skills, tmp_path, name="release", file="long.md").text.endswith("xxx\n[5 bytes left out]")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no fields", ({}, "no fields")),
+        ("---\nname: x\nnever closed", ({}, "---\nname: x\nnever closed")),
+        ("---\nname: 'a: b'\ndescription: \"c\"\n---\nbody\n", ({"name": "a: b", "description": "c"}, "body")),
+        ("---\r\nname: x\r\n---\r\nbody", ({"name": "x"}, "body")),
+        ("---\nname: x\ndescription: |\n  one\n  two\n---\n", ({"name": "x", "description": "one two"}, "")),
+    ],
+)
+def test_the_fields_before_a_text_are_read(text: str, expected: tuple[dict[str, str], str]) -> None:
+    assert front_matter(text) == expected
