@@ -20,6 +20,7 @@ from palimpsest.policies.summarize.summarize import ContinuationMessage, Summari
 from palimpsest.policies.summarize.swap_notes import SwapNotes
 from palimpsest.profiles.profile import Profile, for_any_model
 from palimpsest.profiles.settings import is_on, lenient_number
+from palimpsest.sources.variants.claude_code import claude_code_2_1_325_sources, claude_code_sources
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params
 
@@ -52,6 +53,7 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter()),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
+        sources=claude_code_sources(),
     )
 
 
@@ -102,6 +104,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter(short_names=True)),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
+        sources=claude_code_2_1_325_sources(),
     )
 
 

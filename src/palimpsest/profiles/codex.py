@@ -16,6 +16,7 @@ from palimpsest.policies.remote import Remote
 from palimpsest.policies.result_limiters import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.profiles.profile import Profile, ResultLimiter
 from palimpsest.profiles.settings import strict_number
+from palimpsest.sources.variants.codex import codex_0_166_sources, codex_sources
 from palimpsest.wire.models.cards import ModelCard, is_generic
 from palimpsest.wire.request import Params
 
@@ -38,6 +39,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         overflow="stop",
         limiter=_limiter(settings),
         params=_params(settings, "codex"),
+        sources=codex_sources(settings),
     )
 
 
@@ -62,6 +64,7 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
         overflow="stop",
         limiter=_limiter(settings, warns=True),
         params=_params(settings, "codex-0.166"),
+        sources=codex_0_166_sources(settings),
     )
 
 

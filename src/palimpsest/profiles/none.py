@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.profiles.profile import Profile
+from palimpsest.sources.source import SourceSet
 
 
 def none(environment: Mapping[str, str]) -> Profile:
@@ -15,4 +16,5 @@ def none(environment: Mapping[str, str]) -> Profile:
         lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit),
         fallback=model_free_fallback(),
         overflow="stop",
+        sources=SourceSet(),
     )

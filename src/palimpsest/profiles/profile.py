@@ -12,6 +12,8 @@ from palimpsest.core.situation import PARTS
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
+from palimpsest.sources.source import SourceSet
+from palimpsest.sources.variants.palimpsest import palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
@@ -30,6 +32,7 @@ def for_any_model(limiter: ResultLimiter) -> Callable[[ModelCard], ResultLimiter
 
 
 _UNCHANGED: Final = for_any_model(_unchanged)
+OUR_SOURCES: Final = palimpsest_sources({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Profile:
     folds_per_turn: largest number of folds in a turn; 0 is no limit.
     parts: tokens that a fold usually leaves beside head and user messages.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
+    sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     """
 
     name: str
@@ -63,3 +67,4 @@ class Profile:
     parts: int = PARTS
     limiter: Callable[[ModelCard], ResultLimiter] = _UNCHANGED
     params: Params = DEFAULTS
+    sources: SourceSet = OUR_SOURCES
