@@ -40,12 +40,14 @@ class LocalWorld:
     """The world of this computer. `observing` returns it with the state of now and without what git said before.
 
     private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
+    fetch_seconds: how long a page may take in all.
     pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
     """
 
     state: SessionState
     clock: Clock
     private_pages: bool = False
+    fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
@@ -106,7 +108,7 @@ class LocalWorld:
     def fetch(self, url: str, limit: int) -> str | None:
         """Return at most the first `limit` bytes of a page; `None` if it fails, is private, or takes more than 5 seconds."""
         if url not in self.pages:
-            self.pages[url] = _within(FETCH_SECONDS, lambda: _page(url, limit, private=self.private_pages))
+            self.pages[url] = _within(self.fetch_seconds, lambda: _page(url, limit, private=self.private_pages))
         return self.pages[url]
 
 

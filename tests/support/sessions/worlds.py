@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
+from palimpsest.core.events import ContextStated, Event
+from palimpsest.core.policy import complete
+from palimpsest.engine.context import state_context
+from palimpsest.engine.session import Session
+from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World
 from palimpsest.tools.files.search import glob_expression
 
 DATE = "2026-11-16"
@@ -77,3 +81,16 @@ class MemoryWorld:
 
     def today(self) -> str:
         return self.date
+
+
+def state(session: Session, world: World) -> Event | None:
+    """Let a session state its context, without an event loop."""
+    return complete(state_context(session, world))
+
+
+def texts(event: Event | None) -> dict[str, str]:
+    """What an event states, by source, the head first; empty without an event."""
+    if event is None:
+        return {}
+    assert isinstance(event.body, ContextStated)
+    return {each.source: each.text for each in (*(event.body.head or ()), *event.body.items)}

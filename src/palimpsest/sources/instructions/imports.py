@@ -10,16 +10,15 @@ from palimpsest.sources.source import World
 
 DEEPEST: Final = 5
 MOST_FILES: Final = 40
-_FENCED: Final = re.compile(r"^(```|~~~).*?^\1[^\n]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_UNFINISHED: Final = re.compile(r"^(?:```|~~~).*\Z", re.MULTILINE | re.DOTALL)
-_IMPORT: Final = re.compile(r"(?:^|(?<=\s))@(~?[^\s@`'\"<>|*?]+)")
-_AFTER: Final = ".,;:!)]}。，；：！）】"
+# A fence that is never closed reaches to the end.
+_CODE: Final = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT: Final = re.compile(r"(?:^|(?<=\s))@(~?[^\s@`'\"<>|*?，。；：！？、（）]+)")
+_AFTER: Final = ".,;:!)]}"
 
 
 def imported_paths(text: str) -> tuple[str, ...]:
     """Return the paths after `@` in a text, in order and each once; code spans and fenced blocks are skipped."""
-    plain = _UNFINISHED.sub(" ", _FENCED.sub(" ", text))
-    found = (path.rstrip(_AFTER) for path in _IMPORT.findall(plain))
+    found = (path.rstrip(_AFTER) for path in _IMPORT.findall(_CODE.sub(" ", text)))
     return tuple(dict.fromkeys(path for path in found if path))
 
 
