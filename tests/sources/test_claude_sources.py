@@ -78,7 +78,8 @@ def test_cc_62_another_date_is_stated_without_the_instructions_and_git_is_a_snap
 
     assert list(stated) == ["environment+", "instructions+"]
     assert stated["instructions+"] == (
-        "<system-reminder>\nThis has changed and replaces what was stated before:\n# currentDate\nToday's date is 2026-11-17.\n</system-reminder>"
+        "<system-reminder>\nThis has changed and replaces what was stated before:\n"
+        "# currentDate\nToday's date is 2026-11-17.\n</system-reminder>"
     )
 
 

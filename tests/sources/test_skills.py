@@ -64,7 +64,6 @@ def test_an_untrusted_project_and_a_link_out_of_the_project_give_no_skills() -> 
         "/repo/.git/HEAD": "",
         "/repo/.agents/skills/deploy/SKILL.md": DEPLOY,
         "/secret/SKILL.md": DEPLOY,
-        "/repo/.agents/skills/x/y": "",
     }
     world = MemoryWorld(files=files, links={"/repo/.agents/skills/deploy/SKILL.md": "/secret/SKILL.md"})
 
@@ -111,14 +110,10 @@ def test_cx_17_an_ambiguous_name_gives_nothing_and_an_exact_path_does() -> None:
 
 
 def test_cx_17_skills_of_the_memory_folder_are_never_in_the_catalogue() -> None:
-    files = {
-        "/home/u/.codex/memories/skills/m/SKILL.md": DEPLOY,
-        "/home/u/.codex/skills/d/SKILL.md": DEPLOY,
-        "/home/u/.codex/skills/l/x": "",
-    }
-    world = MemoryWorld(files=files, links={"/home/u/.codex/skills/l/SKILL.md": "/home/u/.codex/memories/skills/m/SKILL.md"})
+    memory, own, link = (f"/home/u/.codex/{each}/SKILL.md" for each in ("memories/skills/m", "skills/d", "skills/l"))
+    world = MemoryWorld(files={memory: DEPLOY, own: DEPLOY, link: DEPLOY}, links={link: memory})
 
-    assert [each.path for each in codex_skills(world)] == ["/home/u/.codex/skills/d/SKILL.md"]
+    assert [each.path for each in codex_skills(world)] == [own]
 
 
 def test_cx_18_the_catalogue_stays_within_two_percent_by_shortening_descriptions_evenly() -> None:

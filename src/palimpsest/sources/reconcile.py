@@ -5,11 +5,8 @@ from typing import Final, NamedTuple
 
 from palimpsest.core.events.context import ContextStated, Statement
 from palimpsest.core.items import Text, seq_of
-from palimpsest.core.view import Fact, View
+from palimpsest.core.view import CHANGED, Fact, View
 from palimpsest.sources.source import Fields, Source, SourceSet, covers, recorded, recorded_fields
-
-CHANGED: Final = "+"
-"""Suffix of the key under which changes are stated: a change says all that differs from the baseline, and both must stay visible."""
 
 GONE: Final = "{}"
 """Recorded value of the statement that a source no longer has a value; no observed value is empty."""

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.core.items import Text, ToolResult
-from palimpsest.core.view import View
+from palimpsest.core.view import CHANGED, View
 from palimpsest.sources.instructions.files import FILE_BYTES, allowed_folders, ancestors, first_file, is_within
 from palimpsest.sources.instructions.statements import NAMES, instructions_from
-from palimpsest.sources.reconcile import CHANGED
 from palimpsest.sources.source import World
 
 _MOST_BYTES: Final = 2 * FILE_BYTES
