@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import reply, say, work
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put, Unmask
+from palimpsest.core.edits import Fold, Into, Keep, Mask, Put, Unmask
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement, ViewEdited
 from palimpsest.core.items import Text, text_of
@@ -31,7 +31,7 @@ def source(key: str, place: Place = "start", *, removal: str = "", covered_by: s
 SET = SourceSet((source("base", "head"), source("rules", "head"), source("last", "end"), source("date"), source("mode", removal="no mode")))
 
 
-def tell(session: Session, sources: SourceSet = SET, **values: str | None) -> list[str]:
+def tell(session: Session, sources: SourceSet = SET, /, **values: str | None) -> list[str]:
     """What is stated when these values are observed, the head in brackets."""
     observed: dict[str, Fields | None] = {key: None if value is None else {"v": value} for key, value in values.items()}
     body = reconcile(session.log.view, sources, observed)
@@ -49,7 +49,7 @@ def started(**values: str | None) -> Session:
 
 def fold(session: Session, *kept: str, first: int = 0, last: int = -1) -> None:
     items = session.log.view.items
-    into = (Put("summary", Text("what happened")), *(Keep(each) for each in kept))
+    into: Into = (Put("summary", Text("what happened")), *(Keep(each) for each in kept))
     session.log.append(ViewEdited((Fold(items[first].id, items[last].id, into),), by="test"))
 
 

@@ -37,8 +37,17 @@ class RemindOfMode:
         edits: list[Edit] = [Mask(outdated)] if outdated else []
         if wanted and place is not None and current is None:
             before = items[place + 1].id if place + 1 < len(items) else ""
-            edits.append(Insert((Put("reminder", Text(prompt(f"opencode/{wanted}")), f"{_SOURCE}{wanted}"),), before))
+            edits.append(Insert((Put("reminder", Text(_text(wanted)), f"{_SOURCE}{wanted}"),), before))
         return Proposal(tuple(edits), f"mode {situation.view.mode or 'none'}") if edits else ()
+
+
+def steering_text(text: str) -> str:
+    """Return a message that the user sent during a turn, unchanged in the frame in which the documented OpenCode shows it."""
+    return prompt("opencode/steering", text=text)
+
+
+def _text(wanted: str) -> str:
+    return prompt("opencode/plan") if wanted == PLAN else prompt("opencode/build")
 
 
 def _wanted(mode: str, items: Sequence[Item]) -> str:
