@@ -111,7 +111,9 @@ def test_cx_17_an_ambiguous_name_gives_nothing_and_an_exact_path_does() -> None:
 
 def test_cx_17_skills_of_the_memory_folder_are_never_in_the_catalogue() -> None:
     memory, own, link = (f"/home/u/.codex/{each}/SKILL.md" for each in ("memories/skills/m", "skills/d", "skills/l"))
-    world = MemoryWorld(files={memory: DEPLOY, own: DEPLOY, link: DEPLOY}, links={link: memory})
+    # The home folder is the project, so that the link does not lead out of it.
+    files = {"/home/u/.git/HEAD": "", memory: DEPLOY, own: DEPLOY, link: DEPLOY}
+    world = MemoryWorld(files=files, links={link: memory}).with_state(cwd="/home/u")
 
     assert [each.path for each in codex_skills(world)] == [own]
 
