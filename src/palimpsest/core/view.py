@@ -27,6 +27,9 @@ from palimpsest.core.items import (
     seq_of,
 )
 
+CHANGED: Final = "+"
+"""Suffix of the source under which a change is stated: it says all that differs from the statement of the source, which stays visible."""
+
 
 class Fact(Value, frozen=True):
     """The newest value that a source stated, and the id of the item that states it."""

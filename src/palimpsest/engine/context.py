@@ -1,8 +1,14 @@
-"""States the context of a turn: observes the sources of the profile and records what changed."""
+"""States the context of a session: observes the sources of its profile and records what the view does not say yet."""
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from palimpsest.core.items import Part
+from palimpsest.core.events import Event
+from palimpsest.core.items import Part, Text
+from palimpsest.engine.session import Session
+from palimpsest.sources.reconcile import reconcile
+from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
+from palimpsest.sources.source import Fields, World, observe
 
 
 class ContextStating(Protocol):
@@ -32,3 +38,52 @@ class NoContext:
 
     def mention(self, parts: tuple[Part, ...]) -> None:
         """Do nothing."""
+
+
+class SourcedContext:
+    """States the sources of the profile of a session. `world` returns the world as it is now; it is called once for each turn."""
+
+    def __init__(self, session: Session, world: Callable[[], World]) -> None:
+        self._session = session
+        self._world_now = world
+        self._world: World | None = None
+        self._observed: Mapping[str, Fields | None] = {}
+
+    async def observe(self) -> None:
+        """Observe every source outside the event loop, and state what changed since it was last stated."""
+        session = self._session
+
+        def observed() -> Mapping[str, Fields | None]:
+            self._world = self._world_now()
+            return observe(session.profile.sources, self._world)
+
+        self._observed = await session.environment.offload(observed)
+        self.restate()
+
+    def restate(self) -> None:
+        """State what the view does not show of the last observation."""
+        if self._observed:
+            stated = reconcile(self._session.log.view, self._session.profile.sources, self._observed)
+            if stated is not None:
+                self._session.log.append(stated)
+
+    def mention(self, parts: tuple[Part, ...]) -> None:
+        """State the bodies of the skills that the input mentions as `$name`."""
+        find = self._session.profile.mentioned_skills
+        names = mentions_in("\n".join(part.text for part in parts if isinstance(part, Text)))
+        if find is None or self._world is None or not (names.names or names.paths):
+            return
+        stated, _ = mentioned_bodies(self._world, mentioned_skills(names, find(self._world)))
+        if stated is not None:
+            self._session.log.append(stated)
+
+
+async def state_context(session: Session, world: World) -> Event | None:
+    """Record the statements that make the view current and return the event; `None` if the view is current.
+
+    It belongs before the user's message of each turn and after each fold: what a fold removed is stated again then. Observing runs outside
+    the event loop.
+    """
+    observations = await session.environment.offload(lambda: observe(session.profile.sources, world))
+    stated = reconcile(session.log.view, session.profile.sources, observations)
+    return None if stated is None else session.log.append(stated)

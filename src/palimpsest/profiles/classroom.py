@@ -12,6 +12,7 @@ from palimpsest.policies.notices import AddEvidence
 from palimpsest.policies.summarize.compress import Compress
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import is_on
+from palimpsest.sources.variants.palimpsest import classroom_sources
 from palimpsest.wire.models.cards import ModelCard
 
 _ABOVE = 50_000
@@ -34,6 +35,7 @@ def classroom(environment: Mapping[str, str]) -> Profile:
         budget=_budget,
         size_rule="classroom",
         count=_count,
+        sources=classroom_sources(),
     )
 
 

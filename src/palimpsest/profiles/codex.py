@@ -15,11 +15,16 @@ from palimpsest.policies.remote import Remote
 from palimpsest.policies.result_limiters import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.profiles.profile import Profile, ResultLimiter
 from palimpsest.profiles.settings import strict_number
+from palimpsest.sources.variants.codex import codex_0_166_sources, codex_skills, codex_sources
 from palimpsest.wire.models.cards import ModelCard, is_generic
 from palimpsest.wire.request import Params
 
 _WITHIN_TURN: Final[frozenset[Moment]] = frozenset({"before_call", "after_call", "overflow"})
 _ALWAYS: Final[frozenset[Moment]] = frozenset({*_WITHIN_TURN, "turn_starts", "asked"})
+_ABORTED: Final = (
+    "<turn_aborted>\nThe user interrupted the previous turn on purpose. Commands that were running have been ended, and tools may have done "
+    "part of their work: check the current state before you run anything again.\n</turn_aborted>"
+)
 _OFF: Final = frozenset({"false", "0", "no", "off"})
 
 
@@ -37,6 +42,10 @@ def codex(settings: Mapping[str, str]) -> Profile:
         overflow="stop",
         limiter=_limiter(settings),
         params=_params(settings, "codex"),
+        sources=codex_sources(settings),
+        mentioned_skills=codex_skills,
+        interrupted_result="aborted",
+        interrupted_notice=_ABORTED,
     )
 
 
@@ -61,6 +70,10 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
         overflow="stop",
         limiter=_limiter(settings, warns=True),
         params=_params(settings, "codex-0.166"),
+        sources=codex_0_166_sources(settings),
+        mentioned_skills=codex_skills,
+        interrupted_result="aborted",
+        interrupted_notice=_ABORTED,
     )
 
 

@@ -12,6 +12,7 @@ from palimpsest.profiles.codex import codex, codex_0_166
 from palimpsest.profiles.opencode import opencode, opencode_1_18
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
+from palimpsest.sources.source import SourceSet
 
 ProfileFactory: TypeAlias = Callable[[Mapping[str, str]], Profile]
 
@@ -24,6 +25,7 @@ def none(environment: Mapping[str, str]) -> Profile:
         lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit),
         fallback=model_free_fallback(),
         overflow="stop",
+        sources=SourceSet(),
     )
 
 

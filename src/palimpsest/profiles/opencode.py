@@ -7,10 +7,12 @@ from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
 from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.fold.fold import model_free_fallback
+from palimpsest.policies.mode_reminder import RemindOfMode
 from palimpsest.policies.result_limiters import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor
 from palimpsest.profiles.profile import Profile, for_any_model
 from palimpsest.profiles.settings import evidence, strict_number
+from palimpsest.sources.variants.opencode import opencode_1_18_sources, opencode_sources
 from palimpsest.wire.request import Params
 
 _FALSE = frozenset({"", "false", "0", "no", "off"})
@@ -23,7 +25,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
-        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment)),
+        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode()),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
         size_rule="opencode",
@@ -33,6 +35,8 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter()),
         params=Params(breakpoint_rule="opencode"),
+        sources=opencode_sources(environment),
+        interrupted_result="[Tool execution was interrupted]",
     )
 
 
@@ -51,7 +55,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment)),
+        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment), RemindOfMode()),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
         size_rule="opencode-1.18",
@@ -61,6 +65,8 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(breakpoint_rule="opencode"),
+        sources=opencode_1_18_sources(environment),
+        interrupted_result="[Tool execution was interrupted]",
     )
 
 

@@ -18,6 +18,7 @@ from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.policies.result_limiters import PreviewLimiter
 from palimpsest.profiles.profile import Profile, for_any_model
 from palimpsest.profiles.settings import parse_number, quoted, strict_number
+from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 
 # Providers reject requests of more than 32 MB; images and documents reach that long before the window is full.
@@ -59,6 +60,7 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
     `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
     items, of the user's messages and of results in use. `PAL_PREVIEW_ABOVE` is the size in tokens above which a result is cut.
+    `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs.
     """
     return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
 
@@ -88,6 +90,8 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         strictness="full",
         parts=bounds.usual,
         limiter=for_any_model(PreviewLimiter(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
+        sources=palimpsest_sources(environment),
+        mentioned_skills=our_skills,
     )
 
 

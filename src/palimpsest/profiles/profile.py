@@ -12,6 +12,9 @@ from palimpsest.core.situation import PARTS
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
+from palimpsest.sources.skills.files import Skill
+from palimpsest.sources.source import SourceSet, World
+from palimpsest.sources.variants.palimpsest import palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
@@ -30,6 +33,7 @@ def for_any_model(limiter: ResultLimiter) -> Callable[[ModelCard], ResultLimiter
 
 
 _UNCHANGED: Final = for_any_model(_unchanged)
+OUR_SOURCES: Final = palimpsest_sources({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Profile:
     interrupted_result: result of tool calls that an interrupt leaves without one; empty for a text that says whether the tool had started.
     interrupted_notice: context that is stated after an interrupted turn.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
+    mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
+    sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     """
 
     name: str
@@ -67,3 +73,5 @@ class Profile:
     params: Params = DEFAULTS
     interrupted_result: str = ""
     interrupted_notice: str = ""
+    sources: SourceSet = OUR_SOURCES
+    mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None

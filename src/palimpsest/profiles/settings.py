@@ -27,8 +27,20 @@ _CODEX: Final = (
     "model_reasoning_effort",
     "model_reasoning_summary",
     "model_verbosity",
+    "developer_instructions",
+    "project_doc_max_bytes",
+    "project_doc_fallback_filenames",
+    "project_root_markers",
 )
-_OPENCODE: Final = ("compaction.auto", "compaction.prune", "agent.compaction.model", "PAL_EVIDENCE")
+_OPENCODE: Final = (
+    "compaction.auto",
+    "compaction.prune",
+    "agent.compaction.model",
+    "instructions",
+    "OPENCODE_DISABLE_PROJECT_CONFIG",
+    "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT",
+    "PAL_EVIDENCE",
+)
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "palimpsest": (
@@ -40,12 +52,13 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "PAL_MESSAGES",
         "PAL_RESULTS",
         "PAL_PREVIEW_ABOVE",
+        "PAL_INSTRUCTIONS",
     ),
     "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
     "claude-code-2.1.325": (*_CLAUDE, "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "proactive"),
     "codex": _CODEX,
-    "codex-0.166": (*_CODEX, "model_auto_compact_token_limit_scope", "features.remote_compaction_v2"),
-    "opencode": (*_OPENCODE, "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_PRUNE"),
+    "codex-0.166": (*_CODEX, "model_auto_compact_token_limit_scope", "features.remote_compaction_v2", "skills.max_context_tokens"),
+    "opencode": (*_OPENCODE, "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_PRUNE", "OPENCODE_CONFIG_DIR"),
     "opencode-1.18": (
         *_OPENCODE,
         "compaction.reserved",

@@ -31,6 +31,7 @@ from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import preview
+from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.policies.fold_threshold import tokens_after
 
@@ -296,7 +297,13 @@ def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> li
 def _current_context(situation: Situation, run: Sequence[Item], bounds: Bounds) -> set[str]:
     """Return the ids of current context in the run: of all sources, or only of those that the model cannot work without."""
     facts = situation.view.facts
-    wanted = {fact.id for source, fact in facts.items() if not (bounds.floor_only or bounds.needed_only) or source in REQUIRED_SOURCES}
+    wanted = {
+        fact.id
+        for source, fact in facts.items()
+        if source.removesuffix(CHANGED) in REQUIRED_SOURCES
+        # A source with a changed value states it in full after the fold, instead of the old value and a change.
+        or (not (bounds.floor_only or bounds.needed_only) and source.removesuffix(CHANGED) + CHANGED not in facts)
+    }
     return {item.id for item in run if item.id in wanted}
 
 

@@ -1,0 +1,265 @@
+"""The world as sources observe it: real files, git, the clock and web pages, each bounded in size and time."""
+
+import ipaddress
+import os
+import platform
+import re
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread, Timer
+from time import monotonic
+from typing import Any, Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from palimpsest.core.ports import Clock
+from palimpsest.engine.session import Session
+from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
+from palimpsest.tools.files.search import SKIPPED, glob_expression
+
+MOST_ENTRIES: Final = 20_000
+MOST_MATCHES: Final = 500
+FETCH_SECONDS: Final = 5.0
+GIT_SECONDS: Final = 3.0
+_GIT_BYTES: Final = 64 * 1024
+_COMMITS: Final = 5
+_REDIRECTS: Final = 3
+_REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
+_MAIN_BRANCHES: Final = ("main", "master")
+_STATUS_LINES: Final = 200
+_LINE_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWorld:
+    """The world of this computer. `observing` returns it with the state of now and without what git said before.
+
+    private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
+    fetch_seconds: how long a page may take in all.
+    pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
+    """
+
+    state: SessionState
+    clock: Clock
+    private_pages: bool = False
+    fetch_seconds: float = FETCH_SECONDS
+    pages: dict[str, str | None] = field(default_factory=dict)
+    _git: list[GitFacts | None] = field(default_factory=list, repr=False)
+
+    def observing(self, state: SessionState) -> "LocalWorld":
+        """Return this world for one more observation; pages stay known."""
+        return replace(self, state=state, _git=[])
+
+    def read(self, path: str, limit: int) -> bytes | None:
+        """Return at most the first `limit` bytes of a regular file; `None` if there is none that can be read."""
+        try:
+            # Opening a pipe would wait for its other end.
+            with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+                return file.read(limit) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        except (OSError, ValueError):
+            return None
+
+    def entries(self, folder: str) -> tuple[FolderEntry, ...]:
+        """Return at most 20,000 entries of a folder, sorted by name; empty if there is no such folder."""
+        found: list[FolderEntry] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False)))
+                    if len(found) >= MOST_ENTRIES:
+                        break
+        except (OSError, ValueError):
+            return ()
+        return tuple(sorted(found))
+
+    def real_path(self, path: str) -> str | None:
+        """Return the absolute path with links followed; `None` if nothing is there."""
+        try:
+            return Path(path).resolve(strict=True).as_posix()
+        except (OSError, RuntimeError, ValueError):
+            return None
+
+    def glob(self, folder: str, pattern: str) -> tuple[str, ...]:
+        """Return the files below a folder that match a pattern, sorted; at most 500, among the first 20,000 entries."""
+        try:
+            wanted = re.compile(glob_expression(pattern.removeprefix("./")))
+        except re.error:
+            return ()
+        depth = None if "**" in pattern else pattern.count("/")
+        top = Path(folder)
+        names = (path for path in _files(top, depth) if wanted.fullmatch(path.relative_to(top).as_posix()))
+        return tuple(sorted(path.as_posix() for path in names))[:MOST_MATCHES]
+
+    def today(self) -> str:
+        """Return the local date as `YYYY-MM-DD`."""
+        return datetime.fromtimestamp(self.clock.now() / 1_000, UTC).astimezone().date().isoformat()
+
+    def git(self) -> GitFacts | None:
+        """Return branch, status and recent commits; `None` outside of a repository. Asked once for each observation."""
+        if not self._git:
+            self._git.append(git_facts(self.state.cwd))
+        return self._git[0]
+
+    def fetch(self, url: str, limit: int) -> str | None:
+        """Return at most the first `limit` bytes of a page; `None` if it fails, is private, or takes more than 5 seconds."""
+        if url not in self.pages:
+            self.pages[url] = _within(self.fetch_seconds, lambda: _page(url, limit, private=self.private_pages))
+        return self.pages[url]
+
+
+def _files(top: Path, depth: int | None) -> Iterator[Path]:
+    seen = 0
+    for folder, folders, names in os.walk(top):
+        below = len(Path(folder).relative_to(top).parts)
+        folders[:] = sorted(name for name in folders if name not in SKIPPED) if depth is None or below < depth else []
+        for name in sorted(names):
+            seen += 1
+            if seen > MOST_ENTRIES:
+                return
+            yield Path(folder) / name
+
+
+def git_facts(cwd: str) -> GitFacts | None:
+    """Return the state of the repository that holds a folder; `None` if there is none, or git does not answer in time."""
+    if _git(cwd, "rev-parse", "--is-inside-work-tree") != "true":
+        return None
+    status = (_git(cwd, "status", "--porcelain") or "").splitlines()
+    commits = (_git(cwd, "log", f"-{_COMMITS}", "--format=%h %s") or "").splitlines()
+    return GitFacts(
+        branch=_git(cwd, "branch", "--show-current") or "",
+        main_branch=_main_branch(cwd),
+        status=tuple(line[:_LINE_CHARS] for line in status[:_STATUS_LINES]),
+        commits=tuple(line[:_LINE_CHARS] for line in commits),
+    )
+
+
+def _main_branch(cwd: str) -> str:
+    remote = _git(cwd, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
+    if remote:
+        return remote.removeprefix("origin/")
+    return next((name for name in _MAIN_BRANCHES if _git(cwd, "show-ref", "--verify", f"refs/heads/{name}")), "")
+
+
+def _git(cwd: str, *arguments: str) -> str | None:
+    """Return the output of a git command without the line end, cut to 64 KiB; `None` if it fails or takes more than 3 seconds."""
+    # Another program that the configuration of the repository names must not run only because a session starts.
+    command = ("git", "-C", cwd, "-c", "core.fsmonitor=false", "-c", "color.ui=false", *arguments)
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+    except OSError:
+        return None
+    timer = Timer(GIT_SECONDS, process.kill)
+    timer.start()
+    try:
+        with process:
+            data = process.stdout.read(_GIT_BYTES) if process.stdout is not None else b""
+            is_cut = len(data) >= _GIT_BYTES
+            if is_cut:
+                process.kill()
+    finally:
+        timer.cancel()
+    return data.decode("utf-8", "replace").rstrip("\n") if is_cut or process.returncode == 0 else None
+
+
+def _within(seconds: float, work: Callable[[], str | None]) -> str | None:
+    """Return the result of work; `None` if it takes more than `seconds`, since a name is looked up without a limit of its own."""
+    results: list[str | None] = []
+    thread = Thread(target=lambda: results.append(work()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return results[0] if results else None
+
+
+def _page(url: str, limit: int, *, private: bool) -> str | None:
+    # Imported here because most sessions fetch nothing, and it takes longer than everything else at the start.
+    import httpx  # noqa: PLC0415
+
+    deadline = monotonic() + FETCH_SECONDS
+    try:
+        with httpx.Client(timeout=FETCH_SECONDS, trust_env=False, follow_redirects=False) as client:
+            for _ in range(_REDIRECTS + 1):
+                parts = urlsplit(url)
+                address = _address(parts, private=private)
+                if address is None:
+                    return None
+                # The request goes to the address that was checked, so that the name cannot lead elsewhere meanwhile.
+                target = httpx.URL(url).copy_with(host=address)
+                extensions: dict[str, Any] = {"sni_hostname": parts.hostname or ""}
+                with client.stream("GET", target, headers={"Host": _host(parts)}, extensions=extensions) as response:
+                    if response.status_code in _REDIRECTED and "location" in response.headers:
+                        url = urljoin(url, response.headers["location"])
+                        continue
+                    return _text(response.iter_bytes(), limit, deadline) if response.is_success else None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        return None
+    return None
+
+
+def _text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | None:
+    data = b""
+    for chunk in chunks:
+        data += chunk[: limit - len(data)]
+        if len(data) >= limit:
+            break
+        if monotonic() > deadline:
+            return None
+    return data.decode("utf-8", "replace")
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    return name if parts.port is None else f"{name}:{parts.port}"
+
+
+def _address(parts: SplitResult, *, private: bool) -> str | None:
+    """Return an address of the host; `None` if it has none, or any of its addresses is private and that is not allowed."""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    found = [str(entry[4][0]) for entry in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)]
+    if not found or (not private and not all(ipaddress.ip_address(name.partition("%")[0]).is_global for name in found)):
+        return None
+    return found[0]
+
+
+def session_state(session: Session, cwd: Path, **known: Any) -> SessionState:
+    """Return the state of a session in a folder of this computer; `known` are further fields of `SessionState`, which come first.
+
+    No variable of the environment is among it but the name of the shell and the timezone.
+    """
+    view = session.log.view
+    found: dict[str, Any] = {
+        "cwd": cwd.resolve().as_posix(),
+        "home": Path.home().as_posix(),
+        "platform": sys.platform,
+        "os_version": f"{platform.system()} {platform.release()}",
+        "shell_name": Path(os.environ.get("SHELL", "sh")).name,
+        "timezone": local_timezone(),
+        "model": session.card.name,
+        "window": session.card.window,
+        "mode": view.mode,
+        "tools": session.tools,
+    }
+    return SessionState(**found | known)
+
+
+def local_timezone() -> str:
+    """Return the IANA name of the local timezone, else its abbreviation."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if re.fullmatch(r"[A-Za-z_+-]+(?:/[A-Za-z0-9_+-]+){0,2}", named):
+        return named
+    try:
+        target = Path("/etc/localtime").readlink().as_posix()
+    except OSError:
+        target = ""
+    _, marker, name = target.partition("zoneinfo/")
+    return name if marker else datetime.now(UTC).astimezone().tzname() or "UTC"

@@ -1,0 +1,78 @@
+"""OpenCode's reminders of plan mode: a text beside the newest user message, which the next user message replaces."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from palimpsest.core.edits import Edit, Insert, Mask, Put
+from palimpsest.core.items import Item, Text, seq_of
+from palimpsest.core.policy import Plan, Proposal
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.policies.prompt import prompt
+
+PLAN, BUILD = "plan", "build"
+_SOURCE: Final = "mode_reminder "
+_REPLIES: Final = frozenset({"assistant", "thinking", "call"})
+_USER: Final = frozenset({"user", "steering"})
+
+
+@dataclass(frozen=True, slots=True)
+class RemindOfMode:
+    """Reminds the model of plan mode in every call under it, and after it once for each user message while a reply of it is visible.
+
+    The original adds these texts to the request only. Here they are inserted and hidden again, so that every request can be rebuilt.
+    """
+
+    name: str = "mode_reminder"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose to show the reminder of the current mode behind the newest user message and to hide all others."""
+        items = situation.view.items
+        wanted = _wanted(situation.view.mode, items)
+        place = next((place for place in range(len(items) - 1, -1, -1) if items[place].kind in _USER), None)
+        current = None if place is None or not wanted else _reminder_behind(items, place, wanted)
+        outdated = tuple(item.id for item in _reminders(items) if not item.hidden and item is not current)
+        edits: list[Edit] = [Mask(outdated)] if outdated else []
+        if wanted and place is not None and current is None:
+            before = items[place + 1].id if place + 1 < len(items) else ""
+            edits.append(Insert((Put("reminder", Text(_text(wanted)), f"{_SOURCE}{wanted}"),), before))
+        return Proposal(tuple(edits), f"mode {situation.view.mode or 'none'}") if edits else ()
+
+
+def steering_text(text: str) -> str:
+    """Return a message that the user sent during a turn, unchanged in the frame in which the documented OpenCode shows it."""
+    return prompt("opencode/steering", text=text)
+
+
+def _text(wanted: str) -> str:
+    return prompt("opencode/plan") if wanted == PLAN else prompt("opencode/build")
+
+
+def _wanted(mode: str, items: Sequence[Item]) -> str:
+    """Return which reminder the next call needs; empty for none."""
+    if mode == PLAN:
+        return PLAN
+    return BUILD if mode == BUILD and _has_plan_reply(items) else ""
+
+
+def _has_plan_reply(items: Sequence[Item]) -> bool:
+    """Return whether a reply in the view was made in plan mode: the first one after a reminder of plan mode was inserted."""
+    inserted = [seq_of(item.id) for item in _reminders(items) if item.source == f"{_SOURCE}{PLAN}"]
+    return bool(inserted) and any(item.kind in _REPLIES and seq_of(item.id) > min(inserted) for item in items)
+
+
+def _reminders(items: Sequence[Item]) -> Iterator[Item]:
+    return (item for item in items if item.kind == "reminder" and item.source.startswith(_SOURCE))
+
+
+def _reminder_behind(items: Sequence[Item], place: int, wanted: str) -> Item | None:
+    """Return the reminder of that mode directly behind the item at `place`, if it is visible."""
+    following = items[place + 1 :]
+    for item in following:
+        if item.kind != "reminder":
+            return None
+        if item.source == f"{_SOURCE}{wanted}" and item.mask is None:
+            return item
+    return None

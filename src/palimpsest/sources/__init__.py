@@ -1,0 +1,1 @@
+"""Context sources: what the model reads about its instructions, environment and state, stated once and then as changes."""

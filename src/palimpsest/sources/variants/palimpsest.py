@@ -1,0 +1,86 @@
+"""The sources of our own profile and of the profile `classroom`."""
+
+import posixpath
+from collections.abc import Mapping
+
+from palimpsest.sources.environment import date_source, git_text, stated_environment
+from palimpsest.sources.instructions.files import config_folder, folders_of_project
+from palimpsest.sources.instructions.statements import file_list, our_files
+from palimpsest.sources.model_prompt import OUR_FAMILIES, model_prompt
+from palimpsest.sources.modes import mode, permissions, personality
+from palimpsest.sources.progress import agent_types, session_start, tasks
+from palimpsest.sources.skills.catalogue import skill_list
+from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
+from palimpsest.sources.source import Fields, Source, SourceSet, World, given, reminder
+from palimpsest.sources.state import business_state
+from palimpsest.sources.tools import deferred_tools
+from palimpsest.sources.variants.settings import name_list
+
+
+def palimpsest_sources(settings: Mapping[str, str]) -> SourceSet:
+    """Return the sources of our profile: what rarely changes stands in the head, what changes stands before the prompt.
+
+    Only the base prompt has the authority of the system; texts from files, git and hooks are stated in the role of the user. The setting
+    `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs. Raises `BadInput` if it cannot be read.
+    """
+    configured = name_list(settings.get("PAL_INSTRUCTIONS", ""), "PAL_INSTRUCTIONS")
+    return SourceSet(
+        (
+            model_prompt("palimpsest", OUR_FAMILIES, bakes_personality=True, agents=True),
+            given("memory", "user", frame=reminder),
+            stated_environment(),
+            permissions(tag=False, role="system"),
+            mode(),
+            personality(covered_by="base", role="system"),
+            file_list(our_files(configured), frame=lambda text: reminder(f"# Instructions\n{text}")),
+            skill_list(our_skills, role="user", frame=reminder),
+            agent_types(),
+            deferred_tools(tag=False),
+            _git(),
+            date_source(),
+            business_state(),
+            tasks(),
+            session_start(),
+        )
+    )
+
+
+def classroom_sources() -> SourceSet:
+    """Return the sources of the smallest design: base prompt and skills in the head; environment, business state and tasks after it."""
+    return SourceSet(
+        (
+            model_prompt("palimpsest", (((), "default"),)),
+            skill_list(our_skills, place="head"),
+            stated_environment(),
+            given("cards", "user", frame=reminder),
+            business_state(),
+            tasks(),
+        )
+    )
+
+
+def our_skills(world: World) -> tuple[Skill, ...]:
+    """Return the skills of the user's folders and of the project, of our own and of the shared names."""
+    home, config = world.state.home, config_folder(world, ".config/palimpsest")
+    own = [posixpath.join(config, "skills")] if config else []
+    own += [posixpath.join(home, name, "skills") for name in (".agents", ".claude") if home]
+    project = [posixpath.join(folder, name, "skills") for folder in folders_of_project(world) for name in (".agents", ".claude")]
+    return find_skills(world, [*(SkillRoot(folder, "user") for folder in own), *(SkillRoot(folder, "repo") for folder in project)])
+
+
+def _git() -> Source:
+    """Return branch, status and commits; a change during an epoch states the branch only, since status changes with every edit."""
+
+    def observed(world: World) -> Fields | None:
+        facts = world.git()
+        return None if facts is None else {"branch": facts.branch, "git": git_text(facts)}
+
+    def baseline(fields: Fields) -> str:
+        return reminder(f"# Git\nThe repository when this was written; run git for its state now.\n{fields['git']}")
+
+    def change(previous: Fields | None, fields: Fields) -> str:
+        if previous is not None and previous.get("branch") == fields["branch"]:
+            return ""
+        return reminder(f"# Git\nThe branch is now {fields['branch'] or '(detached)'}.")
+
+    return Source("git_status", observed, baseline, change)

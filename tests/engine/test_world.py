@@ -1,0 +1,211 @@
+"""The real world of sources: files, folders, git, date and pages, each within its bounds."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from workplace import work
+
+from palimpsest.engine.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
+from palimpsest.profiles.named import profile
+from palimpsest.sources.instructions.statements import claude_files, configured_files
+from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
+from palimpsest.stores.ephemeral import FixedClock
+
+NOON = 1_700_000_000_000
+
+
+def world(cwd: Path, **options: object) -> LocalWorld:
+    return LocalWorld(SessionState(cwd=cwd.as_posix(), home=(cwd / "home").as_posix()), FixedClock(NOON), **options)  # type: ignore[arg-type]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+def test_a_file_is_read_up_to_the_limit_and_what_is_no_file_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("hello")
+    os.mkfifo(tmp_path / "pipe")
+    here = world(tmp_path)
+
+    assert here.read(f"{tmp_path}/a.md", 100) == b"hello"
+    assert here.read(f"{tmp_path}/a.md", 2) == b"he"
+    assert [here.read(f"{tmp_path}/{name}", 9) for name in ("missing", "pipe", "", "x\0y")] == [None, None, None, None]
+
+
+def test_entries_are_sorted_and_a_link_to_a_folder_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").touch()
+    (tmp_path / "c").symlink_to(tmp_path / "b")
+
+    assert world(tmp_path).entries(str(tmp_path)) == (
+        FolderEntry("a", is_folder=False),
+        FolderEntry("b", is_folder=True),
+        FolderEntry("c", is_folder=False),
+    )
+    assert world(tmp_path).entries(f"{tmp_path}/a") == ()
+
+
+def test_links_are_followed_and_what_is_not_there_has_no_real_path(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+
+    real = tmp_path.resolve()
+    assert [world(tmp_path).real_path(f"{tmp_path}/{name}") for name in ("link", "loop", "gone")] == [f"{real}/a", None, None]
+
+
+def test_patterns_find_files_below_a_folder(tmp_path: Path) -> None:
+    for name in ("a.md", "b.txt", "docs/c.md", "docs/deep/d.md", "node_modules/e.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    here = world(tmp_path)
+
+    def names(pattern: str) -> list[str]:
+        return [path.removeprefix(f"{tmp_path}/") for path in here.glob(str(tmp_path), pattern)]
+
+    assert names("*.md") == ["a.md"]
+    assert names("docs/*.md") == ["docs/c.md"]
+    assert names("**/*.md") == ["a.md", "docs/c.md", "docs/deep/d.md"]
+
+
+def test_git_gives_branch_status_and_commits_and_nothing_outside_of_a_repository(tmp_path: Path) -> None:
+    repository = tmp_path / "repo"
+    repository.mkdir()
+    git(repository, "init", "-q", "-b", "main")
+    (repository / "a").write_text("1")
+    git(repository, "add", "a")
+    git(repository, "commit", "-q", "-m", "first line\n\nbody")
+    git(repository, "switch", "-q", "-c", "topic")
+    (repository / "b").touch()
+    facts = git_facts(str(repository))
+
+    assert facts is not None
+    assert (facts.branch, facts.main_branch, facts.status) == ("topic", "main", ("?? b",))
+    assert [line.partition(" ")[2] for line in facts.commits] == ["first line"]
+    assert git_facts(str(tmp_path)) is None
+    assert git_facts(f"{tmp_path}/missing") is None
+
+
+def test_git_runs_no_program_that_a_repository_configures(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    program = tmp_path / "monitor"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    git(tmp_path, "config", "core.fsmonitor", str(program))
+
+    assert git_facts(str(tmp_path)) == GitFacts("main", "", ("?? monitor",))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_git_is_asked_once_for_an_observation(tmp_path: Path) -> None:
+    here = world(tmp_path)
+    assert here.git() is None
+    git(tmp_path, "init", "-q", "-b", "main")
+
+    assert here.git() is None
+    assert here.observing(here.state).git() == GitFacts("main")
+
+
+def test_the_date_is_that_of_the_clock_without_a_time_of_day(tmp_path: Path) -> None:
+    assert world(tmp_path).today() in {"2023-11-14", "2023-11-15"}
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Serves `/page`, redirects `/moved` to it, and fails otherwise."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers["Host"]))  # type: ignore[attr-defined]
+        found = {"/page": 200, "/moved": 302}.get(self.path, 404)
+        self.send_response(found)
+        if found == 302:
+            self.send_header("Location", "/page")
+        self.end_headers()
+        self.wfile.write("rules über alles".encode() if found == 200 else b"")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name of the parent
+        pass
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    with HTTPServer(("127.0.0.1", 0), Pages) as server:
+        asked: list[tuple[str, str]] = []
+        server.asked = asked  # type: ignore[attr-defined]
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_oc_35_a_page_is_fetched_once_within_its_limit_and_failures_add_nothing(tmp_path: Path) -> None:
+    with served() as (address, asked):
+        here = world(tmp_path, private_pages=True)
+        host = address.removeprefix("http://")
+
+        assert here.fetch(f"{address}/moved", 1_000) == "rules über alles"
+        assert here.fetch(f"{address}/page", 7) == "rules \ufffd"
+        assert here.fetch(f"{address}/missing", 1_000) is None
+        assert here.observing(here.state).fetch(f"{address}/missing", 1_000) is None
+        assert asked == [("/moved", host), ("/page", host), ("/page", host), ("/missing", host)]
+        assert [file.text for file in configured_files(here, (f"{address}/moved", f"{address}/missing"))] == ["rules über alles"]
+
+
+def test_oc_35_a_dead_page_costs_at_most_its_time(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        here = world(tmp_path, private_pages=True, fetch_seconds=0.2)
+
+        assert here.fetch(f"http://127.0.0.1:{silent.getsockname()[1]}/x", 10) is None
+    assert FETCH_SECONDS == 5.0
+    assert {field.name: field.default for field in fields(LocalWorld)}["fetch_seconds"] == FETCH_SECONDS
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254", "0.0.0.0"])  # noqa: S104  # a name only
+def test_private_addresses_are_not_asked(tmp_path: Path, host: str) -> None:
+    with served() as (address, asked):
+        port = address.rpartition(":")[2]
+
+        assert world(tmp_path).fetch(f"http://{host}:{port}/page", 100) is None
+        assert asked == []
+
+
+def test_a_file_or_a_page_of_another_scheme_is_not_fetched(tmp_path: Path) -> None:
+    assert world(tmp_path, private_pages=True).fetch("file:///etc/passwd", 100) is None
+    assert world(tmp_path, private_pages=True).fetch("http://", 100) is None
+
+
+def test_the_state_of_a_session_holds_no_variable_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    session = work(profile("palimpsest"))
+    state = session_state(session, tmp_path, mode="plan")
+
+    assert (state.cwd, state.shell_name, state.timezone) == (str(tmp_path.resolve()), "zsh", "Asia/Shanghai")
+    assert (state.model, state.window, state.mode) == ("claude-sonnet-4-5", session.card.window, "plan")
+    assert "sk-ant-secret" not in repr(state)
+    monkeypatch.setenv("TZ", "<secret>0")
+    assert local_timezone() != "<secret>0"
+
+
+def test_instruction_files_of_a_real_project_do_not_lead_out_of_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (tmp_path / "secret.md").write_text("key")
+    (project / "CLAUDE.md").write_text("@docs/a.md @../secret.md @link.md")
+    (project / "docs").mkdir()
+    (project / "docs" / "a.md").write_text("style")
+    (project / "link.md").symlink_to(tmp_path / "secret.md")
+
+    assert [file.text for file in claude_files(world(project))] == ["@docs/a.md @../secret.md @link.md", "style"]
