@@ -11,7 +11,7 @@ from palimpsest.core.events import Event, TurnEnded, UserSaid
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.agent import Agent, Answer
-from palimpsest.engine.feed import Piece
+from palimpsest.engine.loop.feed import Piece
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
 

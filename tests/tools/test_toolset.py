@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
 from palimpsest.core.view import EMPTY_VIEW
-from palimpsest.engine.archive import LogArchive
+from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.policies import compact_focus
 from palimpsest.stores.home import Home
 from palimpsest.tools.functions import InstalledTools, tool_from

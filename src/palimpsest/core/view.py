@@ -1,6 +1,7 @@
 """The view as a value, and the content that the model sees of each item."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Struct

@@ -12,14 +12,14 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
-from palimpsest.engine.context import ContextStating, NoContext
 from palimpsest.engine.environment import Environment
-from palimpsest.engine.feed import Feed, Piece
-from palimpsest.engine.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.context import ContextStating, NoContext
+from palimpsest.engine.loop.feed import Feed, Piece
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
+from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import compact, resumed, switch
 from palimpsest.engine.session import Session
-from palimpsest.engine.tool_calls import Toolbox, allow_all, no_approver
-from palimpsest.engine.turn import Loop, run_turn
 from palimpsest.profiles.named import profile as named_profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically

@@ -22,8 +22,8 @@ from palimpsest.wire.request import Params
 _WITHIN_TURN: Final[frozenset[Moment]] = frozenset({"before_call", "after_call", "overflow"})
 _ALWAYS: Final[frozenset[Moment]] = frozenset({*_WITHIN_TURN, "turn_starts", "asked"})
 _ABORTED: Final = (
-    "<turn_aborted>\nThe user interrupted the previous turn on purpose. Commands that were running have been ended, and tools may have done "
-    "part of their work: check the current state before you run anything again.\n</turn_aborted>"
+    "<turn_aborted>\nThe user interrupted the previous turn on purpose. Commands that were running have been ended, and tools may have "
+    "done part of their work: check the current state before you run anything again.\n</turn_aborted>"
 )
 _OFF: Final = frozenset({"false", "0", "no", "off"})
 

@@ -14,11 +14,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.feed import Feed, Piece, unfollowed
-from palimpsest.engine.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.feed import Feed, Piece, unfollowed
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
+from palimpsest.engine.loop.turn import Loop
 from palimpsest.engine.session import Session
-from palimpsest.engine.tool_calls import Toolbox, allow_all, no_approver
-from palimpsest.engine.turn import Loop
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.tools.permissions.decision import Approval, Decision

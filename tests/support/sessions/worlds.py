@@ -8,7 +8,7 @@ from typing import Any
 
 from palimpsest.core.events import ContextStated, Event
 from palimpsest.core.policy import complete
-from palimpsest.engine.context import state_context
+from palimpsest.engine.loop.context import state_context
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World
 from palimpsest.tools.files.search import glob_expression

@@ -22,7 +22,7 @@ _DEEPEST: Final = 4
 _LONGEST_LINE: Final = 300
 
 
-class Skill(Struct, frozen=True):
+class LoadedSkill(Struct, frozen=True):
     """A skill by its name. One without a description can be loaded but is not listed."""
 
     name: str
@@ -44,9 +44,9 @@ class SkillFolders:
 
     folders: tuple[Path, ...]
 
-    def skills(self) -> dict[str, Skill]:
+    def skills(self) -> dict[str, LoadedSkill]:
         """The skills by name, sorted. Files that cannot be read or have no name are left out; `problems` lists them."""
-        found = {skill.name: skill for skill in self._read() if isinstance(skill, Skill)}
+        found = {skill.name: skill for skill in self._read() if isinstance(skill, LoadedSkill)}
         return dict(sorted(found.items()))
 
     def problems(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class SkillFolders:
                 lines.append(skill)
             elif skill.name in seen:
                 lines.append(f"the skill {skill.name} in {skill.folder} replaces the one in {seen[skill.name]}")
-            if isinstance(skill, Skill):
+            if isinstance(skill, LoadedSkill):
                 seen[skill.name] = skill.folder
         return tuple(lines)
 
@@ -68,7 +68,7 @@ class SkillFolders:
             f"{skill.name}: {one_line(skill.description, _LONGEST_LINE)}" for skill in self.skills().values() if skill.description
         )
 
-    def _read(self) -> Iterator[Skill | str]:
+    def _read(self) -> Iterator[LoadedSkill | str]:
         """The skills in the order of their folders, and a line for each file that is none."""
         count = 0
         for folder in self.folders:
@@ -112,7 +112,7 @@ def _load(folders: SkillFolders, arguments: SkillArguments) -> ToolOutput:
     names = [str(path.relative_to(folder)) for path in _files(folder) if path.name != SKILL_FILE]
     more = [f"[{len(names) - MOST_FILES} more files]"] if len(names) > MOST_FILES else []
     files = "\n".join(("Files, to be read with `file`:", *names[:MOST_FILES], *more)) if names else ""
-    text = f"# Skill {skill.name}\nFolder: {folder}\n\n{bounded(skill.body, LARGEST_SKILL)}"
+    text = f"# LoadedSkill {skill.name}\nFolder: {folder}\n\n{bounded(skill.body, LARGEST_SKILL)}"
     return ToolOutput(f"{text.rstrip()}\n\n{files}" if files else text)
 
 
@@ -151,7 +151,7 @@ def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
             yield from _files(entry, depth + 1)
 
 
-def _parsed(path: Path) -> Skill | str:
+def _parsed(path: Path) -> LoadedSkill | str:
     """The skill of a file, or a line that says why it is none."""
     try:
         with path.open("rb") as file:
@@ -160,7 +160,7 @@ def _parsed(path: Path) -> Skill | str:
         return f"{path} cannot be read: {error.strerror or error}"
     fields, body = front_matter(text)
     name = fields.get("name", "")
-    return Skill(name, fields.get("description", ""), str(path.parent.resolve()), body) if name else f"{path} has no name"
+    return LoadedSkill(name, fields.get("description", ""), str(path.parent.resolve()), body) if name else f"{path} has no name"
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str]:

@@ -20,7 +20,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.limits import Limits, cost_of_events
+from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import DEFAULT, PROFILES
 from palimpsest.stores.home import new_id

@@ -11,7 +11,7 @@ from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked,
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
 from palimpsest.core.items import text_of
-from palimpsest.engine.feed import Piece
+from palimpsest.engine.loop.feed import Piece
 
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
 _LINE = 100

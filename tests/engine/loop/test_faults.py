@@ -18,9 +18,9 @@ from palimpsest.core.errors import PalimpsestError, ProviderError, StoreError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, ToolStarted, UserSaid
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.feed import unfollowed
+from palimpsest.engine.loop.feed import unfollowed
+from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
-from palimpsest.engine.turn import Loop, run_turn
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted

@@ -13,7 +13,7 @@ from palimpsest.core.edits import Fold, Mask, Put, Unmask
 from palimpsest.core.events import CallStarted, EditUndone, ModelReplied, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.engine.archive import LogArchive
+from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 from palimpsest.tools.session.recall import PAGE_BYTES, recall_tool

@@ -21,10 +21,10 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.feed import Piece, unfollowed
-from palimpsest.engine.limits import Limits
+from palimpsest.engine.loop.feed import Piece, unfollowed
+from palimpsest.engine.loop.limits import Limits
+from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
-from palimpsest.engine.turn import Loop, run_turn
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedReply, StalledReply
 

@@ -10,13 +10,13 @@ from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.call import call
-from palimpsest.engine.context import ContextStating, NoContext
-from palimpsest.engine.feed import Feed
-from palimpsest.engine.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.context import ContextStating, NoContext
+from palimpsest.engine.loop.feed import Feed
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
 from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
-from palimpsest.engine.tool_calls import Toolbox, answer_pending, run_calls
 
 INTERRUPTED = "interrupted"
 FAILED = "failed"

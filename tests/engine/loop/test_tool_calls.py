@@ -11,8 +11,8 @@ from palimpsest.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from palimpsest.engine.tool_calls import Toolbox
-from palimpsest.engine.turn import Loop, run_turn
+from palimpsest.engine.loop.tool_calls import Toolbox
+from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Deny
 from palimpsest.tools.tool import AgentTool
 

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from workplace import work
 
-from palimpsest.engine.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
+from palimpsest.engine.loop.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
 from palimpsest.profiles.named import profile
 from palimpsest.sources.instructions.statements import claude_files, configured_files
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState

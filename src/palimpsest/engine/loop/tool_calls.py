@@ -11,7 +11,7 @@ from palimpsest.core.events import PermissionAsked, Permitted, ToolRefused, Tool
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
-from palimpsest.engine.feed import Feed
+from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny

@@ -12,11 +12,11 @@ from worlds import MemoryWorld, state, texts
 from palimpsest.core.events import ContextStated, UserSaid
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.view import CHANGED
-from palimpsest.engine.context import state_context
 from palimpsest.engine.environment import in_thread
+from palimpsest.engine.loop.context import state_context
+from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.engine.world import LocalWorld, session_state
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.sources.reconcile import stated_value

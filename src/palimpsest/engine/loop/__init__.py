@@ -1,0 +1,1 @@
+"""The loop: a turn with its tool calls, its limits, the context it states, and the feed that shows it."""
