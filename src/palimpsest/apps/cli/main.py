@@ -11,8 +11,8 @@ from palimpsest.apps.cli.command_line import run_command_line
 
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Work": {
-        "ask": ("work.ask:ask", "Answer one prompt without a terminal; `pal -p PROMPT` is short for it."),
+    "Agent": {
+        "ask": ("agent.ask:ask", "Answer one prompt without a terminal; `pal -p PROMPT` is short for it."),
     },
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),

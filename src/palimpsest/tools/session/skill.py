@@ -112,7 +112,7 @@ def _load(folders: SkillFolders, arguments: SkillArguments) -> ToolOutput:
     names = [str(path.relative_to(folder)) for path in _files(folder) if path.name != SKILL_FILE]
     more = [f"[{len(names) - MOST_FILES} more files]"] if len(names) > MOST_FILES else []
     files = "\n".join(("Files, to be read with `file`:", *names[:MOST_FILES], *more)) if names else ""
-    text = f"# LoadedSkill {skill.name}\nFolder: {folder}\n\n{bounded(skill.body, LARGEST_SKILL)}"
+    text = f"# Skill {skill.name}\nFolder: {folder}\n\n{bounded(skill.body, LARGEST_SKILL)}"
     return ToolOutput(f"{text.rstrip()}\n\n{files}" if files else text)
 
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import click
 
+from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.engine_session import DEFAULT_MODEL, is_offline
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output import json_option
-from palimpsest.apps.cli.work.printing import OutputForm, Printer, printer_of
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
