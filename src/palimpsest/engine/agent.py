@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, UserTyped
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
@@ -69,16 +69,16 @@ class Agent:
         root = Path(cwd).resolve()
         toolbox = {tool.name: tool for tool in tools}
         environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
-        offered = tuple(tool.declaration for tool in toolbox.values())
         if resume:
-            self.session = Session.resume(resume, way, known, environment, offered, turn_goes_on=True)
+            self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
             opened = SessionOpened(new_id(home), cwd=str(root))
-            self.session = Session.create(opened, way, known, environment, offered)
+            self.session = Session.create(opened, way, known, environment)
         self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
-        self.toolbox = Toolbox(toolbox, workspace, decide, approve)
+        self.offer(Toolbox(toolbox, workspace, decide, approve))
         self.limits = limits
+        self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
@@ -87,6 +87,15 @@ class Agent:
     def id(self) -> str:
         """The id of the session, for `resume` and for the commands of `pal`."""
         return self.session.log.session
+
+    def offer(self, toolbox: Toolbox) -> None:
+        """Offer these tools from the next call on, and record it if they differ from those of the last call."""
+        session = self.session
+        self.toolbox = toolbox
+        session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
+        address, last = session.keep_tools(session.tools), session.log.view.call
+        if address != ("" if last is None else last.tools):
+            session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
@@ -160,7 +169,10 @@ class Agent:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.interrupt()
-        self.close()
+        try:
+            await self.resources.aclose()
+        finally:
+            self.close()
 
 
 def _replace_file(path: Path, data: bytes) -> None:

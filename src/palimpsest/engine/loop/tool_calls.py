@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from typing import Final
 
+from msgspec.structs import replace
+
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import PermissionAsked, Permitted, ToolRefused, ToolReturned, ToolStarted
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.events import PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
+from palimpsest.core.items import Part, Text, ToolCall, ToolResult
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.loop.feed import Feed
@@ -40,7 +43,7 @@ class Toolbox:
     """The tools of an agent and what decides about their calls.
 
     `decide` must depend on the call and on settings of the user alone. `approve` asks the user and waits for the answer; `remember`
-    keeps the rule of an answer "always".
+    keeps the rule of an answer "always". `attach` returns further parts of the result of a tool that read or wrote some paths.
     """
 
     tools: Mapping[str, AgentTool]
@@ -48,6 +51,7 @@ class Toolbox:
     decide: Callable[[AgentTool, ToolCall], Decision] = allow_all
     approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver
     remember: Callable[[str], None] = field(default=lambda _: None)
+    attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
 
 
 async def run_calls(session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed) -> None:
@@ -99,11 +103,11 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     if any(tool.kind in ("edits", "runs") for _, tool in tools):
         # After a crash the log must say that a tool with effects had started.
         await session.environment.offload(session.log.sync)
-    running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox.workspace, tool, call)) for call, tool in tools}
+    running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox, tool, call)) for call, tool in tools}
     try:
         for call, refusal in allowed:
-            returned = await running[call.call_id] if refusal is None else _returned(call, refusal, 0)
-            await _record(session, returned[0], returned[1], feed)
+            output, returned = await running[call.call_id] if refusal is None else _returned(call, refusal, 0)
+            await _record(session, output, returned, feed)
     finally:
         for task in running.values():
             task.cancel()
@@ -118,7 +122,8 @@ async def _record(session: Session, output: ToolOutput, returned: ToolReturned, 
     limiter = session.profile.limiter(session.card)
     limited = await carry_out(limiter(returned), session)
     for body in output.events:
-        session.log.append(body)
+        # A tool does not know the id of its call.
+        session.log.append(replace(body, call_id=returned.result.call_id) if isinstance(body, ProcessStarted) else body)
     session.log.append(limited)
     feed.events()
 
@@ -176,18 +181,21 @@ def _equal_calls(session: Session, call: ToolCall) -> int:
     return equal
 
 
-async def _timed(session: Session, workspace: Workspace, tool: AgentTool, call: ToolCall) -> tuple[ToolOutput, ToolReturned]:
-    """Run one tool and return its output; an error of the tool is an output too."""
+async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> tuple[ToolOutput, ToolReturned]:
+    """Run one tool and return its output with what is attached to it; an error of the tool is an output too."""
     clock = session.environment.clock
     started = clock.now()
     try:
-        output = await asyncio.wait_for(tool.run(call.args, workspace), LONGEST_TOOL)
+        output = await asyncio.wait_for(tool.run(call.args, toolbox.workspace), LONGEST_TOOL)
     except TimeoutError:
         output = ToolOutput(f"{tool.name} did not end within {LONGEST_TOOL:g} seconds and was stopped.", error=True)
     except PalimpsestError as error:
         output = ToolOutput(error.message, error=True)
     except Exception as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
         output = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
+    if output.paths and not output.error:
+        attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
+        output = dataclass_replace(output, parts=(*output.parts, *attached))
     return _returned(call, output, clock.now() - started)
 
 
