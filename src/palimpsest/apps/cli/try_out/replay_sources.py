@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from palimpsest.apps.cli.engine_session import provider_of
+from palimpsest.apps.cli.engine_session import provider_of, settings_of
 from palimpsest.apps.cli.home import AnyHome, expand_path, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
@@ -43,7 +43,7 @@ def real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
     if not name:
         return None
     model = card(name, cards_of(home))
-    provider = provider_of(model)
+    provider = provider_of(model, settings_of(home))
     if provider is None:
         raise BadInput("this model cannot be called; set its key, unset PAL_OFFLINE, or omit --model", where=name)
     called = False
