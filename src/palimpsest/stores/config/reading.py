@@ -108,8 +108,8 @@ def nearest_key(name: str) -> str:
     """Return advice for an unknown key: the most similar known one, or the command that lists all."""
     shown = repr(name if len(name) <= _QUOTED_CHARS else f"{name[:_QUOTED_CHARS]}…")
     by_last = {known.rpartition(".")[2]: known for known in reversed(tuple(KEYS))}
-    similar = difflib.get_close_matches(name[:200], KEYS, 2)
-    similar = similar or [by_last[each] for each in difflib.get_close_matches(name.rpartition(".")[2][:200], by_last, 2)]
+    last = name.rpartition(".")[2][:200]
+    similar = [by_last[each] for each in difflib.get_close_matches(last, by_last, 2)] or difflib.get_close_matches(name[:200], KEYS, 2)
     advice = f"the nearest known is {' or '.join(similar)}" if similar else "`pal config` lists the known keys"
     return f"the key {shown} is not known; {advice}"
 
