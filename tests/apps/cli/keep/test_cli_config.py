@@ -57,7 +57,7 @@ class Workplace:
         )
 
     def shown(self, *words: str, **more: str) -> dict[str, Any]:
-        rows = json.loads(self("config", *words, "--json", **more).stdout)
+        rows = json.loads(self("config", *words, "--json", replies=(), **more).stdout)
         return {row["key"]: (row["value"], row["source"]) for row in rows}
 
 
