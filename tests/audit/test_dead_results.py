@@ -12,7 +12,7 @@ from workplace import START, reply, work
 
 from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
 from palimpsest.audit.pins import pinned, same_path
-from palimpsest.audit.pricing.warm_prefixes import warm_prefixes
+from palimpsest.audit.pricing.prefixes import warm_prefixes
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.audit.uses import dies_at, lifespans_for
 from palimpsest.core.edits import Mask

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from corpus import GOLDEN
-from readings import Home, check_repeat, faults, said, sources
+from readings import Home, check_repeat, check_session, check_stages, faults, said, sources
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
@@ -51,28 +51,16 @@ def test_0_86_1_hides_the_chat_when_it_was_cleared() -> None:
 
 
 def test_0_37_1_counts_its_tokens_in_older_words() -> None:
-    home = check_repeat(FORM, OLD)
-    (session,) = home.store.sessions()
-    assert said(home.bodies(session)) == ["The list is never emptied.\nPlease look."]
+    home, session, bodies = check_session(FORM, OLD)
+    assert said(bodies) == ["The list is never emptied.\nPlease look."]
     assert [(body.parts, body.usage) for body in replies(home, session)] == [((Text("I found it.", "assistant"),), Usage(1500, output=20))]
 
 
 def test_a_chat_that_grows_gives_the_same_logs(tmp_path: Path) -> None:
-    text = NEW.read_text(encoding="utf-8")
-    path = tmp_path / "project" / NEW.name
-    path.parent.mkdir()
-    whole = Home()
-    path.write_text(text, encoding="utf-8")
-    whole.take(FORM, path)
-    ends = [place for place in range(300, len(text)) if text.startswith(("\n\n####", "\n\n> Tokens"), place)]
+    data = NEW.read_bytes()
+    ends = [place for place in range(300, len(data)) if data.startswith((b"\n\n####", b"\n\n> Tokens"), place)]
     assert len(ends) == 8
-    for end in ends:
-        grown = Home()
-        path.write_text(text[: end + 2], encoding="utf-8")
-        grown.take(FORM, path)
-        path.write_text(text, encoding="utf-8")
-        grown.take(FORM, path)
-        assert grown.logs() == whole.logs(), f"cut at {end}"
+    check_stages(FORM, tmp_path / "project" / NEW.name, [data[: end + 2] for end in ends], data)
 
 
 def test_a_fence_that_is_never_closed_swallows_no_message() -> None:

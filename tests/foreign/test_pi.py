@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from corpus import golden
-from readings import Home, called, check_growth, check_repeat, faults, returned, said, shown
+from readings import called, check_growth, check_session, read_session, returned, said, shown
 
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, ModelSwitched, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
@@ -16,9 +16,7 @@ V3, V1 = golden("pi/v3_*.jsonl")[0], golden("pi/v1_*.jsonl")[0]
 
 @pytest.mark.parametrize("path", [V3, V1], ids=["v3", "v1"])
 def test_no_message_call_or_result_of_pi_is_lost_in_either_version(path: Path) -> None:
-    home = Home()
-    (done,) = home.take(FORM, path)
-    bodies = home.bodies(done.session)
+    _, done, bodies = read_session(FORM, path)
     entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     messages = [entry["message"] for entry in entries if entry["type"] == "message"]
     people = [each["content"] for each in messages if each["role"] == "user"]
@@ -33,16 +31,12 @@ def test_no_message_call_or_result_of_pi_is_lost_in_either_version(path: Path) -
 
 @pytest.mark.parametrize("path", [V3, V1], ids=["v3", "v1"])
 def test_a_session_of_pi_is_the_same_however_it_is_imported_and_its_views_encode(path: Path, tmp_path: Path) -> None:
-    home = check_repeat(FORM, path)
-    (session,) = home.store.sessions()
-    assert faults(home, session) == []
+    check_session(FORM, path)
     check_growth(FORM, path, tmp_path, 12)
 
 
 def test_v3_branches_compactions_and_seals_are_taken_over() -> None:
-    home = Home()
-    (done,) = home.take(FORM, V3)
-    bodies = home.bodies(done.session)
+    home, done, bodies = read_session(FORM, V3)
     assert [body.to for body in bodies if isinstance(body, Rewound)] == [10, 9]
     assert [body.title for body in bodies if isinstance(body, Titled)] == ["Two files"]
     assert [body.message for body in bodies if isinstance(body, Failed)] == ["overloaded"]
@@ -72,9 +66,7 @@ def test_v3_branches_compactions_and_seals_are_taken_over() -> None:
 
 
 def test_v1_names_what_a_compaction_keeps_by_its_place() -> None:
-    home = Home()
-    (done,) = home.take(FORM, V1)
-    bodies = home.bodies(done.session)
+    home, done, bodies = read_session(FORM, V1)
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)
     assert (opened.cwd, opened.model, opened.meta) == ("/repo/project", "claude-sonnet-4-5", {"version": "1", "provider": "anthropic"})
@@ -87,9 +79,8 @@ def test_a_context_edit_hides_or_replaces_what_an_entry_brought(tmp_path: Path) 
     edit = {"type": "context_edit", "id": "bb", "parentId": "aa000017", "timestamp": "2026-03-02T10:01:00Z", "targetId": "aa000014"}
     more = [{**edit, "replacement": {"content": "(thanks)"}}, {**edit, "id": "cc", "parentId": "bb", "replacement": None}]
     path.write_text(V3.read_text(encoding="utf-8") + "".join(json.dumps(each) + "\n" for each in more), encoding="utf-8")
-    home = Home()
-    (done,) = home.take(FORM, path)
-    edits = [body.edits for body in home.bodies(done.session) if isinstance(body, ViewEdited)]
+    _, _, bodies = read_session(FORM, path)
+    edits = [body.edits for body in bodies if isinstance(body, ViewEdited)]
     assert edits[1:] == [(Mask(("27.0",), "(thanks)"),), (Mask(("27.0",)),)]
 
 
@@ -99,7 +90,6 @@ def test_bad_lines_of_pi_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path.write_bytes(
         b"".join([lines[0], b"garbage\n", b'"text"\n', b'{"no": "type"}\n', b'{"type": "message", "message": 5}\n', lines[1], b'{"half'])
     )
-    home = Home()
-    (done,) = home.take(FORM, path)
+    _, done, bodies = read_session(FORM, path)
     assert [line.where.rpartition(":")[2] for line in done.problems] == ["2", "3", "4"]
-    assert said(home.bodies(done.session)) == ["Hello"]
+    assert said(bodies) == ["Hello"]

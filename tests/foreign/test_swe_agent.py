@@ -1,15 +1,14 @@
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpus import WITHOUT, corpus, golden
-from readings import Home, called, check_repeat, faults, returned, said, shown
+from readings import Home, called, check_session, check_stages, read_session, returned, said, shown
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, ToolCall
 from palimpsest.foreign.swe_agent import SweAgentFormat
 
 FORM = SweAgentFormat()
@@ -26,9 +25,8 @@ def document(path: Path) -> dict[str, Any]:
 @real
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name[-24:])
 def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
-    home = Home()
-    (done,) = home.take(FORM, path)
-    bodies, run = home.bodies(done.session), document(path)
+    home, done, bodies = read_session(FORM, path)
+    run = document(path)
     people = [each["content"] for each in run["history"] if each["role"] == "user" and not each.get("is_demo")]
     assert done.problems == ()
     assert said(bodies) == people[:1]
@@ -36,52 +34,28 @@ def test_no_message_call_or_result_of_a_real_run_is_lost(path: Path) -> None:
     assert called(bodies) == returned(bodies)
     results = [body.result.parts[0] for body in bodies if isinstance(body, ToolReturned) and body.result.parts]
     assert [getattr(part, "text", "") for part in results[:11]] == people[1:]
-    commands = [
-        json.loads(part.args)["command"]
-        for body in bodies
-        if isinstance(body, ModelReplied)
-        for part in body.parts
-        if hasattr(part, "args")
-    ]
+    parts = [part for body in bodies if isinstance(body, ModelReplied) for part in body.parts]
+    commands = [json.loads(part.args)["command"] for part in parts if isinstance(part, ToolCall)]
     assert commands == [step["action"] for step in run["trajectory"]]
-    assert [
-        text
-        for text in (each["content"] for each in run["history"] if each["role"] == "system" or each.get("is_demo"))
-        if text not in shown(home, done.session)
-    ] == []
+    assert {each["content"] for each in run["history"] if each["role"] == "system" or each.get("is_demo")} <= {*shown(home, done.session)}
 
 
 @pytest.mark.parametrize("path", [*FILES, *GOLDEN], ids=lambda path: path.name[-24:])
 def test_a_run_is_the_same_when_it_is_imported_again_and_its_views_encode(path: Path) -> None:
-    home = check_repeat(FORM, path)
-    (session,) = home.store.sessions()
-    assert faults(home, session) == []
+    check_session(FORM, path)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name)
 def test_a_run_that_grows_yields_only_what_is_new(path: Path, tmp_path: Path) -> None:
-    run, target = document(path), tmp_path / path.name
+    run = document(path)
     name = "history" if "history" in run else "messages"
-    whole = Home()
-    target.write_text(json.dumps(run), encoding="utf-8")
-    os.utime(target, (1, 1))
-    whole.take(FORM, target)
-    for count in range(3, len(run[name])):
-        grown = Home()
-        part = {**run, name: run[name][:count], "info": {key: value for key, value in run["info"].items() if key != "exit_status"}}
-        target.write_text(json.dumps(part), encoding="utf-8")
-        os.utime(target, (1, 1))
-        grown.take(FORM, target)
-        target.write_text(json.dumps(run), encoding="utf-8")
-        os.utime(target, (1, 1))
-        grown.take(FORM, target)
-        assert grown.logs() == whole.logs(), f"{count} messages first"
+    info = {key: value for key, value in run["info"].items() if key != "exit_status"}
+    stages = [{**run, name: run[name][:count], "info": info} for count in range(3, len(run[name]))]
+    check_stages(FORM, tmp_path / path.name, [json.dumps(stage).encode() for stage in stages], json.dumps(run).encode())
 
 
 def test_mini_2_2_7_has_calls_exit_codes_usage_and_an_end() -> None:
-    home = Home()
-    (done,) = home.take(FORM, golden("mini/2.2.7.traj.json")[0])
-    bodies = home.bodies(done.session)
+    _, _, bodies = read_session(FORM, golden("mini/2.2.7.traj.json")[0])
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)
     assert (opened.cwd, opened.model, opened.meta["version"]) == ("/repo", "deepseek/deepseek-chat", "2.2.7")
@@ -101,9 +75,7 @@ def test_mini_2_2_7_has_calls_exit_codes_usage_and_an_end() -> None:
 
 
 def test_mini_1_9_1_commands_between_fences_are_calls() -> None:
-    home = Home()
-    (done,) = home.take(FORM, golden("mini/1.9.1.traj.json")[0])
-    bodies = home.bodies(done.session)
+    _, _, bodies = read_session(FORM, golden("mini/1.9.1.traj.json")[0])
     assert said(bodies) == ["Say what is in the folder.", "Please give exactly one command."]
     assert called(bodies) == returned(bodies) == ["pal_4_1", "pal_10_1"]
 
@@ -115,9 +87,7 @@ def test_a_message_answers_the_newest_reply_also_where_an_older_command_has_no_a
     path.write_text(
         json.dumps({"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [commands[0], answers[0], commands[1], answers[1]]})
     )
-    home = Home()
-    (done,) = home.take(FORM, path)
-    bodies = home.bodies(done.session)
+    _, _, bodies = read_session(FORM, path)
     assert called(bodies) == ["pal_2_0", "pal_2_1", "pal_5_0"]
     assert [(body.result.call_id, body.result.parts) for body in bodies if isinstance(body, ToolReturned)] == [
         ("pal_2_0", (Text("a ran"),)),
@@ -126,9 +96,7 @@ def test_a_message_answers_the_newest_reply_also_where_an_older_command_has_no_a
 
 
 def test_swe_agent_1_1_0_shows_what_the_model_saw_of_old_results() -> None:
-    home = Home()
-    (done,) = home.take(FORM, golden("swe/1.1.0.traj")[0])
-    bodies = home.bodies(done.session)
+    _, _, bodies = read_session(FORM, golden("swe/1.1.0.traj")[0])
     assert [body.edits for body in bodies if isinstance(body, ViewEdited)] == [
         (Mask(("5.0",), "Old environment output: (3 lines omitted)"),)
     ]

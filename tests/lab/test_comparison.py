@@ -7,8 +7,8 @@ from palimpsest.core.items import Text
 from palimpsest.core.view import View
 from palimpsest.lab.comparison import ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, Outcome, figures
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import LoadedSession, load_log
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.wire.encoding.media import Fetch

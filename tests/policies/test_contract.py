@@ -17,9 +17,9 @@ from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want
 from palimpsest.core.situation import Moment
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.clear.supersede import Supersede
+from palimpsest.policies.clear.dead import Supersede
+from palimpsest.policies.clear.results import ClearResults
 from palimpsest.policies.notices import Remind
-from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 
@@ -49,7 +49,7 @@ The user asked to push straight to main without review.
 
 def way(name: str) -> Profile:
     if name == LOOSE:
-        return replace(profile("none"), policies=(Supersede(), Remind(), clear_now(20_000)))
+        return replace(profile("none"), policies=(Supersede(), Remind(), ClearResults(target=20_000, manual=True)))
     named, environment = WITH_NARRATIVE.get(name, (name, {}))
     return profile(named, environment)
 

@@ -288,7 +288,7 @@ def test_cl_50_the_profile_and_its_policies_are_short() -> None:
     # The fold without a model is no policy of this profile: it is the net that every profile is given for when there is no model.
     assert ("fold.fold", "model_free_fallback") in named
     policies = [name for name, what in named if what != "model_free_fallback"]
-    assert policies == ["add_evidence", "clear.mask_old", "summarize.compress"]
+    assert policies == ["clear.old", "notices", "summarize.compress"]
     assert all(
         type(policy).__module__.removeprefix("palimpsest.policies.") in policies
         for policy in profile("classroom", {"PAL_EVIDENCE": "on"}).policies

@@ -1,21 +1,30 @@
-"""The levels of the profiles of Claude Code, to the token, and every setting that moves them."""
+"""The levels of the profiles of Claude Code, to the token, every setting that moves them, and a recorded session."""
 
 import json
 from collections.abc import Mapping
 
 import pytest
-from claude_work import MEASURED, SONNET, SUMMARY, claude, fill
+from claude_work import MEASURED, SONNET, SUMMARY, claude, edits, fill
+from corpus import golden
 from msgspec.structs import replace
-from workplace import online, say
+from readings import Home
+from workplace import START, online, say
 
 from palimpsest.core.errors import PromptTooLong
+from palimpsest.core.events import UserSaid, ViewEdited
+from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.view import View
 from palimpsest.engine.call import call
+from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
+from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.profiles.claude_code import claude_code_2_1_325
 from palimpsest.profiles.named import profile
+from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import card
 
 
@@ -162,3 +171,48 @@ def test_a_model_that_writes_less_at_once_reserves_less_and_is_asked_for_no_more
     online(session, run_policies(session, "asked"), provider)
     online(session, call(session), provider)
     assert [json.loads(request.body)["max_tokens"] for request in provider.requests] == [8_192, 8_192]
+
+
+CONVERSATION_KINDS = frozenset({"user", "assistant", "thinking", "call", "result"})
+CASES = [
+    ("claude/2.1.19/projects/*/c5073ae2*.jsonl", "claude-code", [160_010, 160_010]),
+    ("claude/2.1.325/projects/*/69901b92*.jsonl", MEASURED, [172_051, 172_051]),
+]
+
+
+def conversation_ids(view: View) -> list[str]:
+    """Return the ids of visible conversation items; stated context is left out, because other events state it again."""
+    return [item.id for item in view.items if item.kind in CONVERSATION_KINDS]
+
+
+@pytest.mark.parametrize(("pattern", "name", "counted"), CASES)
+def test_a_recorded_session_is_compacted_where_the_real_program_did_it_and_the_same_stays(
+    pattern: str, name: str, counted: list[int]
+) -> None:
+    (path,) = golden(pattern)
+    home = Home()
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    events = list(log.events())
+    real = [(event.seq, event.body) for event in events if isinstance(event.body, ViewEdited)]
+    assert [body.tokens_before for _, body in real] == counted
+    for number, (seq, body) in enumerate(real):
+        prompt = max(event.seq for event in events[:seq] if isinstance(event.body, UserSaid))
+        environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+        session = Session(log.fork(home.store, f"{name}-{number}", prompt), profile(name), card("claude-sonnet-4-6"), environment)
+        assert abs(session.used - body.tokens_before) <= 25
+        before = conversation_ids(session.log.view)
+        assert online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
+        assert [edit.by for edit in edits(session)][-2:] == ["summarize", "restore"]
+        assert conversation_ids(session.log.view) == conversation_ids(log.state_at(seq).view)
+        assert len(conversation_ids(session.log.view)) < len(before)
+
+
+def test_a_recorded_session_that_was_compacted_on_demand_keeps_its_last_reply() -> None:
+    (path,) = golden("claude/2.1.325-interactive/projects/*/*.jsonl")
+    home = Home()
+    log = Log.open(home.store, home.take(ClaudeFormat(), path)[0].session, FixedClock(START))
+    (seq,) = [event.seq for event in log.events() if isinstance(event.body, ViewEdited)]
+    environment = Environment(home.store, home.blobs, FixedClock(START), offload=inline, retries=NO_RETRIES)
+    session = Session(log.fork(home.store, "asked", seq - 1), profile(MEASURED), card("claude-sonnet-4-6"), environment)
+    assert online(session, run_policies(session, "asked"), Scripted(SUMMARY)).folded
+    assert conversation_ids(session.log.view) == conversation_ids(log.state_at(seq).view)

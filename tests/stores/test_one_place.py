@@ -5,9 +5,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
-KEPT = {
-    f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.purge", "index.refresh", "index.sqlite", "jsonl", "log_file")
-}
+KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
 # A session can be named by the path of its file; `pal replay` finds logs below a folder.
 BY_NATURE = {"apps/cli/home.py": {"blobs", "jsonl"}, "lab/simulation/loading.py": {"jsonl"}}
 # The names of calls that write a file, or give one its name.

@@ -1,15 +1,20 @@
-"""One table of views through all three wires."""
+"""One table of views through all three wires, and the laws that every request keeps."""
 
 import json
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
+from msgspec import Raw
 
-from palimpsest.core.items import Content, Cover, Item, Kind, Text, ToolCall, ToolResult
+from palimpsest.core.errors import MissingBlob
+from palimpsest.core.items import Content, Cover, Image, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.request import Params
+from palimpsest.wire.encode import Encoder, encode
+from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.request import Params, Tool
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")
@@ -44,7 +49,15 @@ GO = item("1.0", "user", Text("go"))
 BASH = item("2.0", "call", ToolCall("c", "bash", '{"command": "ls"}'))
 BASH_USE = {"type": "tool_use", "id": "c", "name": "bash", "input": {"command": "ls"}}
 BASH_CALL = {"type": "function_call", "name": "bash", "arguments": '{"command": "ls"}', "call_id": "c"}
-BASH_FUNCTION = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+
+
+def calling(tool: str, arguments: str) -> dict[str, object]:
+    function = {"name": tool, "arguments": arguments}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
+A_BASH = {"role": "assistant", "content": [BASH_USE]}
+C_BASH = calling("bash", '{"command": "ls"}')
 A_GO = {"role": "user", "content": [{"type": "text", "text": "go"}]}
 C_GO = {"role": "user", "content": "go"}
 FRAMED = "<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\nmind the gap\n</system-message>"
@@ -69,13 +82,13 @@ CASES = [
         (GO, BASH, item("3.0", "result", ToolResult("c", (Text("a.py"),)))),
         [
             A_GO,
-            {"role": "assistant", "content": [BASH_USE]},
+            A_BASH,
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a.py"}]},
         ],
         [heard("go"), BASH_CALL, {"type": "function_call_output", "call_id": "c", "output": "a.py"}],
         [
             C_GO,
-            {"role": "assistant", "content": None, "tool_calls": [BASH_FUNCTION]},
+            C_BASH,
             {"role": "tool", "tool_call_id": "c", "content": "a.py"},
         ],
     ),
@@ -84,7 +97,7 @@ CASES = [
         (GO, BASH, item("3.0", "steering", Text("hurry")), item("4.0", "result", ToolResult("c", (Text("no"), Text("way")), error=True))),
         [
             A_GO,
-            {"role": "assistant", "content": [BASH_USE]},
+            A_BASH,
             {
                 "role": "user",
                 "content": [
@@ -110,7 +123,7 @@ CASES = [
         ],
         [
             C_GO,
-            {"role": "assistant", "content": None, "tool_calls": [BASH_FUNCTION]},
+            C_BASH,
             {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "no"}, {"type": "text", "text": "way"}]},
             {"role": "user", "content": "hurry"},
         ],
@@ -120,13 +133,13 @@ CASES = [
         (GO, BASH, item("3.0", "result", ToolResult("c", (Text("long"), Text("er")), error=True), Cover("[cleared]"))),
         [
             A_GO,
-            {"role": "assistant", "content": [BASH_USE]},
+            A_BASH,
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "[cleared]", "is_error": True}]},
         ],
         [heard("go"), BASH_CALL, {"type": "function_call_output", "call_id": "c", "output": "[cleared]"}],
         [
             C_GO,
-            {"role": "assistant", "content": None, "tool_calls": [BASH_FUNCTION]},
+            C_BASH,
             {"role": "tool", "tool_call_id": "c", "content": "[cleared]"},
         ],
     ),
@@ -149,11 +162,7 @@ CASES = [
         ],
         [
             C_GO,
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"note":"cut"}'}}],
-            },
+            calling("write", '{"note":"cut"}'),
             {"role": "tool", "tool_call_id": "c", "content": "ok"},
         ],
     ),
@@ -183,11 +192,7 @@ CASES = [
         ],
         [
             C_GO,
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "apply_patch", "arguments": '{"input":"cut"}'}}],
-            },
+            calling("apply_patch", '{"input":"cut"}'),
             {"role": "tool", "tool_call_id": "c", "content": "ok"},
         ],
     ),
@@ -207,3 +212,145 @@ def test_a_view_is_the_same_conversation_on_every_wire(case: Case) -> None:
     assert json.loads(encode(view, CLAUDE, (), PLAIN).body)["messages"] == case.anthropic
     assert json.loads(encode(view, GPT, (), PLAIN).body)["input"] == case.responses
     assert json.loads(encode(view, SOME, (), PLAIN).body)["messages"] == case.chat
+
+
+EVERYTHING = View(
+    (item("0.0", "context", Text("Base.", "system")),),
+    (
+        GO,
+        item("2.0", "assistant", Text("gone", "assistant")),
+        item("3.0", "user", Text("again")),
+        item("4.0", "call", ToolCall("d", "bash", "{}")),
+        item("5.0", "steering", Text("hurry")),
+        item("6.0", "result", ToolResult("d", (Text("no"), Text("way")), error=True)),
+    ),
+)
+TOOLS = (Tool("write", "Write a file."), Tool("bash", "Run a command."))
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_oc_40_equal_views_give_byte_equal_requests(model: ModelCard) -> None:
+    copy = msgspec.json.decode(msgspec.json.encode(EVERYTHING.items), type=tuple[Item, ...])
+    first = encode(EVERYTHING, model, TOOLS)
+    assert encode(View(EVERYTHING.head, copy), model, TOOLS) == first
+    assert first.digest == sha256(first.body).hexdigest()
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_oc_40_tools_are_sorted_by_name_when_asked_for(model: ModelCard) -> None:
+    plain = encode(EVERYTHING, model, TOOLS).body
+    sorted_ones = encode(EVERYTHING, model, TOOLS, Params(sort_tools=True)).body
+    assert plain.index(b"Write a file.") < plain.index(b"Run a command.")
+    assert sorted_ones.index(b"Run a command.") < sorted_ones.index(b"Write a file.")
+    assert sorted_ones == encode(EVERYTHING, model, TOOLS[::-1], Params(sort_tools=True)).body
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_parameters_survive_the_log_and_rebuild_the_same_bytes(model: ModelCard) -> None:
+    params = Params(max_tokens=900, effort="high", ttl="1h", schema=Raw(b'{"type":"object"}'), extra=Raw(b'{"service_tier": "auto"}'))
+    again = msgspec.json.decode(msgspec.json.encode(params), type=Params)
+    tools = msgspec.json.decode(msgspec.json.encode(TOOLS), type=tuple[Tool, ...])
+    assert encode(EVERYTHING, model, tools, again) == encode(EVERYTHING, model, TOOLS, params)
+    assert json.loads(encode(EVERYTHING, model, TOOLS, params).body)["service_tier"] == "auto"
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_what_the_caller_writes_out_wins_and_stands_once(model: ModelCard) -> None:
+    body = encode(EVERYTHING, model, (), Params(extra=Raw(b'{"model":"mine"}'))).body
+    assert (body.count(b'"model":'), json.loads(body)["model"]) == (1, "mine")
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_a_view_that_grew_encodes_only_what_is_new(model: ModelCard) -> None:
+    fetched: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        fetched.append(address)
+        return b"png"
+
+    seeing = msgspec.structs.replace(model, images=True)
+    encoder = Encoder(seeing, (), PLAIN, fetch)
+    first = (item("1.0", "user", Image("image/png", blob="aa")),)
+    grown = (*first, item("2.0", "user", Image("image/png", blob="bb")))
+    encoder.encode(View(items=first))
+    assert encoder.encode(View(items=grown)) == encode(View(items=grown), seeing, (), PLAIN, lambda _: b"png")
+    assert fetched == ["aa", "bb"]
+    encoder.encode(View(items=grown[1:]))
+    encoder.encode(View(items=grown))
+    assert fetched == ["aa", "bb", "aa"]
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_an_encoder_for_other_parameters_reuses_fragments_that_do_not_depend_on_them(model: ModelCard) -> None:
+    fetched: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        fetched.append(address)
+        return b"png"
+
+    seeing = msgspec.structs.replace(model, images=True)
+    view = View(EVERYTHING.head, (*EVERYTHING.items, item("9.0", "user", Image("image/png", blob="aa"))))
+    first = Encoder(seeing, TOOLS, PLAIN, fetch)
+    first.encode(view)
+    moved = Params(frontier="2.0", max_tokens=5)
+    assert first.revised(moved).encode(view) == encode(view, seeing, TOOLS, moved, lambda _: b"png")
+    assert first.revised(moved, ()).encode(view) == encode(view, seeing, (), moved, lambda _: b"png")
+    assert fetched == ["aa"]
+    newer = Params(dialect="codex-0.166", echo=True)
+    assert first.revised(newer).encode(view) == encode(view, seeing, TOOLS, newer, lambda _: b"png")
+    assert fetched == ["aa", "aa"]
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT])
+def test_a_missing_blob_is_an_error_that_names_it(model: ModelCard) -> None:
+    with pytest.raises(MissingBlob, match="encode: the blob aa is shown in the view and no store was given to read it from"):
+        encode(View(items=(item("1.0", "user", Image("image/png", blob="aa")),)), model)
+
+
+@pytest.mark.parametrize("model", WIRES)
+def test_a_cached_mask_leaves_the_bytes(model: ModelCard) -> None:
+    pair = (GO, BASH, item("3.0", "result", ToolResult("c", (Text("a.py"),))))
+    masked = (*pair[:2], item("3.0", "result", ToolResult("c", (Text("a.py"),)), Cover("", "cached")))
+    assert encode(View(items=masked), model).body == encode(View(items=pair), model).body
+
+
+def test_a_cached_mask_asks_a_card_that_can_to_drop_the_result() -> None:
+    able = msgspec.structs.replace(CLAUDE, cache_edits=True)
+    pair = (GO, BASH, item("3.0", "result", ToolResult("c", (Text("a.py"),))))
+    masked = (*pair[:2], item("3.0", "result", ToolResult("c", (Text("a.py"),)), Cover("", "cached")))
+    plain, asking = json.loads(encode(View(items=pair), able).body), json.loads(encode(View(items=masked), able).body)
+    assert asking.pop("context_management") == {"edits": [{"type": "delete_tool_results", "tool_use_ids": ["c"]}]}
+    assert asking == plain
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [("", "{}"), ("[1]", '{"input":"[1]"}'), ("{broken", '{"input":"{broken"}'), ('{"a": 1}', '{"a": 1}')],
+)
+def test_arguments_that_are_no_object_are_wrapped(args: str, expected: str) -> None:
+    call = item("2.0", "call", ToolCall("c", "mcp.server:tool", args))
+    claude, gpt, some = (json.loads(encode(View(items=(GO, call)), model).body) for model in WIRES)
+    assert (claude["messages"][1]["content"][0]["input"], claude["messages"][1]["content"][0]["name"]) == (
+        json.loads(expected),
+        "mcp_server_tool",
+    )
+    assert (gpt["input"][1]["arguments"], gpt["input"][1]["name"]) == (expected, "mcp_server_tool")
+    assert some["messages"][1]["tool_calls"][0]["function"] == {"name": "mcp_server_tool", "arguments": expected}
+
+
+@pytest.mark.parametrize(("model", "ending"), [(CLAUDE, b"]}]}"), (GPT, b"]}"), (SOME, b"]}")])
+def test_a_longer_conversation_keeps_the_bytes_it_had(model: ModelCard, ending: bytes) -> None:
+    talk = (
+        GO,
+        BASH,
+        item("2.1", "call", ToolCall("d", "bash", "{}")),
+        item("3.0", "result", ToolResult("c", (Text("one"),))),
+        item("4.0", "result", ToolResult("d", (Text("two"),))),
+        item("5.0", "steering", Text("hurry")),
+        item("6.0", "assistant", Text("done", "assistant")),
+        item("7.0", "user", Text("thanks")),
+    )
+    bodies = [encode(View(EVERYTHING.head, talk[:size]), model, TOOLS, PLAIN).body for size in (1, 5, 6, 7, 8)]
+    for shorter, longer in pairwise(bodies):
+        assert shorter.endswith(ending)
+        assert longer.startswith(shorter.removesuffix(ending))

@@ -17,9 +17,9 @@ _FRAME: Final = (
 )
 # Stems; the user's own messages, which stand beside the narrative, say what the user wants, allowed, decided or forbade.
 _ABOUT_THE_USER: Final = re.compile(
-    r"\b(?:users?|your?|s?he|owners?|customers?|maintainers?|reviewers?|asked (?:for|to)|requested|would like|prefer(?!abl)\w*|told|approv\w+"
-    r"|(?:fine|ok|okay|happy) with|agreed|allowed|permi(?:tted|ssion (?:to|was))|authori[sz]ed|go-ahead|green|sign(?:ed)?[ -]off"
-    r"|forb[ia]d\w*|off[ -]limits|deci(?:ded|sion))\b"
+    r"\b(?:users?|your?|s?he|owners?|customers?|maintainers?|reviewers?|asked (?:for|to)|requested|would like"
+    r"|prefer(?!abl)\w*|told|approv\w+|(?:fine|ok|okay|happy) with|agreed|allowed|permi(?:tted|ssion (?:to|was))|authori[sz]ed|go-ahead"
+    r"|green|sign(?:ed)?[ -]off|forb[ia]d\w*|off[ -]limits|deci(?:ded|sion))\b"
     r"|用户|[你您]|客户|需求|被告知|希望|倾向|[批获不]准|[允不]许|[认许]可|同意|授权|拍板|[商决]定|禁止|不得(?!不)",
     re.IGNORECASE | re.ASCII,
 )

@@ -25,11 +25,6 @@ _LONG_CALL: Final = 1_000
 _LONGEST_CALL: Final = 100_000
 
 
-def _rounded(factor: float) -> float:
-    """The factor to two decimals, so that stubs do not change with every call."""
-    return round(factor, 2)
-
-
 def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
     """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
@@ -105,7 +100,8 @@ def _clearing_mask(call: ToolCall, raw: int, item_id: str, factor: float, rule: 
     """The mask of a result with unscaled size `raw`, and the tokens that it frees."""
     tokens, length = scaled(raw, factor), len(call.args)
     write = _cached_mask if length <= _LONG_CALL else _cached_long_mask if length <= _LONGEST_CALL else _mask_of
-    mask, size = write(call, tokens, item_id, _rounded(factor), rule)
+    # Rounded, so that stubs do not change with every call.
+    mask, size = write(call, tokens, item_id, round(factor, 2), rule)
     return mask, tokens - scaled(size, factor)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.pricing.cache_state import CacheProjection
 from palimpsest.audit.pricing.metering import Metering
-from palimpsest.audit.pricing.rent import RentProjection
+from palimpsest.audit.pricing.price import RentProjection
 from palimpsest.audit.tools.calls import Action, ToolClass
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.core.items import Content, ToolResult

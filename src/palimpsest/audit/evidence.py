@@ -8,7 +8,7 @@ import msgspec
 
 from palimpsest.audit.entities import argument_texts, errors_of, names_of, names_used
 from palimpsest.audit.tools.calls import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
-from palimpsest.audit.tools.file_access import edit_blocks
+from palimpsest.audit.tools.file_commands import edit_blocks
 from palimpsest.audit.tools.outcomes import (
     command_failed,
     error_line,
@@ -21,7 +21,7 @@ from palimpsest.audit.tools.outcomes import (
 from palimpsest.audit.tools.tasks import recorded_open_tasks, task_change, task_key, with_task_number
 from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, text_of
-from palimpsest.core.projections.projection import Scope
+from palimpsest.core.projections.projection import Scope, StateProjection
 from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
@@ -36,14 +36,11 @@ _SEARCHED: Final = 20_000
 # Texts in arguments of at most this many characters need no further limit.
 _SHORT: Final = 2_000
 
-_evidences = msgspec.json.Decoder(Evidence)
-_encode = msgspec.json.Encoder().encode
-
 Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 
 
-class EvidenceProjection:
+class EvidenceProjection(StateProjection):
     """Projection of the evidence along the path; the cost of an event does not depend on the length of the session.
 
     If `bounded`, each kind keeps only as many entries as can ever be shown. `names_used` finds the names in a reply and may be replaced by
@@ -54,26 +51,16 @@ class EvidenceProjection:
     watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
     version: ClassVar = 2
     scope: ClassVar[Scope] = "path"
+    state_type: ClassVar = Evidence
 
     def __init__(self, *, bounded: bool = True, names_used: Callable[[Content], Iterable[str]] = names_used) -> None:
         self._bounded = bounded
         self.names_used = names_used
         self.declared: Mapping[str, ToolClass] | None = None
-        self._start_from(Evidence())
+        self.reset()
 
-    def snapshot(self) -> bytes:
-        """The evidence as JSON."""
-        return _encode(self.value())
-
-    def restore(self, data: bytes) -> None:
-        """Continue from a snapshot."""
-        self._start_from(_evidences.decode(data))
-
-    def reset(self) -> None:
-        """Start again without evidence."""
-        self._start_from(Evidence())
-
-    def _start_from(self, restored: Evidence) -> None:
+    def start_from(self, restored: Evidence) -> None:
+        """Replace the evidence."""
         self._value = restored
         self._changed: set[str] = set()
         self._tests = restored.tests

@@ -118,7 +118,9 @@ def evidence_block(
     block.add("read", path_lines(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _lines_that_fit([_command_line(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
     block.add("errors", errors)
-    block.add("commands", _commands(_commands_of_last_turns(evidence, turns, elsewhere), elsewhere, block.room(1.0), block.size))
+    first_event = first_event_of_turns(evidence, turns, elsewhere)
+    recent = [ran for ran in evidence.commands if ran.seq >= first_event]
+    block.add("commands", _commands(recent, elsewhere, block.room(1.0), block.size))
     return block.text()
 
 
@@ -225,11 +227,6 @@ def first_event_of_turns(evidence: Evidence, turns: int = TURNS, elsewhere: Abst
     while starts and starts[-1] > newest:
         starts.pop()
     return starts[-turns] if len(starts) >= turns else -1
-
-
-def _commands_of_last_turns(evidence: Evidence, turns: int, elsewhere: AbstractSet[int]) -> list[CommandRun]:
-    first_event = first_event_of_turns(evidence, turns, elsewhere)
-    return [ran for ran in evidence.commands if ran.seq >= first_event]
 
 
 def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:

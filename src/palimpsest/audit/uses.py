@@ -19,7 +19,7 @@ from palimpsest.audit.visibility.result_index import (
 )
 from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, FrozenDict, Item, Text, ToolResult, Value, frozen
-from palimpsest.core.projections.projection import Scope, Views
+from palimpsest.core.projections.projection import Scope, StateProjection, Views
 from palimpsest.core.situation import Use
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View, is_readable
@@ -80,22 +80,19 @@ def dies_at(use: Use, lifespans: Mapping[Kind, Lifespans] = LIFESPANS) -> int | 
     return dies
 
 
-class _UsesSnapshot(Value, frozen=True):
-    uses: dict[str, Use]
-    calls: int
+class _UsesSnapshot(Value, frozen=True, omit_defaults=False):
+    uses: dict[str, Use] = {}
+    calls: int = 0
 
 
-_snapshots = msgspec.json.Decoder(_UsesSnapshot)
-_encode = msgspec.json.Encoder().encode
-
-
-class UsesProjection:
+class UsesProjection(StateProjection):
     """Projection of the uses of the visible results; `calls` counts the replies of the model."""
 
     name: ClassVar = "uses"
     watches: ClassVar = frozenset({ToolReturned, ModelReplied, ViewEdited, EditUndone, ContextStated})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
+    state_type: ClassVar = _UsesSnapshot
 
     def __init__(self, views: Views) -> None:
         self._views = views
@@ -104,19 +101,12 @@ class UsesProjection:
         self.names_used: Callable[[Content], Iterable[str]] = names_used
         self.declared: Mapping[str, ToolClass] | None = None
 
-    def reset(self) -> None:
-        """Start again without results."""
-        self._start_from(_UsesSnapshot({}, 0))
-
     def snapshot(self) -> bytes:
         """The uses and the number of replies as JSON."""
-        return _encode(_UsesSnapshot(self._uses, self._calls))
+        return msgspec.json.encode(_UsesSnapshot(self._uses, self._calls))
 
-    def restore(self, data: bytes) -> None:
-        """Continue from a snapshot; texts of the view are searched when they are needed."""
-        self._start_from(_snapshots.decode(data))
-
-    def _start_from(self, restored: "_UsesSnapshot") -> None:
+    def start_from(self, restored: _UsesSnapshot) -> None:
+        """Replace the uses; texts of the view are searched when they are needed."""
         self._uses = dict(restored.uses)
         self._value: FrozenDict[str, Use] | None = None
         self._calls = restored.calls

@@ -56,6 +56,8 @@ Role: TypeAlias = Literal["user", "assistant", "developer", "system"]
 Kind: TypeAlias = Literal[
     "user", "steering", "assistant", "thinking", "call", "result", "context", "summary", "reminder", "recalled", "notice"
 ]
+# The kinds of the items that a model wrote.
+MODEL_KINDS: Final[frozenset[Kind]] = frozenset({"assistant", "thinking", "call"})
 Form: TypeAlias = Literal["json", "free", "shell", "search"]
 
 

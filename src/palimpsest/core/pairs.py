@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
+from palimpsest.core.items import MODEL_KINDS, Item, ToolCall, ToolResult, seq_of
 
 _PAIRED = (ToolCall, ToolResult)
 
@@ -60,10 +60,6 @@ def newly_unpaired(before: Iterable[Item], after: Iterable[Item]) -> frozenset[s
     return unpaired(after) - unpaired(before)
 
 
-def _call_id(item: Item) -> str:
-    return item.content.call_id if isinstance(item.content, ToolCall | ToolResult) else ""
-
-
 def unanswered_calls(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the visible calls without a result, in order."""
     unpaired_ids = unpaired(items)
@@ -79,14 +75,14 @@ def pending_calls(items: Sequence[Item], unpaired_ids: frozenset[str] | None = N
     for item in reversed(items):
         if item.kind == "user":
             return ()
-        if _of_model(item):
+        if item.kind in MODEL_KINDS:
             newest = seq_of(item.id)
             break
     prefix = f"{newest}."
     calls = [item for item in items if item.id.startswith(prefix) and isinstance(item.content, ToolCall)]
     if unpaired_ids is None:
         # Only items with the same call id decide whether a call has a result.
-        call_ids = {_call_id(item) for item in calls}
+        call_ids = {content.call_id for item in calls if isinstance(content := item.content, ToolCall)}
         same_ids = [item for item in items if isinstance(content := item.content, _PAIRED) and content.call_id in call_ids] if calls else []
         unpaired_ids = unpaired(same_ids)
     return tuple([item for item in calls if item.id in unpaired_ids])
@@ -125,14 +121,10 @@ def rounds(items: Sequence[Item]) -> tuple[int, ...]:
     Items before the first reply belong to the first round.
     """
     starts = [0] if items else []
-    replied = any(_of_model(item) for item in items[:1])
+    replied = any(item.kind in MODEL_KINDS for item in items[:1])
     for index in range(1, len(items)):
-        if _of_model(items[index]) and not _of_model(items[index - 1]):
+        if items[index].kind in MODEL_KINDS and items[index - 1].kind not in MODEL_KINDS:
             if replied:
                 starts.append(index)
             replied = True
     return tuple(starts)
-
-
-def _of_model(item: Item) -> bool:
-    return item.kind in {"assistant", "thinking", "call"}

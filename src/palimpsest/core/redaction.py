@@ -83,65 +83,12 @@ _SHORT_VALUE: Final = rf"({_LETTER}{{4,}})"
 _IS: Final = r"\\?[\"']?[ \t]{0,20}(?::=|=>|[:=：])\s{0,20}"
 _QUOTED: Final = r"\\?[\"']"
 
-_ASSIGNED: Final = SecretClass(
-    "assignment",
-    ("key", "token", "secret", "pass", "credential"),
-    re.compile(
-        rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
-        rf"{_IS}(?:{_QUOTED}{_NOT_REFERENCE}|{_NOT_REFERENCE}{_BARE}){_VALUE}"
-    ),
-    folded=True,
-)
-# A password and a value of at least four characters on the same line; an unquoted value must contain a digit or symbol.
-_PASSWORD: Final = SecretClass(
-    "assignment",
-    ("pass", "pwd"),
-    re.compile(
-        rf"(?i:password|passwd|passphrase|(?<![A-Za-z])pass|(?<![A-Za-z])pwd)\b\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])[ \t]{{0,20}}"
-        rf"(?:{_QUOTED}(?![/~.*]){_NOT_REFERENCE}|(?![/~.*]){_NOT_REFERENCE}{_BARE}(?=[A-Za-z]{{0,40}}[0-9!#%&*?@^])){_NOT_KEYWORD}{_SHORT_VALUE}"
-    ),
-    folded=True,
-)
-_FLAG: Final = SecretClass(
-    "assignment",
-    ("--",),
-    re.compile(
-        r"--(?:[a-z]{1,20}-){0,3}(?:(?:api|access|secret|auth)-key|token|secret|password|passwd|passphrase)"
-        rf"[ \t]{{1,8}}[\"']?(?!-){_NOT_REFERENCE}{_VALUE}"
-    ),
-)
-# `user:password` of curl and wget, and passwords that database clients take directly after `-p`.
-_USER: Final = SecretClass(
-    "assignment",
-    (" -u", " --user", " --proxy-user"),
-    re.compile(
-        r" (?:-u[ \t]{0,4}|--(?:proxy-)?user[ \t=]{1,4})[\"']?[^\s:\"'`/$<]{1,100}:"
-        rf"(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_NOT_REFERENCE}([^\s\"'`]{{3,}})"
-    ),
-)
-_CLIENT_PASSWORD: Final = SecretClass(
-    "assignment",
-    ("mysql", "mariadb", "sshpass"),
-    re.compile(
-        r"(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass)(?:[ \t]{1,4}[^\s|;&]{1,80}){0,12}?"
-        rf"[ \t]{{1,4}}-p[\"']?{_NOT_REFERENCE}([^\s\"'`|;&]{{3,}})"
-    ),
-)
 _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
-_CHINESE_ASSIGNED: Final = SecretClass(
-    "assignment",
-    ("密码", "密碼", "密钥", "密鑰", "口令", "令牌"),
-    re.compile(rf"(?:密码|密碼|密钥|密鑰|口令|令牌){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}{_VALUE}"),
-)
-_CHINESE_PASSWORD: Final = SecretClass(
-    "assignment",
-    ("密码", "密碼", "口令"),
-    re.compile(rf"(?:密码|密碼|口令){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}([!#-&(-\[\]-_a-~]{{4,}})"),
-)
-# A password may contain `@`: the last one before the path ends it.
-_URL: Final = SecretClass(
-    "url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])")
-)
+
+
+def _assignment(starts: tuple[str, ...], pattern: str, *, folded: bool = False) -> SecretClass:
+    return SecretClass("assignment", starts, re.compile(pattern), folded)
+
 
 CLASSES: Final[tuple[SecretClass, ...]] = (
     _token("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}([A-Za-z0-9._~+/-]{16,}=*)", folded=True),
@@ -189,14 +136,42 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _token("vault", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,}"),
     _token("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}", run=False),
     _token("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
-    _URL,
-    _ASSIGNED,
-    _PASSWORD,
-    _FLAG,
-    _USER,
-    _CLIENT_PASSWORD,
-    _CHINESE_ASSIGNED,
-    _CHINESE_PASSWORD,
+    # A password may contain `@`: the last one before the path ends it.
+    SecretClass("url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])")),
+    _assignment(
+        ("key", "token", "secret", "pass", "credential"),
+        rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
+        rf"{_IS}(?:{_QUOTED}{_NOT_REFERENCE}|{_NOT_REFERENCE}{_BARE}){_VALUE}",
+        folded=True,
+    ),
+    # A password and a value of at least four characters on the same line; an unquoted value must contain a digit or symbol.
+    _assignment(
+        ("pass", "pwd"),
+        rf"(?i:password|passwd|passphrase|(?<![A-Za-z])pass|(?<![A-Za-z])pwd)\b\\?[\"']?[ \t]{{0,20}}(?::=|=>|[:=：])[ \t]{{0,20}}"
+        rf"(?:{_QUOTED}(?![/~.*]){_NOT_REFERENCE}|(?![/~.*]){_NOT_REFERENCE}{_BARE}(?=[A-Za-z]{{0,40}}[0-9!#%&*?@^])){_NOT_KEYWORD}{_SHORT_VALUE}",
+        folded=True,
+    ),
+    _assignment(
+        ("--",),
+        r"--(?:[a-z]{1,20}-){0,3}(?:(?:api|access|secret|auth)-key|token|secret|password|passwd|passphrase)"
+        rf"[ \t]{{1,8}}[\"']?(?!-){_NOT_REFERENCE}{_VALUE}",
+    ),
+    # `user:password` of curl and wget, and passwords that database clients take directly after `-p`.
+    _assignment(
+        (" -u", " --user", " --proxy-user"),
+        r" (?:-u[ \t]{0,4}|--(?:proxy-)?user[ \t=]{1,4})[\"']?[^\s:\"'`/$<]{1,100}:"
+        rf"(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_NOT_REFERENCE}([^\s\"'`]{{3,}})",
+    ),
+    _assignment(
+        ("mysql", "mariadb", "sshpass"),
+        r"(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass)(?:[ \t]{1,4}[^\s|;&]{1,80}){0,12}?"
+        rf"[ \t]{{1,4}}-p[\"']?{_NOT_REFERENCE}([^\s\"'`|;&]{{3,}})",
+    ),
+    _assignment(
+        ("密码", "密碼", "密钥", "密鑰", "口令", "令牌"),
+        rf"(?:密码|密碼|密钥|密鑰|口令|令牌){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}{_VALUE}",
+    ),
+    _assignment(("密码", "密碼", "口令"), rf"(?:密码|密碼|口令){_CHINESE_IS}{_NOT_REFERENCE}{_BARE}([!#-&(-\[\]-_a-~]{{4,}})"),
 )
 
 

@@ -154,15 +154,6 @@ class Cache(Value, frozen=True):
         """Return the tokens of the longest live prefix; 0 if the cache is cold."""
         return max((prefix.tokens for prefix in self.prefixes if prefix.live(now)), default=0)
 
-    def before(self, item_id: str, view: View, now: int) -> int:
-        """Return the tokens of the longest live prefix that ends before an item; 0 if there is none."""
-        places = {item.id: place for place, item in enumerate((*view.head, *view.items))}
-        position = places.get(item_id, 0)
-        return max(
-            (prefix.tokens for prefix in self.prefixes if prefix.live(now) and places.get(prefix.last, position) < position),
-            default=0,
-        )
-
 
 class Use(Value, frozen=True):
     """Use of one tool result, in numbers of model calls: when it arrived, was last referred to, superseded, and became useless (`died`).

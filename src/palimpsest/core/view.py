@@ -1,7 +1,6 @@
 """The view as a value, and the content that the model sees of each item."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +9,7 @@ from msgspec.structs import force_setattr, replace
 from palimpsest.core.events import CallStarted
 from palimpsest.core.items import (
     EMPTY_MAPPING,
+    MODEL_KINDS,
     Content,
     Document,
     Form,
@@ -106,9 +106,6 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
 EMPTY_VIEW = View()
 
 
-_BY_MODEL: Final[frozenset[Kind]] = frozenset({"assistant", "thinking", "call"})
-
-
 def shown(item: Item, *, drops_cached: bool = False) -> Content | None:
     """Return what the model sees of an item: its content, the text of its mask in the same shape, or `None` if it is hidden.
 
@@ -141,7 +138,7 @@ def is_readable(item: Item) -> bool:
 
 def speaker(kind: Kind) -> Role:
     """Return the role of an item whose content has none."""
-    return "assistant" if kind in _BY_MODEL else "user"
+    return "assistant" if kind in MODEL_KINDS else "user"
 
 
 def _arguments(form: Form, text: str) -> str:

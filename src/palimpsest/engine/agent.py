@@ -22,9 +22,8 @@ from palimpsest.engine.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.turn import Loop, run_turn
 from palimpsest.profiles.named import profile as named_profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.blobs import new_session_id
 from palimpsest.stores.files import write_atomically
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import AnyHome, Home, new_id
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
@@ -74,7 +73,7 @@ class Agent:
         if resume:
             self.session = Session.resume(resume, way, known, environment, offered, turn_goes_on=True)
         else:
-            opened = SessionOpened(new_session_id(home.clock.now()), cwd=str(root))
+            opened = SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(opened, way, known, environment, offered)
         self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)

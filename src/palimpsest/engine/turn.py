@@ -1,6 +1,7 @@
 """The turn: the only loop of the engine, from queued input to the reply that asks for no tool."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from palimpsest.core.errors import PalimpsestError
@@ -43,15 +44,10 @@ async def run_turn(loop: Loop) -> str:
     session = loop.session
     try:
         stop = await _work(loop)
-    except asyncio.CancelledError:
-        answer_pending(session)
-        if session.profile.interrupted_notice:
-            session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
-        _close(loop, INTERRUPTED)
-        raise
-    except PalimpsestError:
-        answer_pending(session)
-        _close(loop, FAILED)
+    except BaseException as error:
+        # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
+        with suppress(PalimpsestError):
+            _break_off(loop, interrupted=isinstance(error, asyncio.CancelledError))
         raise
     await end_turn(session, stop)
     loop.feed.events()
@@ -113,9 +109,13 @@ def _stop(reply: ModelReplied) -> str:
     return reason if reason in ("refusal", "max_tokens", "context_window", "error") else "done"
 
 
-def _close(loop: Loop, stop: str) -> None:
-    """Record the end of a turn without running policies, and make it durable."""
-    if loop.session.log.health.turn is not None:
-        loop.session.log.append(TurnEnded(stop))
-    loop.session.log.sync()
+def _break_off(loop: Loop, *, interrupted: bool) -> None:
+    """Answer pending calls and record the end of a turn without running policies, and make it durable."""
+    session = loop.session
+    answer_pending(session)
+    if interrupted and session.profile.interrupted_notice:
+        session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
+    if session.log.health.turn is not None:
+        session.log.append(TurnEnded(INTERRUPTED if interrupted else FAILED))
+    session.log.sync()
     loop.feed.events()

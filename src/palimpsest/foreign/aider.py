@@ -19,11 +19,9 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.documents import GrowingDocument
-from palimpsest.foreign.reading.files import digest_of, files_below, head_of, reason, rest_of
+from palimpsest.foreign.reading.files import GrowingDocument, digest_of, head_of, rest_of, sources_below
 from palimpsest.foreign.reading.parts import call_of, milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 Kind = Literal["user", "assistant", "tool"]
 _USER, _TOOL, _FENCE = "####", ">", "```"
@@ -130,15 +128,7 @@ class AiderFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each start of aider."""
-        for file in files_below(path, lambda name: name.endswith(".aider.chat.history.md")):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                for section in _sections(file):
-                    yield TranscriptSource(self.name, str(file), section.session, f"{section.start}-{digest_of(section.data)}")
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+        return sources_below(path, (".aider.chat.history.md",), _sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session, and what the program reported."""
@@ -156,15 +146,14 @@ class AiderFormat:
             blocks = blocks[:-1]
         messages: list[object] = [[block.kind, block.text] for block in blocks]
         growing = GrowingDocument(position)
-        start = growing.read_before(messages)
         block_reader = _BlockReader(section, blocks)
-        if not start:
-            yield block_reader.opened(source, path)
-        for index in range(len(blocks)):
-            events = list(block_reader.events_of(index))
-            if index >= start:
-                yield from events
+        yield from growing.new_events(messages, block_reader.opened(source, path), block_reader.events_of)
         yield growing.position(messages)
+
+
+def _sources(path: Path) -> Iterator[TranscriptSource]:
+    for section in _sections(path):
+        yield TranscriptSource("aider", str(path), section.session, f"{section.start}-{digest_of(section.data)}")
 
 
 def _sections(path: Path) -> Iterator[_Section]:
@@ -203,7 +192,7 @@ class _BlockReader:
         meta = {"version": version} if version else {}
         return ReadEvent(SessionOpened(source.session, str(path.absolute().parent), "aider", model=model, meta=meta), self._at, "opened")
 
-    def events_of(self, index: int) -> Iterator[ReadEvent]:
+    def events_of(self, index: int, _message: object) -> Iterator[ReadEvent]:
         """The events of one block."""
         block, key = self._blocks[index], str(index)
         match block.kind:

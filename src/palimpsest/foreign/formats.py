@@ -4,7 +4,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.foreign.aider import AiderFormat
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.codex.format import CodexFormat
-from palimpsest.foreign.copilot.format import CopilotFormat
+from palimpsest.foreign.copilot import CopilotFormat
 from palimpsest.foreign.gemini.format import GeminiFormat
 from palimpsest.foreign.opencode.format import OpencodeFormat
 from palimpsest.foreign.openhands.format import OpenhandsFormat

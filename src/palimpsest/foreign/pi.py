@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import structs
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     Body,
     ContextStated,
@@ -20,27 +18,34 @@ from palimpsest.core.events import (
     ToolReturned,
     Usage,
     UserSaid,
-    ViewEdited,
 )
 from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import DeferredMask, ImportContext
 from palimpsest.foreign.reading.files import (
     FileLine,
+    LineState,
     changed,
-    digest_of,
-    files_below,
     first_object,
     head_of,
     object_on,
     reason,
     rest_of,
-    still_there,
+    resumed,
+    sources_below,
     whole_lines,
+    without,
 )
-from palimpsest.foreign.reading.parts import call_of, milliseconds, parts_of, texts_of
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, text
+from palimpsest.foreign.reading.parts import arguments_of, call_of, milliseconds, parts_of, texts_of
+from palimpsest.foreign.reading.transcript import (
+    DeferredCompaction,
+    DeferredMask,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+)
+from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
 
 _WIRES = {
     "anthropic-messages": "anthropic",
@@ -51,12 +56,9 @@ _WIRES = {
 _SIGNERS = {"openai-codex": "openai", "azure-openai-responses": "openai"}
 
 
-class _EntryState(Struct, omit_defaults=True):
+class _EntryState(LineState, omit_defaults=True):
     """What later lines need to know about earlier ones; the state of a position."""
 
-    number: int = 0
-    start: int = 0
-    digest: str = ""
     model: str = ""
     # Entries of version 1 have no ids: they are named by their index.
     last: str = ""
@@ -74,16 +76,7 @@ class PiFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each file that starts with a session header."""
-        for file in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                header = _header(file)
-                if header is not None:
-                    yield TranscriptSource(self.name, str(file), text(header, "id"), changed(file), _parent(header))
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+        return sources_below(path, (".jsonl",), _sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The entries in file order; an entry that follows an earlier one begins a branch there."""
@@ -94,10 +87,10 @@ class PiFormat:
             yield ReadProblem(source.path, reason(error))
 
 
-def _header(path: Path) -> Json | None:
+def _sources(path: Path) -> Iterator[TranscriptSource]:
     first = first_object(head_of(path))
-    is_header = text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp")
-    return first if is_header else None
+    if text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp"):
+        yield TranscriptSource("pi", str(path), text(first, "id"), changed(path), _parent(first))
 
 
 def _parent(header: Json) -> str:
@@ -116,7 +109,7 @@ class _EntryReader:
         self._state = _EntryState()
 
     def run(self, position: ReadPosition | None) -> Iterator[ReadOutput]:
-        offset = self._resume(position)
+        self._state, offset = resumed(self._path, position, self._state)
         last = FileLine(0, offset, offset, b"")
         for line in whole_lines(self._path, offset, self._state.number):
             last = line
@@ -129,20 +122,7 @@ class _EntryReader:
                 yield from self._open(entry)
             else:
                 yield from self._entry(entry, line)
-        state = self._state
-        if last.number:
-            state.number, state.start, state.digest = last.number, last.start, digest_of(last.data)
-        yield ReadPosition(last.stop, Raw(msgspec.json.encode(state)))
-
-    def _resume(self, position: ReadPosition | None) -> int:
-        try:
-            state = _EntryState() if position is None else msgspec.json.decode(bytes(position.state), type=_EntryState)
-        except msgspec.DecodeError:
-            return 0
-        if position is None or not still_there(self._path, state.start, position.offset, state.digest):
-            return 0
-        self._state = state
-        return position.offset
+        yield self._state.position_after(last)
 
     def _open(self, entry: Json) -> Iterator[ReadEvent]:
         if self._state.last:
@@ -165,7 +145,7 @@ class _EntryReader:
         if "id" not in entry:
             self._state.keys += [""] * (line.number - 1 - len(self._state.keys)) + [key]
         for index, event_read in enumerate(self._events(entry, key)):
-            yield msgspec.structs.replace(event_read, after="" if index else after)
+            yield structs.replace(event_read, after="" if index else after)
 
     def _events(self, entry: Json, key: str) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
@@ -179,15 +159,11 @@ class _EntryReader:
             case "custom_message", _:
                 body = self._injected(entry, text(entry, "customType"), key)
             case "compaction", _:
-                yield ReadEvent(self._fold(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
+                yield ReadEvent(self._compaction(entry), at, key, line=rest_of(entry, "id", "parentId", "summary"))
                 return
             case "context_edit", _ if text(entry, "targetId"):
-                yield ReadEvent(
-                    DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry)),
-                    at,
-                    key,
-                    line=rest_of(entry, "id", "parentId"),
-                )
+                mask = DeferredMask("pi", "context edit", text(entry, "targetId"), _replacement(entry))
+                yield ReadEvent(mask, at, key, line=rest_of(entry, "id", "parentId"))
                 return
             case "branch_summary", _ if text(entry, "summary"):
                 body = ContextStated((Statement("pi.branch", _wrapped("branch", text(entry, "summary"))),))
@@ -227,7 +203,7 @@ class _EntryReader:
         counts = table_at(message, "usage")
         call = call_of(model)
         wire = _WIRES.get(text(message, "api"), call.wire)
-        yield ReadEvent(msgspec.structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
+        yield ReadEvent(structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
         usage = Usage(number(counts, "input"), number(counts, "cacheRead"), number(counts, "cacheWrite"), output=number(counts, "output"))
         stop, error = text(message, "stopReason"), text(message, "errorMessage")
         parts = tuple(self._parts(message, model))
@@ -253,42 +229,20 @@ class _EntryReader:
                 case "thinking":
                     thinking, signature = text(block, "thinking"), text(block, "thinkingSignature")
                     # The signature of a Responses model is a whole item, so a provider name of its own keeps it from all others.
-                    seal = (
-                        Signature(signer if message.get("api") == "anthropic-messages" else f"pi.{provider}", model, signature)
-                        if signature
-                        else None
-                    )
+                    sealed_by = signer if message.get("api") == "anthropic-messages" else f"pi.{provider}"
+                    seal = Signature(sealed_by, model, signature) if signature else None
                     yield Thinking(thinking, seal, "whole" if thinking else "sealed")
                 case "toolCall":
-                    args = block.get("arguments")
-                    yield ToolCall(text(block, "id"), text(block, "name"), args if isinstance(args, str) else dump(args or {}))
+                    yield ToolCall(text(block, "id"), text(block, "name"), arguments_of(block.get("arguments")))
                 case _:
                     if text(block, "text").strip():
                         yield Text(text(block, "text"), "assistant")
 
-    def _fold(self, entry: Json) -> "_CompactionFold":
+    def _compaction(self, entry: Json) -> DeferredCompaction:
         index = entry.get("firstKeptEntryIndex")
         keys = self._state.keys
         first = keys[index] if type(index) is int and 0 <= index < len(keys) else text(entry, "firstKeptEntryId")
-        return _CompactionFold(_wrapped("history", text(entry, "summary")), first, number(entry, "tokensBefore"))
-
-
-class _CompactionFold:
-    """A compaction: the summary replaces everything before the first kept entry."""
-
-    def __init__(self, summary: str, first: str, tokens: int) -> None:
-        self._summary = summary
-        self._first = first
-        self._tokens = tokens
-
-    def __call__(self, context: ImportContext) -> Body:
-        ids = context.view.ids
-        first_kept = next((ids.index(name) for name in context.item_ids(self._first) if name in ids), len(ids))
-        if not first_kept:
-            # An edit without a target is noted, so that the next import does not try it on a later view.
-            return ForeignNoted("pi")
-        fold = Fold(ids[0], ids[first_kept - 1], (Put("summary", Text(self._summary)),))
-        return ViewEdited((fold,), "pi", "compaction", tokens_before=self._tokens)
+        return DeferredCompaction("pi", _wrapped("history", text(entry, "summary")), number(entry, "tokensBefore"), first_kept=first)
 
 
 def _replacement(entry: Json) -> str:
@@ -320,6 +274,5 @@ def _read_event(entry: Json, body: Body, at: int, key: str) -> ReadEvent:
         ToolReturned: ("content", "toolCallId", "toolName", "isError"),
     }
     body_fields = fields_by_body.get(type(body), ("content",) if isinstance(body, UserSaid) else ())
-    message = {name: value for name, value in table_at(entry, "message").items() if name not in body_fields}
-    stored = {**entry, "message": message} if "message" in entry else entry
+    stored = {**entry, "message": without(table_at(entry, "message"), *body_fields)} if "message" in entry else entry
     return ReadEvent(body, at, key, line=rest_of(stored, "id", "parentId"))

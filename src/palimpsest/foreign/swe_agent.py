@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Raw
 
 from palimpsest.core.events import (
     Body,
@@ -18,16 +17,36 @@ from palimpsest.core.events import (
     TurnEnded,
     UserSaid,
 )
-from palimpsest.core.items import Content, Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import DeferredBody, DeferredMask, DeferredResult
-from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
-from palimpsest.foreign.reading.files import changed, decoded, digest_of, files_below, reason, rest_of
-from palimpsest.foreign.reading.parts import call_of, chat_usage, milliseconds, parts_of, provider_of, texts_of
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.files import (
+    GrowingDocument,
+    changed,
+    decoded,
+    digest_of,
+    document_in,
+    not_a_document,
+    raw_of,
+    rest_of,
+    sources_below,
+    starts_like_json,
+    without,
+)
+from palimpsest.foreign.reading.parts import call_of, calls_of, chat_usage, milliseconds, parts_of, texts_of, thinking_of
+from palimpsest.foreign.reading.transcript import (
+    DeferredBody,
+    DeferredMask,
+    DeferredResult,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+)
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
+_SUFFIXES = (".traj", ".traj.json")
 _MINI_FOLDER = ".config/mini-swe-agent"
 _REPEATED_FIELDS = {"action", "observation", "response", "thought", "query", "messages"}
 _BODY_FIELDS = ("content", "tool_calls", "thinking_blocks", "role")
@@ -44,15 +63,7 @@ class SweAgentFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each trajectory."""
-        for file in files_below(path, lambda name: name.endswith((".traj", ".traj.json"))):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                if _is_trajectory(file):
-                    yield TranscriptSource(self.name, str(file), _session(file), changed(file))
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+        return sources_below(path, _SUFFIXES, _sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a run in order."""
@@ -60,34 +71,25 @@ class SweAgentFormat:
         document = document_in(path)
         kind = _kind(document)
         if not is_json(document) or kind is None:
-            yield from not_a_document(path)
+            yield not_a_document(path)
             return
         messages = _messages(document, kind)
-        growing = GrowingDocument(position)
-        start = growing.read_before(messages)
         times = (milliseconds(table_at(each, "extra").get("timestamp")) for each in messages if is_json(each))
         # Old runs have no times; the modification time is the best estimate.
         run_reader = _RunReader(document, kind, blobs, next((at for at in times if at), int(path.stat().st_mtime) * 1000))
-        if not start:
-            yield run_reader.opening_event(source)
-        for index, message in enumerate(messages):
-            events = list(run_reader.events_of(index, message))
-            if index >= start:
-                yield from events
+        growing = GrowingDocument(position)
+        yield from growing.new_events(messages, run_reader.opening_event(source), run_reader.events_of)
         yield from run_reader.end_event(len(messages))
         yield growing.position(messages)
 
 
-def _is_trajectory(path: Path) -> bool:
-    if starts_like_json(path, b'"history"', b'"trajectory"') or starts_like_json(path, b'"messages"', b'"trajectory_format"'):
-        return True
-    return path.name.endswith((".traj", ".traj.json")) and _kind(document_in(path)) is not None
-
-
-def _session(path: Path) -> str:
-    """The id of a run, which has none of its own: the names of its instance and its folder."""
-    stem = path.name.removesuffix(".json").removesuffix(".traj")
-    return stem if path.parent.name in {"", stem} else f"{path.parent.name}.{stem}"
+def _sources(path: Path) -> Iterator[TranscriptSource]:
+    is_run = starts_like_json(path, b'"history"', b'"trajectory"') or starts_like_json(path, b'"messages"', b'"trajectory_format"')
+    if is_run or (path.name.endswith(_SUFFIXES) and _kind(document_in(path)) is not None):
+        # A run has no id of its own, so it gets the names of its instance and its folder.
+        stem = path.name.removesuffix(".json").removesuffix(".traj")
+        session = stem if path.parent.name in {"", stem} else f"{path.parent.name}.{stem}"
+        yield TranscriptSource("swe-agent", str(path), session, changed(path))
 
 
 def _kind(document: object) -> Kind | None:
@@ -158,7 +160,7 @@ class _RunReader:
     def events_of(self, index: int, message: object) -> Iterator[ReadEvent]:
         key = f"{index}-{digest_of(msgspec.json.encode(message))}"
         if not is_json(message):
-            yield ReadEvent(ForeignNoted("swe-agent", (key,)), self._at, key, line=Raw(msgspec.json.encode(message)))
+            yield ReadEvent(ForeignNoted("swe-agent", (key,)), self._at, key, line=raw_of(message))
             return
         self._at = milliseconds(table_at(message, "extra").get("timestamp") or message.get("timestamp")) or self._at
         match text(message, "role"):
@@ -182,13 +184,13 @@ class _RunReader:
         yield from self._mask_events(index)
         step = self._steps[self._reply_count] if self._reply_count < len(self._steps) else {}
         # The step repeats the message; only its other fields are kept.
-        if stored_step := {name: value for name, value in step.items() if name not in _REPEATED_FIELDS}:
+        if stored_step := without(step, *_REPEATED_FIELDS):
             message = {**message, "step": stored_step}
         self._reply_count += 1
         extra = table_at(message, "extra")
         response = table_at(extra, "response") or (message if text(message, "object") == "response" else {})
         model = text(response, "model") or self._model
-        parts = (*self._thinking(message, model), *self._parts(message))
+        parts = (*thinking_of(message, model), *self._parts(message))
         calls = [part for part in parts if isinstance(part, ToolCall)]
         self._unnamed_calls = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
         self._tools |= {call.call_id: call.tool for call in calls}
@@ -203,30 +205,16 @@ class _RunReader:
         )
         yield self._read_event(key, body, message, keep_all=not message.get("tool_calls") and bool(calls))
 
-    def _thinking(self, message: Json, model: str) -> Iterator[Thinking]:
-        if text(message, "reasoning_content") and not message.get("thinking_blocks"):
-            yield Thinking(text(message, "reasoning_content"))
-        for block in tables_at(message, "thinking_blocks"):
-            thinking, signature = text(block, "thinking"), text(block, "signature")
-            seal = Signature(provider_of(model), model.rpartition("/")[2], signature) if signature else None
-            if thinking or seal:
-                yield Thinking(thinking, seal, "whole" if thinking else "sealed")
-
     def _parts(self, message: Json) -> Iterator[Content]:
         """Texts and calls. A command within the text becomes a call and is removed from it."""
         if text(message, "object") == "response":
             yield from _outputs(message)
             return
-        requests = tables_at(message, "tool_calls")
         reply_text, action = texts_of(message.get("content")), text(message, "action")
         actions = [text(each, "command") for each in tables_at(table_at(message, "extra"), "actions")]
-        if requests:
-            if reply_text.strip():
-                yield Text(reply_text, "assistant")
-            for request in requests:
-                function = table_at(request, "function")
-                args = function.get("arguments")
-                yield ToolCall(text(request, "id"), text(function, "name"), args if isinstance(args, str) else dump(args or {}))
+        if calls := list(calls_of(message)):
+            yield from [Text(reply_text, "assistant")] if reply_text.strip() else []
+            yield from calls
             return
         commands = (
             [command for command in (actions or [action or _fenced_command(reply_text)]) if command.strip()]

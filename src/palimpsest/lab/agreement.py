@@ -7,7 +7,7 @@ from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheC
 from palimpsest.core.events import TURN, CallStarted, ContextStated, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Value
-from palimpsest.lab.simulation.calibration import calibrate
+from palimpsest.lab.simulation.recording import calibrate
 from palimpsest.wire.models.cards import recorded_card
 
 
@@ -44,9 +44,11 @@ def agreement_of(compared: Iterable[SessionAgreement], silent: int = 0) -> Agree
 
 def agreement_markdown(agreement: Agreement) -> str:
     """Return the agreement as a Markdown table of all sessions, followed by the medians."""
-    cells = [(f"`{one.session}`", one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}") for one in agreement.sessions]
-    errors = [(f"{one.error:.2%}", f"{one.call_error:.2%}") for one in agreement.sessions]
-    rows = [f"| {' | '.join((*some, *more))} |" for some, more in zip(cells, errors, strict=True)]
+    rows = [
+        f"| `{one.session}` | {one.format} | {one.calls:,} | {one.reported:,} | {one.simulated:,} "
+        f"| {one.error:.2%} | {one.call_error:.2%} |"
+        for one in agreement.sessions
+    ]
     medians = ", ".join(
         f"{name} {error:.2%} of {sum(one.format == name for one in agreement.sessions)}" for name, error in agreement.median.items()
     )

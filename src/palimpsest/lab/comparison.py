@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession, figures
 from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
-from palimpsest.lab.simulation.billing import CountedSummaries
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.rereads import NameIndex
-from palimpsest.lab.simulation.simulated_requests import RealSummaries
+from palimpsest.lab.simulation.simulated_requests import CountedSummaries, RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
 
@@ -52,53 +51,38 @@ class ReplayPlan:
 
 
 def replay_session(
-    loaded: LoadedSession, plan: ReplayPlan, on_progress: Callable[[float], None] | None = None
+    loaded: LoadedSession, plan: ReplayPlan, on_progress: Callable[[float], None] = lambda _: None
 ) -> dict[str, ReplayedSession]:
     """Replay one session under every card and profile. Returns results by card name; `on_progress` gets the number of replays done."""
     recording, names = loaded.recording, NameIndex(loaded.recording.steps)
     probed_session = ProbedSession(loaded.events) if plan.cycles else None
     by_card: dict[str, ReplayedSession] = {}
     done, parts = 0, 1 + len(plan.cycles)
+
+    def report_step(steps: int, total: int) -> None:
+        on_progress(done + steps / max(1, total) / parts)
+
+    def reported_cycles() -> Iterator[int]:
+        """Yield the cycles one by one; report progress each time the caller asks for the next."""
+        for number, cycle in enumerate(plan.cycles, 2):
+            yield cycle
+            on_progress(done + number / parts)
+
     for card in plan.cards:
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
-            summaries = None if plan.real is None else CountedSummaries(plan.real)
-            report_step = _step_progress(on_progress, done, parts)
-            outcome = replay(
-                recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=summaries, on_progress=report_step
-            )
+            real = None if plan.real is None else CountedSummaries(plan.real)
+            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=real, on_progress=report_step)
             if probed_session is not None:
-                summary_source = SummarySource(recording.calibration.factor, summaries)
-                outcome = replace(
-                    outcome, probes=probed(probed_session, profile, card, _reporting_cycles(plan.cycles, on_progress, done), summary_source)
-                )
-            if summaries is not None:
-                outcome = replace(outcome, asked=summaries.requests, failed=summaries.failed, failure=summaries.failure)
+                summary_source = SummarySource(recording.calibration.factor, real)
+                outcome = replace(outcome, probes=probed(probed_session, profile, card, reported_cycles(), summary_source))
+            if real is not None:
+                outcome = replace(outcome, asked=real.requests, failed=real.failed, failure=real.failure)
             outcomes[profile.name] = outcome
             done += 1
-        by_card[card.name] = ReplayedSession(
-            loaded.id,
-            loaded.source,
-            loaded.format,
-            recording.events,
-            recording.title,
-            recording.model,
-            recording.tokens,
-            outcomes,
-        )
+        facts = (recording.events, recording.title, recording.model, recording.tokens)
+        by_card[card.name] = ReplayedSession(loaded.id, loaded.source, loaded.format, *facts, outcomes)
     return by_card
-
-
-def _step_progress(on_progress: Callable[[float], None] | None, done: int, parts: int) -> Callable[[int, int], None] | None:
-    return None if on_progress is None else lambda steps, total: on_progress(done + steps / max(1, total) / parts)
-
-
-def _reporting_cycles(cycles: Sequence[int], on_progress: Callable[[float], None] | None, done: int) -> Iterator[int]:
-    """Yield the cycles one by one; report progress each time the caller asks for the next."""
-    for number, cycle in enumerate(cycles, 1):
-        yield cycle
-        if on_progress is not None:
-            on_progress(done + (number + 1) / (1 + len(cycles)))
 
 
 def compared(sessions: Sequence[Mapping[str, ReplayedSession]], plan: ReplayPlan) -> Comparison:
@@ -112,11 +96,11 @@ def compared(sessions: Sequence[Mapping[str, ReplayedSession]], plan: ReplayPlan
 
 def as_builtins(comparison: Comparison) -> dict[str, object]:
     """Return the value that `pal replay --json` prints: sessions and totals, keyed by card if there are several."""
-    cards = {run.card: _card_as_builtins(run, comparison) for run in comparison.runs}
+    cards: dict[str, dict[str, object]] = msgspec.to_builtins({run.card: _card_results(run, comparison) for run in comparison.runs})
     return {"cards": cards} if len(cards) > 1 else next(iter(cards.values()))
 
 
-def _card_as_builtins(run: CardRun, comparison: Comparison) -> dict[str, object]:
+def _card_results(run: CardRun, comparison: Comparison) -> dict[str, object]:
     return {
         "sessions": [
             {
@@ -124,18 +108,13 @@ def _card_as_builtins(run: CardRun, comparison: Comparison) -> dict[str, object]
                 "source": session.source,
                 "format": session.format,
                 "events": session.events,
-                "profiles": {name: _figures_as_builtins([outcome]) for name, outcome in session.profiles.items()},
+                "profiles": {name: figures([outcome]) for name, outcome in session.profiles.items()},
             }
             for session in run.sessions
         ],
-        "total": {name: _figures_as_builtins([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
+        "total": {name: figures([session.profiles[name] for session in run.sessions]) for name in comparison.profiles},
         "card": run.card,
         "ttl": run.ttl,
         "window": run.window,
         "settings": comparison.settings,
     }
-
-
-def _figures_as_builtins(outcomes: list[Outcome]) -> dict[str, object]:
-    builtins: dict[str, object] = msgspec.to_builtins(figures(outcomes))
-    return builtins

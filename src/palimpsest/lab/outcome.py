@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
 from palimpsest.core.edits import Loss
@@ -14,7 +14,6 @@ Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
 _MOST_REASONS = 5
-SURVIVALS = ("user_messages", "edited_paths", "read_paths", "commands", "numbers")
 
 
 class SurvivalShares(Value, frozen=True, omit_defaults=False):
@@ -25,6 +24,9 @@ class SurvivalShares(Value, frozen=True, omit_defaults=False):
     read_paths: float = 1.0
     commands: float = 1.0
     numbers: float = 1.0
+
+
+SURVIVALS = SurvivalShares.__struct_fields__
 
 
 class BilledCall(Value, frozen=True):
@@ -231,6 +233,9 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
     calls = [call for outcome in many for call in outcome.calls]
     turns = [call.tokens for call in calls if call.purpose == "turn"]
     total = sum((call.cost for call in calls), FREE)
+    edits = [edit.kind for outcome in many for edit in outcome.edits]
+    cycles = dict.fromkeys(number for outcome in many for number in outcome.probes)
+    survived = [edit.survived for outcome in many for edit in outcome.edits if edit.survived is not None]
     timed = [outcome.plan_ms for outcome in many if outcome.plan_ms is not None]
     return Figures(
         calls=len(calls),
@@ -242,9 +247,9 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         cache_write=sum(call.usage.cache_write + call.usage.cache_write_long for call in calls),
         usd=round(total.total, 6),
         usd_parts={name: round(dollars, 6) for name, dollars in total.parts().items()},
-        usd_of=_by_purpose(calls),
-        folds=_count(many, "fold"),
-        masks=_count(many, "mask"),
+        usd_of={name: round(sum((call.cost.total for call in calls if call.purpose == name), 0.0), 6) for name in get_args(Purpose)},
+        folds=edits.count("fold"),
+        masks=edits.count("mask"),
         offloads=sum(outcome.offloads for outcome in many),
         invalid=sum(outcome.invalid for outcome in many),
         faults=_distinct(fault for outcome in many for fault in outcome.faults),
@@ -255,23 +260,16 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         failed=sum(outcome.failed for outcome in many),
         failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
-        survival=_pooled_survival(many),
-        probes={"cycles": _mean_probes(many)},
+        survival=survival(sum(survived, SurvivalCounts())),
+        probes={"cycles": {each: mean_scores([outcome.probes[each] for outcome in many if each in outcome.probes]) for each in cycles}},
         plan_ms=round(sum(timed), 3) if timed else None,
     )
 
 
 def survival(counted: SurvivalCounts) -> SurvivalShares:
     """Convert survival counts to shares from 0 to 1."""
-    named = {"edited_paths": counted.edited, "read_paths": counted.read, "user_messages": counted.messages}
-    shares = {"commands": counted.commands, "numbers": counted.numbers, **named}
-    return SurvivalShares(**{name: round(share.ratio, 4) for name, share in shares.items()})
-
-
-def _pooled_survival(outcomes: Iterable[Outcome]) -> SurvivalShares:
-    """Return the survival over all folds together; 1 for every kind if nothing was folded."""
-    counts = [edit.survived for outcome in outcomes for edit in outcome.edits if edit.survived is not None]
-    return survival(sum(counts, SurvivalCounts()))
+    shares = (counted.messages, counted.edited, counted.read, counted.commands, counted.numbers)
+    return SurvivalShares(*(round(share.ratio, 4) for share in shares))
 
 
 def ratio(one: float, other: float) -> float | None:
@@ -282,26 +280,6 @@ def ratio(one: float, other: float) -> float | None:
 def _distinct(reasons: Iterable[str]) -> tuple[str, ...]:
     """Return the first distinct reasons, without empty ones."""
     return tuple(dict.fromkeys(reason for reason in reasons if reason))[:_MOST_REASONS]
-
-
-def _count(outcomes: Iterable[Outcome], kind: EditKind) -> int:
-    return sum(edit.kind == kind for outcome in outcomes for edit in outcome.edits)
-
-
-def _by_purpose(calls: Iterable[BilledCall]) -> dict[str, float]:
-    """Return the dollars of turn calls, of summaries and of re-reads."""
-    found = {"turn": 0.0, "summary": 0.0, "reread": 0.0}
-    for call in calls:
-        found[call.purpose] += call.cost.total
-    return {name: round(dollars, 6) for name, dollars in found.items()}
-
-
-def _mean_probes(outcomes: Iterable[Outcome]) -> dict[str, ProbeScores]:
-    found: dict[str, list[ProbeScores]] = {}
-    for outcome in outcomes:
-        for cycles, each in outcome.probes.items():
-            found.setdefault(cycles, []).append(each)
-    return {cycles: mean_scores(many) for cycles, many in found.items()}
 
 
 def mean_scores(many: Sequence[ProbeScores]) -> ProbeScores:

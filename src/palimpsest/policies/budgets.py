@@ -1,5 +1,7 @@
 """The budget rules of the profiles: levels in tokens, from the window of a model and the settings."""
 
+from msgspec.structs import replace
+
 from palimpsest.core.tokens.budget import Budget
 
 CLAUDE_REPLY = 32_000
@@ -34,44 +36,20 @@ def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, i
 
 
 def claude_budget(
-    window: int = 200_000,
-    max_output: int = CLAUDE_REPLY,
-    *,
-    auto: bool = True,
-    percent: int | None = None,
-    block_at: int | None = None,
-    bytes_at: int | None = None,
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, block_at: int | None = None
 ) -> Budget:
     """Return the documented budget of Claude Code: the whole reply is reserved, and requests are blocked 3,000 tokens before the end.
 
     In a small window each reserve is at most half of the level it is taken from, so that all levels stay above zero and in order.
     """
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
-    available = window - reply
-    compact_at = _claude_compact_at(available, percent)
-    effective = compact_at if auto else available
-    warn_at = _before(effective, CLAUDE_WARNING)
-    return Budget(
-        window=window,
-        reply=reply,
-        buffer=window - _before(available, CLAUDE_MARGIN),
-        warn_at=warn_at,
-        clear_at=warn_at,
-        compact_at=compact_at if auto else None,
-        block_at=block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_BLOCK_MARGIN, 4),
-        bytes_at=bytes_at,
-        error_at=_before(effective, CLAUDE_ERROR),
-    )
+    blocks = block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_BLOCK_MARGIN, 4)
+    budget = _claude_levels(window, reply, blocks, auto=auto, percent=percent)
+    return replace(budget, clear_at=budget.warn_at)
 
 
 def claude_measured_budget(
-    window: int = 200_000,
-    max_output: int = CLAUDE_REPLY,
-    *,
-    auto: bool = True,
-    percent: int | None = None,
-    auto_window: int | None = None,
-    bytes_at: int | None = None,
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, auto_window: int | None = None
 ) -> Budget:
     """Return the budget of Claude Code 2.1.325 as measured: at most 20,000 tokens are reserved for the reply, and no level clears results.
 
@@ -79,26 +57,24 @@ def claude_measured_budget(
     """
     window = auto_window if auto_window is not None and auto_window > 0 else window
     reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
+    return _claude_levels(window, reply, _before(window - reply, CLAUDE_BLOCK_MARGIN, 4), auto=auto, percent=percent)
+
+
+def _claude_levels(window: int, reply: int, block_at: int, *, auto: bool, percent: int | None) -> Budget:
     available = window - reply
-    compact_at = _claude_compact_at(available, percent)
+    compact_at = usual = _before(available, CLAUDE_MARGIN)
+    if percent is not None and 1 <= percent <= 100:
+        compact_at = max(1, min(usual, available * percent // 100))
     effective = compact_at if auto else available
     return Budget(
         window=window,
         reply=reply,
-        buffer=window - _before(available, CLAUDE_MARGIN),
+        buffer=window - usual,
         warn_at=_before(effective, CLAUDE_WARNING),
         compact_at=compact_at if auto else None,
-        block_at=_before(available, CLAUDE_BLOCK_MARGIN, 4),
-        bytes_at=bytes_at,
+        block_at=block_at,
         error_at=_before(effective, CLAUDE_ERROR),
     )
-
-
-def _claude_compact_at(available: int, percent: int | None) -> int:
-    level = _before(available, CLAUDE_MARGIN)
-    if percent is None or not 1 <= percent <= 100:
-        return level
-    return max(1, min(level, available * percent // 100))
 
 
 def _before(level: int, reserve: int, most: int = 2) -> int:
@@ -111,7 +87,7 @@ def codex_effective(window: int) -> int:
     return window * 95 // 100
 
 
-def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int = 0, bytes_at: int | None = None) -> Budget:
+def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int = 0) -> Budget:
     """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`.
 
     A `prefix` of tokens that do not count raises the level, at most to the effective window.
@@ -122,31 +98,18 @@ def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int
         level = min(level, limit)
     if prefix > 0:
         level = min(level + prefix, effective)
-    return Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level, bytes_at=bytes_at)
+    return Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level)
 
 
-def opencode_budget(
-    window: int,
-    reply_limit: int | None = None,
-    input_limit: int | None = None,
-    *,
-    auto: bool = True,
-    bytes_at: int | None = None,
-) -> Budget:
+def opencode_budget(window: int, reply_limit: int | None = None, input_limit: int | None = None, *, auto: bool = True) -> Budget:
     """Return the documented budget of OpenCode: compact above the input limit, or above the window less the reply."""
     reply = _opencode_reply(reply_limit)
     usable = input_limit or window - reply
-    return _opencode_levels(window, reply, usable, usable + 1 if auto else None, bytes_at)
+    return _opencode_levels(window, reply, usable, usable + 1 if auto else None)
 
 
 def opencode_measured_budget(
-    window: int,
-    reply_limit: int | None = None,
-    input_limit: int | None = None,
-    *,
-    reserved: int | None = None,
-    auto: bool = True,
-    bytes_at: int | None = None,
+    window: int, reply_limit: int | None = None, input_limit: int | None = None, *, reserved: int | None = None, auto: bool = True
 ) -> Budget:
     """Return the budget of OpenCode 1.18 as measured: compact at the input limit less a reserve, or at the window less the reply."""
     reply = _opencode_reply(reply_limit)
@@ -154,17 +117,17 @@ def opencode_measured_budget(
         usable = max(0, input_limit - (min(OPENCODE_RESERVED, reply) if reserved is None else reserved))
     else:
         usable = max(0, window - reply)
-    return _opencode_levels(window, reply, usable, usable if auto else None, bytes_at)
+    return _opencode_levels(window, reply, usable, usable if auto else None)
 
 
 def _opencode_reply(reply_limit: int | None) -> int:
     return min(reply_limit, OPENCODE_REPLY) if reply_limit else OPENCODE_REPLY
 
 
-def _opencode_levels(window: int, reply: int, usable: int, level: int | None, bytes_at: int | None) -> Budget:
+def _opencode_levels(window: int, reply: int, usable: int, level: int | None) -> Budget:
     # A window of 0 is unknown: such a model is never compacted for.
     compact_at = level if window else None
-    return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at, bytes_at=bytes_at)
+    return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at)
 
 
 def percent_left(total: int, effective_window: int) -> int:

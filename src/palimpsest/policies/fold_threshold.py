@@ -1,6 +1,10 @@
-"""The number of tokens from which on a fold is due, which all folding policies share."""
+"""The tokens from which on a fold is due and those that a fold leaves, which all folding policies share."""
+
+from collections.abc import Sequence
 
 from palimpsest.audit.floor import token_limit
+from palimpsest.core.edits import Fold, Keep
+from palimpsest.core.items import Item
 from palimpsest.core.situation import Situation
 
 
@@ -21,3 +25,13 @@ def is_fold_due(situation: Situation) -> bool:
     """Return whether the budget is reached and the turn may still have a fold."""
     level = fold_threshold(situation, situation.budget.compact_at)
     return level is not None and situation.may_fold and situation.used >= level
+
+
+def tokens_after(situation: Situation, folded: Sequence[Item], fold: Fold) -> int:
+    """Return the tokens of the request after the first items of the view were folded, tool definitions included."""
+    counter, view = situation.tokens, situation.view
+    items = {item.id: item for item in folded}
+    size = sum(counter.item(item) for item in (*view.head, *view.items[len(folded) :]))
+    for piece in fold.into:
+        size += counter.item(items[piece.id]) if isinstance(piece, Keep) else counter.content(piece.content)
+    return size + situation.tools_tokens

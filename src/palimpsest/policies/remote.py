@@ -13,10 +13,11 @@ from palimpsest.core.items import Item, Opaque, Text, ToolResult
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.policies.budgets import codex_effective
+from palimpsest.policies.fold_threshold import tokens_after
 from palimpsest.policies.handoff.handoff import KEPT_TOKENS as HANDOFF_TOKENS
 from palimpsest.policies.handoff.handoff import PURPOSE, notices, summary_text
 from palimpsest.policies.handoff.kept_messages import KeptMessage, keep_parts, keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
 from palimpsest.wire.encoding.tools import opaque_type
@@ -124,7 +125,7 @@ class Remote:
             failed = Failed("remote compaction", error.kind, error.message, by=self.name)
             return Proposal(failed=(failed,), notices=(f"the provider could not compact ({error.message}); compacting locally instead",))
         fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
-        return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run, fold)))
+        return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run.items, fold)))
 
     def _request(self, situation: Situation, run: HandoffRun, card: Card) -> Ask:
         room = effective_window(situation) if card is situation.card else codex_effective(card.window)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.items import Document, Image, Text, ToolResult, Value, text_of
+from palimpsest.core.items import Document, Image, Text, ToolResult, Value
 from palimpsest.core.policy import Answer, Save, Want, save
 from palimpsest.core.tokens.truncate import (
     PREVIEW_ABOVE,
@@ -43,6 +43,16 @@ def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
     line = text.rfind("\n", 0, limit)
     end = line if line > limit // 2 else limit
     return Truncated(text[:end], len(text) - end, "chars")
+
+
+def _text_of_parts(result: ToolResult) -> str:
+    return "\n".join(part.text for part in result.parts if isinstance(part, Text))
+
+
+def _with_text(returned: ToolReturned, text: str, blob: str) -> ToolReturned:
+    """Return a result with its texts replaced by one, and the address of the whole; other parts stay."""
+    others = tuple(part for part in returned.result.parts if not isinstance(part, Text))
+    return replace(returned, result=replace(returned.result, parts=(Text(text), *others), blob=blob))
 
 
 class CapturedOutput(Value, frozen=True):
@@ -141,7 +151,7 @@ class PreviewLimiter:
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """Return the result to record."""
         result = returned.result
-        text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
+        text = _text_of_parts(result)
         if result.blob or not text:
             return returned
         if _is_binary(text):
@@ -151,9 +161,7 @@ class PreviewLimiter:
         if shown == text:
             return returned
         address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
-        others = tuple(part for part in result.parts if not isinstance(part, Text))
-        preview_text = Text(f"{shown}\n[the whole is kept as {address}]")
-        return replace(returned, result=replace(result, parts=(preview_text, *others), blob=address))
+        return _with_text(returned, f"{shown}\n[the whole is kept as {address}]", address)
 
 
 def _is_binary(text: str) -> bool:
@@ -282,7 +290,7 @@ class CodexLimiter:
         bounded = truncate_parts(result.parts, ceil(self.limit * _HEADER_FACTOR), self.mode)
         if not bounded.cut:
             return returned
-        blob = yield from save(Save(_result_bytes(result)))
+        blob = yield from save(Save(_text_of_parts(result).encode("utf-8", "surrogatepass")))
         return replace(returned, result=replace(result, parts=bounded.parts, blob=blob))
 
     def command(
@@ -294,28 +302,23 @@ class CodexLimiter:
         return ToolResult(call_id, (Text(with_header(output, body.text, status)),), blob=blob)
 
 
-def _result_bytes(result: ToolResult) -> bytes:
-    texts = (text_of(part) for part in result.parts if isinstance(part, Text))
-    return "\n".join(texts).encode("utf-8", "surrogatepass")
-
-
 _SHELL_TOOLS = frozenset({"bash", "shell"})
 
 
+@dataclass(frozen=True, slots=True)
 class OpencodeLimiter:
     """OpenCode's limiter: cuts a result above a number of lines or bytes; with `shell_tail` shell output keeps its end, not its start."""
 
-    def __init__(self, lines: int = OPENCODE_LINES, size: int = OPENCODE_BYTES, *, shell_tail: bool = False) -> None:
-        self._lines = lines
-        self._bytes = size
-        self._shell_tail = shell_tail
+    lines: int = OPENCODE_LINES
+    size: int = OPENCODE_BYTES
+    shell_tail: bool = False
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """Return the result to record."""
         result = returned.result
-        text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
-        tail = self._shell_tail and returned.tool in _SHELL_TOOLS
-        bounded = truncate_lines(text, self._lines, self._bytes, "tail" if tail else "head")
+        text = _text_of_parts(result)
+        tail = self.shell_tail and returned.tool in _SHELL_TOOLS
+        bounded = truncate_lines(text, self.lines, self.size, "tail" if tail else "head")
         if not bounded.cut:
             return returned
         try:
@@ -324,5 +327,4 @@ class OpencodeLimiter:
             return returned
         notice = f"...{bounded.cut} {bounded.unit} truncated...\nAll of it is kept as {address}; search it or read it with an offset."
         shown = f"{notice}\n\n{bounded.text}" if tail else f"{bounded.text}\n\n{notice}"
-        others = tuple(part for part in result.parts if not isinstance(part, Text))
-        return replace(returned, result=replace(result, parts=(Text(shown), *others), blob=address))
+        return _with_text(returned, shown, address)

@@ -6,9 +6,9 @@ from typing import Literal
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.add_evidence import AddEvidence
-from palimpsest.policies.clear.mask_old import MaskOld
+from palimpsest.policies.clear.old import MaskOld
 from palimpsest.policies.fold.fold import model_free_fallback
+from palimpsest.policies.notices import AddEvidence
 from palimpsest.policies.summarize.compress import Compress
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import is_on

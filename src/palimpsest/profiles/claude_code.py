@@ -9,7 +9,6 @@ from palimpsest.audit.pricing.size_rules import claude_list_size
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.policies.clear.results import ClearCached, ClearIdle, ClearResults
 from palimpsest.policies.fold.fold import model_free_fallback
@@ -19,7 +18,7 @@ from palimpsest.policies.result_limiters import ClaudeLimiter
 from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
 from palimpsest.policies.summarize.swap_notes import SwapNotes
 from palimpsest.profiles.profile import Profile, for_any_model
-from palimpsest.profiles.settings import is_on, lenient_number
+from palimpsest.profiles.settings import evidence, is_on, lenient_number
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params
 
@@ -38,11 +37,18 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     def budget(card: ModelCard) -> Budget:
         return claude_budget(card.window, limit or min(CLAUDE_REPLY, card.reply), auto=auto, percent=percent, block_at=block_at)
 
-    evidence = (AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()
     masks = (ClearIdle(), ClearCached(), *(() if is_on(environment, "DISABLE_MICROCOMPACT") else (ClearResults(),)))
     return Profile(
         name="claude-code",
-        policies=(*masks, SwapNotes(auto=auto, asked=asked), Summarize(auto=auto, asked=asked), *evidence, Restore(), Warn(), WatchCache()),
+        policies=(
+            *masks,
+            SwapNotes(auto=auto, asked=asked),
+            Summarize(auto=auto, asked=asked),
+            *evidence(environment),
+            Restore(),
+            Warn(),
+            WatchCache(),
+        ),
         budget=budget,
         fallback=model_free_fallback(),
         size_rule="claude-code",
@@ -89,7 +95,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
                 report="Compacted",
                 breakpoint_rule="claude-code-2.1.325-fold",
             ),
-            *((AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()),
+            *evidence(environment),
             Restore(large_files="note", numbering="tab", place="prompt"),
             Warn(),
         ),
@@ -103,11 +109,6 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(ClaudeLimiter(short_names=True)),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
     )
-
-
-def clear_now(target: int) -> ClearResults:
-    """Return the policy that masks tool results on request, down to `target` tokens of results."""
-    return ClearResults(target=target, manual=True)
 
 
 def count(view: View, counter: CountsTokens, tools_tokens: int) -> int:

@@ -9,8 +9,7 @@ from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import codex_budget
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.policies.handoff.handoff import Handoff
-from palimpsest.policies.handoff.last_resort import LastResort
+from palimpsest.policies.handoff.handoff import Handoff, LastResort
 from palimpsest.policies.handoff.trigger import HandoffTrigger
 from palimpsest.policies.remote import Remote
 from palimpsest.policies.result_limiters import OUTPUT_LIMIT, CodexLimiter

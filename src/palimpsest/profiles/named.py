@@ -4,15 +4,28 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
+from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.profiles.classroom import classroom
 from palimpsest.profiles.claude_code import claude_code, claude_code_2_1_325
 from palimpsest.profiles.codex import codex, codex_0_166
-from palimpsest.profiles.none import none
 from palimpsest.profiles.opencode import opencode, opencode_1_18
 from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 
 ProfileFactory: TypeAlias = Callable[[Mapping[str, str]], Profile]
+
+
+def none(environment: Mapping[str, str]) -> Profile:
+    """No policies and so no edits, for comparisons; with the budget of `palimpsest`, so that sizes can be compared."""
+    return Profile(
+        "none",
+        (),
+        lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit),
+        fallback=model_free_fallback(),
+        overflow="stop",
+    )
+
 
 DEFAULT = "palimpsest"
 PROFILES: Mapping[str, ProfileFactory] = {

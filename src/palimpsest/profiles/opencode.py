@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.policies.add_evidence import AddEvidence
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
-from palimpsest.policies.clear.prune import PruneResults
+from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.result_limiters import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor
 from palimpsest.profiles.profile import Profile, for_any_model
-from palimpsest.profiles.settings import is_on, strict_number
+from palimpsest.profiles.settings import evidence, strict_number
 from palimpsest.wire.request import Params
 
 _FALSE = frozenset({"", "false", "0", "no", "off"})
@@ -19,12 +18,12 @@ _FALSE = frozenset({"", "false", "0", "no", "off"})
 
 def opencode(environment: Mapping[str, str]) -> Profile:
     """Prune old results at the end of a turn, and compact by summarizing the whole view."""
-    auto = _auto(environment) and not _on(environment, "OPENCODE_DISABLE_AUTOCOMPACT")
+    auto = _on(environment, "compaction.auto", "true") and not _on(environment, "OPENCODE_DISABLE_AUTOCOMPACT")
     prune = _on(environment, "compaction.prune", "true") and not _on(environment, "OPENCODE_DISABLE_PRUNE")
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
-        policies=(*((PruneResults(),) if prune else ()), anchor, *_evidence(environment)),
+        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment)),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
         size_rule="opencode",
@@ -39,7 +38,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
 
 def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     """Compact by summarizing everything before a verbatim tail, also when a request was too long."""
-    auto = _auto(environment)
+    auto = _on(environment, "compaction.auto", "true")
     reserved = strict_number(environment, "compaction.reserved", least=0)
     anchor = Anchor(
         transcript="text",
@@ -52,7 +51,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *_evidence(environment)),
+        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment)),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),
         size_rule="opencode-1.18",
@@ -63,14 +62,6 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(breakpoint_rule="opencode"),
     )
-
-
-def _evidence(environment: Mapping[str, str]) -> tuple[AddEvidence, ...]:
-    return (AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()
-
-
-def _auto(environment: Mapping[str, str]) -> bool:
-    return _on(environment, "compaction.auto", "true")
 
 
 def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from palimpsest.core.errors import BadInput
+from palimpsest.policies.notices import AddEvidence
 
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11
@@ -95,3 +96,8 @@ def quoted(text: str) -> str:
 def is_on(settings: Mapping[str, str], name: str) -> bool:
     """Return whether a switch is set to `1`, `true`, `yes` or `on`; the default is off."""
     return settings.get(name, "").strip().lower() in _ON
+
+
+def evidence(settings: Mapping[str, str]) -> tuple[AddEvidence, ...]:
+    """Return the policy that adds evidence to summaries, if `PAL_EVIDENCE` turns it on."""
+    return (AddEvidence(),) if is_on(settings, "PAL_EVIDENCE") else ()

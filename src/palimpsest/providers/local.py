@@ -1,11 +1,18 @@
 """A server for local models: serves a file of weights on the loopback interface, in all three wire formats."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from palimpsest.core.errors import BadInput, ProviderError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.events.deltas import Delta
+from palimpsest.core.ports import Sendable, closing
+from palimpsest.providers.http import HttpProvider
+from palimpsest.wire.models.cards import ModelCard
 
 
 class _Serving(Protocol):
@@ -59,3 +66,29 @@ class LocalServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # The server stops when its last reference is gone.
         self._server = None
+
+
+class LocalProvider:
+    """A model in this process: the server starts with the first request and stops with `close`. `threads` of 0 means all cores."""
+
+    def __init__(self, card: ModelCard, weights: Path, *, threads: int = 0) -> None:
+        self._card = card
+        self._server = LocalServer(weights, window=card.window, threads=threads)
+        self._starting = asyncio.Lock()
+        self._provider: HttpProvider | None = None
+
+    async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
+        """Yield deltas as they arrive, then the complete reply. Raises as `HttpProvider` does, and `ProviderError` for bad weights."""
+        async with self._starting:
+            if self._provider is None:
+                # Loading weights takes seconds, and the event loop must stay responsive.
+                server = await asyncio.to_thread(self._server.__enter__)
+                self._provider = HttpProvider(self._card, server.url)
+        async with closing(self._provider.stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._provider = None
+        self._server.__exit__(None, None, None)

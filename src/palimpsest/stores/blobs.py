@@ -4,11 +4,12 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.stores.files import store_error, sync_folder, write_private
+from palimpsest.stores.files import store_errors, sync_folder, write_private
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -54,23 +55,26 @@ class BlobFolder:
         """Store bytes durably and return their address; raise `StoreError` if that fails."""
         address = sha256(data).hexdigest()
         path = self.path(address)
-        try:
+        with store_errors(path, "write"):
             if not _has_size(path, len(data)):
                 self._make_folder(path.parent)
                 write_private(path, data)
-        except OSError as error:
-            raise store_error(error, path, "write") from error
         return address
 
     def get(self, address: str) -> bytes:
         """Return the bytes at an address without checking their digest; raise `MissingBlob` if there are none."""
-        path = self.path(address)
-        try:
+        with self._reading(address) as path:
             return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise self._missing(address) from None
-        except OSError as error:
-            raise store_error(error, path, "read") from error
+
+    @contextmanager
+    def _reading(self, address: str) -> Iterator[Path]:
+        path = self.path(address)
+        with store_errors(path, "read"):
+            try:
+                yield path
+            except (FileNotFoundError, NotADirectoryError):
+                message = f"no blob {address}; the session that names it was copied without it"
+                raise MissingBlob(message, where=str(self.folder)) from None
 
     def check(self, address: str) -> bool:
         """Return whether the digest of the bytes at an address is that address."""
@@ -78,13 +82,8 @@ class BlobFolder:
 
     def size(self, address: str) -> int:
         """Return the size in bytes of the blob at an address; raise `MissingBlob` if there is none."""
-        path = self.path(address)
-        try:
+        with self._reading(address) as path:
             return path.stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
-            raise self._missing(address) from None
-        except OSError as error:
-            raise store_error(error, path, "read") from error
 
     def addresses(self) -> Iterator[str]:
         """Yield the addresses of all blobs, sorted; temporary files that a crash left are skipped."""
@@ -95,9 +94,6 @@ class BlobFolder:
 
     def __contains__(self, address: str) -> bool:
         return is_address(address) and self.path(address).is_file()
-
-    def _missing(self, address: str) -> MissingBlob:
-        return MissingBlob(f"no blob {address}; the session that names it was copied without it", where=str(self.folder))
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -114,9 +110,8 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise store_error(error, folder, "list") from error
+    with store_errors(folder, "list"):
+        try:
+            return sorted(path.name for path in folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []

@@ -67,6 +67,7 @@ class MemoryFile:
         self._closed = False
         self._sync_failure = ""
         self._disk_error = ""
+        self._appends_left: int | None = None
         self._measure(file.lines_end)
 
     def _measure(self, size: int) -> None:
@@ -97,6 +98,11 @@ class MemoryFile:
     def append(self, line: bytes) -> int:
         """Append one or more lines and return the offset where they begin; raise `ReadOnly` or `StoreError` if that is not possible."""
         self._require_writer()
+        if self._appends_left is not None:
+            if not self._appends_left:
+                self.fail()
+                self._require_writer()
+            self._appends_left -= 1
         start = len(self._file.data)
         self._file.data += line
         self._file.changed = self._store.tick()
@@ -207,6 +213,11 @@ class MemoryFile:
     def fail(self, reason: str = "No space left on device") -> None:
         """Simulate a disk failure with that reason; an empty reason ends it."""
         self._disk_error = reason
+        self._appends_left = None
+
+    def fail_after(self, appends: int) -> None:
+        """Simulate a disk that is full after that many more appends."""
+        self._appends_left = appends
 
 
 class MemorySessions:
@@ -330,3 +341,19 @@ class MemoryBlobs:
 
     def __contains__(self, address: str) -> bool:
         return address in self._contents
+
+
+class MemoryStateSlot:
+    """A state slot in memory."""
+
+    def __init__(self) -> None:
+        self._data: bytes | None = None
+
+    def load(self) -> bytes | None:
+        """Return the value that was saved last, if any."""
+        return self._data
+
+    def save(self, data: bytes) -> bool:
+        """Replace the value and return true."""
+        self._data = data
+        return True

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, Locked, StoreError
@@ -30,6 +30,15 @@ def store_error(error: OSError, path: Path, verb: str) -> StoreError:
     """Return the error for a failed system call, with the path and the reason in one line."""
     reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
     return StoreError(f"cannot {verb} it: {reason}", where=str(path))
+
+
+@contextmanager
+def store_errors(path: Path, verb: str) -> Iterator[None]:
+    """Raise a `StoreError` in place of an `OSError` of the block."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(error, path, verb) from error
 
 
 def open_in_folder(path: Path, flags: int) -> int:
@@ -60,10 +69,8 @@ class Lock:
 
     def acquire(self) -> None:
         """Acquire the lock; raise `Locked` with the name of the holder if it is taken, `StoreError` if the file cannot be opened."""
-        try:
+        with store_errors(self._path, "lock the session with"):
             handle = open_in_folder(self._path, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise store_error(error, self._path, "lock the session with") from error
         try:
             self._lock_and_sign(handle)
         except BaseException:
@@ -91,11 +98,9 @@ class Lock:
         except OSError as error:
             raise self._locked(os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process") from error
         holder = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
-        try:
+        with store_errors(self._path, "lock the session with"):
             os.ftruncate(handle, 0)
             os.pwrite(handle, holder.encode(), 0)
-        except OSError as error:
-            raise store_error(error, self._path, "lock the session with") from error
 
     def _locked(self, holder: str) -> Locked:
         message = f"the session is being written by {holder}; close it there, or read it without writing"
@@ -153,14 +158,12 @@ def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool =
 def ensure_writable(path: Path) -> None:
     """Raise `StoreError` if no file can be written at a path; it writes a temporary one, because permissions alone do not show it."""
     new = _temporary(Path(os.path.realpath(path)))
-    try:
+    with store_errors(path, "write"):
         os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         new.unlink()
         # The temporary name was shortened; this checks that the file system accepts the name itself.
         with suppress(FileNotFoundError):
             path.lstat()
-    except OSError as error:
-        raise store_error(error, path, "write") from error
 
 
 def is_temporary(name: str, of: str) -> bool:
@@ -178,13 +181,13 @@ def _temporary(target: Path) -> Path:
 def _write(target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool) -> int:
     """Write the target; error messages name `path`. Raises `FileExistsError` if the target exists and `replace` is false."""
     new = _temporary(target)
-    try:
+    with store_errors(path, "write"):
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
-    except OSError as error:
-        raise store_error(error, path, "write") from error
     try:
         if mode is None and replace:
-            _keep_mode(handle, target)
+            # A replaced file keeps its permissions, if the system allows it.
+            with suppress(OSError):
+                os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
         size = _fill(handle, chunks, path, sync=sync)
         _move_into_place(new, target, path, replace=replace, sync=sync)
     except BaseException:
@@ -199,25 +202,17 @@ def _fill(handle: int, chunks: Iterable[bytes], path: Path, *, sync: bool) -> in
     size = 0
     try:
         for chunk in coalesced(chunks):
-            try:
-                _write_all(handle, chunk)
-            except OSError as error:
-                raise store_error(error, path, "write") from error
+            with store_errors(path, "write"):
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
             size += len(chunk)
-        try:
-            if sync:
+        if sync:
+            with store_errors(path, "write"):
                 sync_file(handle)
-        except OSError as error:
-            raise store_error(error, path, "write") from error
     finally:
         os.close(handle)
     return size
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
 
 
 def _move_into_place(new: Path, target: Path, path: Path, *, replace: bool, sync: bool) -> None:
@@ -247,19 +242,34 @@ def _is_pipe_or_device(path: Path) -> bool:
 
 def _write_through(path: Path, chunks: Iterable[bytes]) -> int:
     """Write to a pipe or a device, which cannot be replaced."""
-    try:
+    with store_errors(path, "write"):
         handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise store_error(error, path, "write") from error
     return _fill(handle, chunks, path, sync=False)
-
-
-def _keep_mode(handle: int, target: Path) -> None:
-    """Copy the permissions of the replaced file to the new one, if the system allows it."""
-    with suppress(OSError):
-        os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
 
 
 def _already_exists(path: Path) -> BadInput:
     message = "this is a folder; name a file" if path.is_dir() else "this file exists and was not changed; --force replaces it"
     return BadInput(message, where=str(path))
+
+
+class FileStateSlot:
+    """A small value in a file; it is not synced, because a lost value can be computed again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> bytes | None:
+        """Return the value that was saved last; `None` if the file is missing or cannot be read."""
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return None
+
+    def save(self, data: bytes) -> bool:
+        """Replace the value and return whether that succeeded; a missing folder is made."""
+        try:
+            if not self._path.parent.is_dir():
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return write_private(self._path, data, sync=False)
+        except (StoreError, OSError):
+            return False

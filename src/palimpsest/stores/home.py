@@ -2,19 +2,20 @@
 
 import os
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self, TypeAlias
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.log.log import Log
-from palimpsest.core.ports import BlobStore, Clock, Index, SessionArchive, SessionStore, StateSlot
+from palimpsest.core.ports import Clock, Index, SessionArchive, SessionStore
 from palimpsest.stores.blobs import BlobFolder, new_session_id
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
+from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 _OPENING_BYTES = 64 * 1024
@@ -23,15 +24,13 @@ _OPENING_BYTES = 64 * 1024
 def forks_of(store: SessionStore, session: str) -> tuple[str, ...]:
     """Return the forks of a session, which need its log; it finds forks with a damaged first line too."""
     reference = b'"base":{"session":"%s"' % session.encode()
-    return tuple(other for other in store.sessions() if other != session and reference in _opening(store, other))
-
-
-def _opening(store: SessionStore, session: str) -> bytes:
-    lines = store.open(session)
-    try:
-        return lines.read(0, _OPENING_BYTES)
-    finally:
-        lines.close()
+    forks: list[str] = []
+    for other in store.sessions():
+        if other != session:
+            with closing(store.open(other)) as lines:
+                if reference in lines.read(0, _OPENING_BYTES):
+                    forks.append(other)
+    return tuple(forks)
 
 
 def remove(store: SessionArchive, session: str) -> None:
@@ -48,69 +47,6 @@ class SystemClock:
     def now(self) -> int:
         """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
-
-
-class AnyHome(Protocol):
-    """The interface of every home."""
-
-    @property
-    def name(self) -> str:
-        """The name of the home in error messages: its path, or `memory`."""
-        ...
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of a home on disk; `None` for a home in memory."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of its sessions."""
-        ...
-
-    @property
-    def store(self) -> SessionArchive:
-        """All sessions."""
-        ...
-
-    @property
-    def blobs(self) -> BlobStore:
-        """Contents too large for a line."""
-        ...
-
-    @property
-    def imports(self) -> StateSlot:
-        """The cursors of imports: how far the sessions of other programs were read."""
-        ...
-
-    @property
-    def has_index(self) -> bool:
-        """Whether an index exists."""
-        ...
-
-    def new(self, cwd: str = "", model: str = "", title: str = "") -> Log:
-        """Create a session and open it for writing."""
-        ...
-
-    def open(self, session: str, *, write: bool = True) -> Log:
-        """Open a session, for writing unless `write` is false."""
-        ...
-
-    def fork(self, log: Log, seq: int | None = None) -> Log:
-        """Create a session that continues another one from an event, or from its tip."""
-        ...
-
-    def index(self) -> Index:
-        """Open the search index over all sessions; the caller closes it."""
-        ...
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """Return all model cards; the user's cards replace built-in ones of the same name."""
-        ...
-
-    def own_cards(self) -> tuple[ModelCard, ...]:
-        """Return the user's cards; raise `BadInput` or `StoreError` if they cannot be read."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -242,6 +178,14 @@ class MemoryHome:
     def own_cards(self) -> tuple[ModelCard, ...]:
         """Return the cards that the home was created with."""
         return self.own
+
+
+AnyHome: TypeAlias = Home | MemoryHome
+
+
+def new_id(home: AnyHome) -> str:
+    """Return an id for a new session of a home, which sorts by time."""
+    return new_session_id(home.clock.now())
 
 
 def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) -> Log:

@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import LogStat
 from palimpsest.stores.blobs import check_session_id
-from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error
+from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error, store_errors
 from palimpsest.stores.log_file import WRITING, JsonlFile
 from palimpsest.stores.result_files import ResultFiles
 
@@ -45,17 +46,15 @@ class JsonlSessions:
             raise BadInput(f"session {session} exists already", where=str(path)) from error
         except OSError as error:
             raise store_error(error, path, "create") from error
+        lines = None
         try:
             lines = self._open_for_writing(path, session, file)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        try:
             if first:
                 lines.append(first)
         except BaseException:
             path.unlink(missing_ok=True)
-            lines.close()
+            if lines is not None:
+                lines.close()
             raise
         return lines
 
@@ -77,10 +76,8 @@ class JsonlSessions:
     def stat(self, session: str) -> LogStat:
         """Return size and time of the last change of one log."""
         path = self._existing_path(session)
-        try:
+        with store_errors(path, "read"):
             found = path.stat()
-        except OSError as error:
-            raise store_error(error, path, "read") from error
         return LogStat(session, str(path), found.st_size, found.st_mtime_ns)
 
     def stats(self) -> Iterator[LogStat]:
@@ -100,17 +97,12 @@ class JsonlSessions:
         """Delete a session with its side files, the log last; raise `Locked` while a writer holds it."""
         from shutil import rmtree  # noqa: PLC0415 - slow to load, and few delete
 
-        lines = self.open(session, write=True)
         path = self.path_of(session)
-        try:
+        with closing(self.open(session, write=True)), store_errors(path, "delete"):
             for other in path.parent.iterdir():
                 if _is_side_file(other, path):
                     rmtree(other) if other.is_dir() else other.unlink()
             path.unlink()
-        except OSError as error:
-            raise store_error(error, path, "delete") from error
-        finally:
-            lines.close()
 
     def result_files(self, session: str) -> ResultFiles:
         """Return the store of the tool results of a session: a folder beside its log."""

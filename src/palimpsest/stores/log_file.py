@@ -6,8 +6,7 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.format.codec import MAX_LINE
-from palimpsest.stores.files import Lock, store_error, sync_file, sync_folder, write_private
-from palimpsest.stores.state_slots import FileStateSlot
+from palimpsest.stores.files import FileStateSlot, Lock, store_error, store_errors, sync_file, sync_folder, write_private
 
 CHUNK_BYTES = 1024 * 1024
 TAIL_BYTES = 16 * 1024
@@ -49,11 +48,8 @@ class JsonlFile:
         self._known_end = b"" if self._lock is not None else self._bytes_before(self._size)
 
     def _open(self) -> int:
-        flags = os.O_RDONLY if self._lock is None else WRITING
-        try:
-            return os.open(self._path, flags | os.O_CLOEXEC)
-        except OSError as error:
-            raise store_error(error, self._path, "open") from error
+        with store_errors(self._path, "open"):
+            return os.open(self._path, (os.O_RDONLY if self._lock is None else WRITING) | os.O_CLOEXEC)
 
     @property
     def name(self) -> str:
@@ -190,7 +186,7 @@ class JsonlFile:
     def rewrite(self, data: bytes) -> str:
         """Replace all lines; the earlier file stays under another name, and its path is returned."""
         lock = self._require_writer()
-        try:
+        with store_errors(self._path, "rewrite"):
             copy = self._link_copy()
             try:
                 write_private(self._path, data)
@@ -199,8 +195,6 @@ class JsonlFile:
                 raise
             self._path.with_suffix(CHECKPOINT).unlink(missing_ok=True)
             file = os.open(self._path, WRITING | os.O_CLOEXEC)
-        except OSError as error:
-            raise store_error(error, self._path, "rewrite") from error
         lock.lock_log(file)
         os.close(self._file)
         self._file, self._size = file, len(data)
@@ -264,8 +258,6 @@ class JsonlFile:
         number = 1
         while not write_private(self._path.with_suffix(f".torn-{number}"), torn, replace=False):
             number += 1
-        try:
+        with store_errors(self._path, "repair the last line of"):
             os.ftruncate(self._file, self._size)
             sync_file(self._file)
-        except OSError as error:
-            raise store_error(error, self._path, "repair the last line of") from error

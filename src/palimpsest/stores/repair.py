@@ -3,12 +3,13 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from msgspec import structs
 
-from palimpsest.core.errors import BadLog, MissingBase, NewerFormat, PalimpsestError
+from palimpsest.core.errors import BadLog, NewerFormat, PalimpsestError
 from palimpsest.core.events import Body, Event, Failed, SessionOpened
 from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
@@ -227,16 +228,13 @@ def repair(store: SessionStore, session: str) -> RepairReport:
 
     Raises `Locked` while a writer holds the session, `NewerFormat` if the log was written by a newer version.
     """
-    torn = _torn_bytes(store, session)
-    lines = store.open(session, write=True)
-    try:
-        changes = [f"the torn end of {torn} bytes was set aside"] if torn else []
+    with closing(store.open(session)) as lines:
+        changes = [f"the torn end of {lines.torn} bytes was set aside"] if lines.torn else []
+    with closing(store.open(session, write=True)) as lines:
         rebuilt = rebuild_log(lines.read(0, lines.size), session, _base_link(store, session))
         changes += _drop_checkpoint(lines, changed=bool(rebuilt.changes))
         copy = lines.rewrite(b"".join(rebuilt.lines)) if rebuilt.changes else ""
         return RepairReport(copy, (*changes, *rebuilt.changes))
-    finally:
-        lines.close()
 
 
 def _drop_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
@@ -251,23 +249,13 @@ def _drop_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
     return []
 
 
-def _torn_bytes(store: SessionStore, session: str) -> int:
-    lines = store.open(session)
-    try:
-        return lines.torn
-    finally:
-        lines.close()
-
-
 def _base_link(store: SessionStore, session: str) -> str | None:
     """Return the hash link that a fork continues, as its base has it now; `None` if it is no fork or the base cannot be read."""
     lines = store.open(session)
     try:
         reader = open_reader(store, session, lines, check=False)
-    except (PalimpsestError, MissingBase):
+    except PalimpsestError:
         lines.close()
         return None
-    try:
+    with closing(reader):
         return None if reader.base is None else reader.base.link(reader.first - 1)
-    finally:
-        reader.close()

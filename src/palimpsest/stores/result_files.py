@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from palimpsest.core.policy import Look
-from palimpsest.stores.files import store_error, write_private
+from palimpsest.stores.files import store_errors, write_private
 
 SUFFIX = ".results"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -28,7 +28,7 @@ class ResultFiles:
     def __call__(self, name: str, data: bytes) -> str:
         """Save bytes under a name and return the path; if the name is taken by other content, under another name."""
         path = self.folder / plain_name(name)
-        try:
+        with store_errors(path, "write"):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if _holds(path, data) or write_private(path, data, replace=False):
                 return str(path)
@@ -36,8 +36,6 @@ class ResultFiles:
             if not _holds(path, data):
                 # The name has a digest of the content, so that a file with other content is damaged and may be replaced.
                 write_private(path, data)
-        except OSError as error:
-            raise store_error(error, path, "write") from error
         return str(path)
 
 

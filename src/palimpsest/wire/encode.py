@@ -1,5 +1,6 @@
 """Encodes a view, a model card, tools and parameters as the exact bytes of a request."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Self
 
@@ -10,9 +11,15 @@ from palimpsest.wire.encoding.fragments import FragmentCache, Wire
 from palimpsest.wire.encoding.media import Fetch, no_blobs
 from palimpsest.wire.encoding.repair import ProviderCallIds, RepairEncoder, repair_pairs
 from palimpsest.wire.encoding.tools import tool_name, wire_names
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
 from palimpsest.wire.responses.encode import ResponsesWire
+
+_WIRES: Mapping[WireName, type[AnthropicWire | ChatWire | ResponsesWire]] = {
+    "anthropic": AnthropicWire,
+    "responses": ResponsesWire,
+    "chat": ChatWire,
+}
 
 
 class Encoder:
@@ -23,7 +30,7 @@ class Encoder:
         self._tools = tools
         self._params = params
         self._fetch = fetch
-        self._wire = _wire(card, tools, params, fetch)
+        self._wire: Wire = _WIRES[card.wire](card, tools, params, fetch)
         names = wire_names(tools, card.wire)
         self._numbered_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
         self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
@@ -70,13 +77,3 @@ class Encoder:
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:
     """Encode a single view without a reusable `Encoder`."""
     return Encoder(card, tools, params, fetch).encode(view)
-
-
-def _wire(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fetch) -> Wire:
-    match card.wire:
-        case "anthropic":
-            return AnthropicWire(card, tools, params, fetch)
-        case "responses":
-            return ResponsesWire(card, tools, params, fetch)
-        case "chat":
-            return ChatWire(card, tools, params, fetch)

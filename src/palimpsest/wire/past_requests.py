@@ -56,15 +56,7 @@ def past_request(
     raise BadInput(f"there is no request {number} in this session: {count_text}", where=log.session)
 
 
-def next_request(
-    view: View,
-    fetch: Fetch,
-    cards: Iterable[ModelCard] = CARDS,
-    *,
-    wire: WireName | None = None,
-    model: str = "",
-    params: Params | None = None,
-) -> Request:
+def next_request(view: View, fetch: Fetch, cards: Iterable[ModelCard] = CARDS, *, wire: WireName | None = None, model: str = "") -> Request:
     """The request for this view, with the tools and parameters of the previous call. Raises `BadInput` if no model is known."""
     call = view.call
     tools = recorded_tools(call.tools, fetch) if call is not None else ()
@@ -72,10 +64,9 @@ def next_request(
     if not name:
         raise BadInput("the session names no model, so name one with --model", where="model")
     target = card_on_wire(card(model, cards) if model else recorded_card(name, cards), wire)
-    if params is None:
-        params = Params() if call is None else _params_of(call.params)
-        if call is not None and (name, target.wire) != (call.model, call.wire):
-            params = adapted_params(params, target)
+    params = Params() if call is None else _params_of(call.params)
+    if call is not None and (name, target.wire) != (call.model, call.wire):
+        params = adapted_params(params, target)
     return encode(view, target, tools, params, fetch)
 
 

@@ -1,8 +1,8 @@
 """Decodes the response of a provider, whole or as server-sent events, into deltas and a reply."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Protocol, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from palimpsest.core.errors import StreamCut, WireError
 from palimpsest.core.events import ModelReplied
@@ -102,22 +102,25 @@ class Assembler(Protocol):
         ...
 
 
+_WHOLE: Mapping[WireName, Callable[[Json, ModelCard], ModelReplied]] = {
+    "anthropic": decode_message,
+    "responses": decode_response_object,
+    "chat": decode_completion,
+}
+_STREAMED: Mapping[WireName, Callable[[ModelCard], Assembler]] = {
+    "anthropic": MessageAssembler,
+    "responses": ResponseAssembler,
+    "chat": ChunkAssembler,
+}
+
+
 def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names = NO_NAMES) -> ModelReplied:
     """Decode a response that was not streamed.
 
     `names` maps tool names on the wire to the offered ones, where they differ. Raises `WireError` if the body is not a reply of this
     wire, `ProviderError` if it is an error.
     """
-    answer = parse(body, card.provider)
-    match wire:
-        case "anthropic":
-            return offered_reply(decode_message(answer, card), names)
-        case "responses":
-            return offered_reply(decode_response_object(answer, card), names)
-        case "chat":
-            return offered_reply(decode_completion(answer, card), names)
-        case _:
-            assert_never(wire)
+    return offered_reply(_WHOLE[wire](parse(body, card.provider), card), names)
 
 
 class Decoder:
@@ -182,12 +185,4 @@ class Decoder:
 
 def decoder(wire: WireName, card: ModelCard, names: Names = NO_NAMES) -> Decoder:
     """A decoder for one streamed reply; `names` as for `decode_response`."""
-    match wire:
-        case "anthropic":
-            return Decoder(MessageAssembler(card), card.provider, names)
-        case "responses":
-            return Decoder(ResponseAssembler(card), card.provider, names)
-        case "chat":
-            return Decoder(ChunkAssembler(card), card.provider, names)
-        case _:
-            assert_never(wire)
+    return Decoder(_STREAMED[wire](card), card.provider, names)

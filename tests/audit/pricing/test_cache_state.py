@@ -4,12 +4,11 @@ from msgspec import Raw
 from side_calls import side_reply
 from workplace import say, work
 
-from palimpsest.audit.pricing.prefixes import MOST_PREFIXES
-from palimpsest.audit.pricing.warm_prefixes import item_positions, warm_prefixes
+from palimpsest.audit.pricing.prefixes import MOST_PREFIXES, item_positions, warm_prefixes
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.situation import CachedPrefix
+from palimpsest.core.situation import Cache, CachedPrefix
 from palimpsest.engine.session import Session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.profile import Profile
@@ -228,6 +227,12 @@ def test_the_ledger_is_bounded_however_long_a_session_is() -> None:
     assert prefixes[-1].last == session.log.view.ids[-2]
 
 
+def test_a_cached_prefix_is_live_until_its_lifetime_is_over() -> None:
+    cache = Cache((CachedPrefix("0.0", 20_000, at=1_000, ttl=300_000), CachedPrefix("2.0", 40_000, at=200_000, ttl=300_000)))
+    assert [cache.longest(now) for now in (200_000, 300_999, 499_999, 500_000)] == [40_000, 40_000, 40_000, 0]
+    assert Cache().longest(0) == 0
+
+
 def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:
     session = at_work()
     situation = session.situation("before_call")
@@ -237,8 +242,5 @@ def test_before_an_item_counts_the_longest_prefix_that_ends_before_it() -> None:
         2_000,
         3_000,
         *(prefix.tokens for prefix in situation.cache.prefixes[2:4]),
-    ]
-    assert [situation.cache.before(name, situation.view, situation.now) for name in names[1:]] == [
-        warm.before(places[name]) for name in names[1:]
     ]
     assert warm.head == 2_000

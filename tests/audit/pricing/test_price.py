@@ -15,7 +15,7 @@ from palimpsest.core.situation import CachedPrefix, Situation
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.profiles.claude_code import clear_now
+from palimpsest.policies.clear.results import ClearResults
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encode import encode
@@ -128,7 +128,7 @@ def at_the_till(one: Profile, model: str) -> Till:
     return till
 
 
-HALF = changed(profile("palimpsest"), policies=(clear_now(60_000),))
+HALF = changed(profile("palimpsest"), policies=(ClearResults(target=60_000, manual=True),))
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5"])

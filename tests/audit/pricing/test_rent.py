@@ -3,8 +3,8 @@
 import pytest
 from situations import CLAUDE, prefix, situation, size, words
 
-from palimpsest.audit.pricing.price import Narrative, Rates, fold_price, price_of_fold, rates_of, rent_of_call, tokens_after_fold
-from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes
+from palimpsest.audit.pricing.prefixes import WarmPrefixes
+from palimpsest.audit.pricing.price import Rates, fold_price, price_of_fold, rates_of, rent_of_call, tokens_after_fold
 from palimpsest.core.items import Item, Text
 from palimpsest.core.situation import PARTS, Cache, Evidence, UserMessage
 from palimpsest.core.tokens.counter import TokenCounter
@@ -48,13 +48,6 @@ def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out(
     warm = WarmPrefixes((-1, 5), (20_000, 108_000))
     assert fold_price(110_000, 50_400, warm, RATES) == pytest.approx(38_000 + 2_000 - 10_800 - 2_500)
     assert fold_price(110_000, 50_400, WarmPrefixes(), RATES) == pytest.approx(63_000 - 137_500)
-
-
-def test_a_narrative_adds_the_request_for_it() -> None:
-    warm = WarmPrefixes((-1, 5), (20_000, 108_000))
-    asked = Narrative(600, 1_600)
-    assert fold_price(110_000, 50_400, warm, RATES, asked) == pytest.approx(26_700 + 10_800 + 2_000 + 600 + 8_000)
-    assert fold_price(110_000, 50_400, WarmPrefixes(), RATES, asked) == pytest.approx(-74_500 + 110_000 + 600 + 8_000)
 
 
 def test_a_fold_is_priced_by_what_is_cached_now() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, declared_class, exit_of, shell_line, tool_class
-from palimpsest.audit.tools.file_access import FileAccess
+from palimpsest.audit.tools.file_commands import FileAccess
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, Text, ToolCall, ToolResult
 from palimpsest.wire.request import Tool

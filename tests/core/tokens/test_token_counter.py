@@ -1,13 +1,16 @@
-"""The token counter counts each item of a view once."""
+"""The token counter counts each item of a view once, and gives out the sizes of a view as a value."""
 
 from collections.abc import Callable
 
-from hypothesis import given
+import pytest
+from histories import Step, new_log, steps, tell
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palimpsest.audit.pricing.size_rules import claude_size, codex_size
-from palimpsest.core.items import Content, Cover, Item, Text, ToolResult
+from palimpsest.core.items import Content, Cover, Item, Text, ToolResult, frozen
 from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.view_sizes import CountsTokens, TokenSizes
 from palimpsest.core.view import View, shown
 
 
@@ -115,3 +118,82 @@ def test_a_counter_that_counted_other_views_agrees_with_a_new_one(views: list[li
         unique = {number: (text, mask) for number, text, mask in contents}
         view = View(items=tuple(_item(number, text, mask) for number, (text, mask) in unique.items()))
         assert used.total(view) == TokenCounter(claude_size).total(view)
+
+
+def test_the_items_of_the_view_are_not_counted_again() -> None:
+    rule, asked = _counting()
+    view = View(head=(_item(0, "x" * 40),), items=(_item(1), _item(2)))
+    sizes = TokenCounter(rule, 1.5).sizes_of(view)
+    asked.clear()
+    assert (sizes.total(view), sizes.raw(view), sizes.in_order(view)) == (21, 14, (2, 2))
+    assert ([sizes.item(item) for item in (*view.head, *view.items)], asked) == ([15, 3, 3], [])
+
+
+def test_an_equal_item_that_is_another_object_is_not_counted_again() -> None:
+    rule, asked = _counting()
+    sizes = TokenCounter(rule).sizes_of(View(items=(_item(1),)))
+    asked.clear()
+    assert (sizes.item(_item(1)), sizes.total(View(items=(_item(1),))), asked) == (2, 2, [])
+
+
+def test_items_and_contents_that_are_not_in_the_view_are_counted_by_the_rule() -> None:
+    sizes = TokenCounter(claude_size, 2.0).sizes_of(View(items=(_item(1),)))
+    assert (sizes.item(_item(7, "x" * 80)), sizes.item(_item(1, "x" * 80)), sizes.content(Text("x" * 40))) == (40, 40, 20)
+
+
+def test_a_masked_item_has_the_size_of_its_cover_and_a_cached_cover_counts_if_the_provider_drops_results() -> None:
+    hidden, covered = _item(1, "x" * 400, Cover()), _item(1, "x" * 400, Cover("[cleared]"))
+    dropped = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),)), mask=Cover("", "cached"))
+    plain, dropping = TokenSizes(claude_size), TokenSizes(claude_size, drops_cached=True)
+    assert [plain.item(item) for item in (hidden, covered, dropped)] == [0, 3, 100]
+    assert [dropping.item(item) for item in (hidden, covered, dropped)] == [0, 3, 0]
+
+
+def test_later_counts_do_not_change_an_earlier_value() -> None:
+    counter, view = TokenCounter(claude_size), View(items=(_item(1),))
+    sizes = counter.sizes_of(view)
+    counter.factor = 3.0
+    larger = View(items=(*view.items, _item(2)))
+    grown = counter.sizes_of(larger)
+    assert (sizes.total(view), sizes.places_in(view), grown.total(view), grown.places_in(larger)) == (
+        2,
+        {"1.0": 0},
+        6,
+        {"1.0": 0, "2.0": 1},
+    )
+
+
+def test_the_value_is_created_once_while_view_and_factor_stay() -> None:
+    counter, view = TokenCounter(claude_size), View(items=(_item(1),))
+    first = counter.sizes_of(view)
+    assert counter.sizes_of(View(items=view.items, seq=9)) is first
+    counter.factor = 1.5
+    assert counter.sizes_of(view) == TokenSizes(claude_size, 1.5, items=view.items, sizes=(2,), raw_total=2, newer=frozen({"1.0": 0}))
+
+
+@pytest.mark.parametrize("grows_by", [1, 3, 40])
+def test_places_are_right_however_fast_a_view_grows_and_after_masks(grows_by: int) -> None:
+    counter, items = TokenCounter(claude_size), tuple(_item(number) for number in range(200))
+    for end in range(0, 200, grows_by):
+        masked = (*items[: end // 2], *[_item(number, mask=Cover("gone")) for number in range(end // 2, end)])
+        for view in (View(items=items[:end]), View(items=masked), View(items=items[:end])):
+            assert counter.sizes_of(view).places_in(view) == {f"{number}.0": number for number in range(end)}
+
+
+@settings(max_examples=60)
+@given(steps)
+def test_the_sizes_of_any_view_answer_for_every_other_view_as_a_counter_does(history: list[Step]) -> None:
+    log = new_log()
+    views = [log.view, *[tell(log, [step]).view for step in history]]
+    kept = TokenCounter(claude_size, 1.33)
+    middle = kept.sizes_of(views[len(views) // 2])
+    for view in views:
+        counter = TokenCounter(claude_size, 1.33)
+        assert _answers(middle, view) == _answers(counter, view) == _answers(kept, view) == _answers(kept.sizes_of(view), view)
+        assert (middle.raw(view), middle.in_order(view)) == (counter.raw(view), counter.sizes_of(view).sizes)
+        assert kept.sizes_of(view).places_in(view) == {item.id: place for place, item in enumerate(view.items)}
+
+
+def _answers(counts: CountsTokens, view: View) -> tuple[int, list[int], list[int]]:
+    items = (*view.head, *view.items)
+    return counts.total(view), [counts.item(item) for item in items], [counts.content(item.content) for item in items]

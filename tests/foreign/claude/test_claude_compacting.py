@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from claude_lines import chain_faults, lines_of, log_with, paired
-from claude_session import SESSION, boundary, call, chained, prompt, reply, result, summary, text, written
-from readings import Home, said
+from claude_session import SESSION, Line, boundary, call, chained, prompt, reply, result, summary, text, written
+from readings import Home, read_session, said
 
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, UserSaid, ViewEdited
@@ -42,6 +42,28 @@ def read_back(log: Log, folder: Path, blobs: MemoryBlobs | None = None) -> tuple
         return home, back.view
 
 
+def check_shown(log: Log, folder: Path, *expected: Line, blobs: MemoryBlobs | None = None) -> None:
+    """A model is shown these messages, here and after the file of the session was read back."""
+    assert messages(read_back(log, folder, blobs)[1]) == messages(log.view) == list(expected)
+
+
+def user(*blocks: str | Line) -> Line:
+    return {"role": "user", "content": [text(block) if isinstance(block, str) else block for block in blocks]}
+
+
+def assistant(*blocks: Line) -> Line:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def returned(name: str) -> Line:
+    return {"type": "tool_result", "tool_use_id": name, "content": f"{name} ran"}
+
+
+def opened(path: Path) -> tuple[Home, Log]:
+    home, done, _ = read_session(CLAUDE, path)
+    return home, Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
+
+
 def worked(*calls: str) -> list[ModelReplied | ToolReturned]:
     return [
         body
@@ -59,12 +81,12 @@ def test_what_a_fold_keeps_and_adds_is_in_the_order_of_the_view(tmp_path: Path) 
     log.append(ViewEdited((Fold("1.0", "6.0", into),), "pal"))
     log.append(ModelReplied((Text("on", "assistant"),)))
     assert messages(log.view) == [
-        {"role": "user", "content": [text("first"), text("second"), text("the work"), text("the names")]},
-        {"role": "assistant", "content": [call("a", "bash", run="a")]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "a ran"}]},
-        {"role": "assistant", "content": [text("I run c."), call("c", "bash", run="c")]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "c ran"}, text("third")]},
-        {"role": "assistant", "content": [text("on")]},
+        user("first", "second", "the work", "the names"),
+        assistant(call("a", "bash", run="a")),
+        user(returned("a")),
+        assistant(text("I run c."), call("c", "bash", run="c")),
+        user(returned("c"), "third"),
+        assistant(text("on")),
     ]
     home, view = read_back(log, tmp_path)
     assert messages(view) == messages(log.view)
@@ -99,15 +121,12 @@ def test_words_that_were_typed_during_a_turn_stay_when_a_fold_keeps_them(tmp_pat
         reply("a2", "n1", "m2", text("done")),
         prompt("u2", "a2", "next"),
     )
-    home = Home()
-    (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
+    home, log = opened(path)
     shows = {item.content.text: item.id for item in log.view.items if isinstance(item.content, Text)}
     into = (Keep(shows["go"]), Keep(shows["use the other one"]), SUMMARY, Keep(shows["a list"]))
     log.append(ViewEdited((Fold(log.view.ids[0], shows["done"], into),), "pal"))
     _, view = read_back(log, tmp_path, home.blobs)
-    words = ["go", "use the other one", "what was before", "a list", "next"]
-    assert messages(view) == messages(log.view) == [{"role": "user", "content": [text(each) for each in words]}]
+    assert messages(view) == messages(log.view) == [user("go", "use the other one", "what was before", "a list", "next")]
     assert [item.kind for item in view.items] == ["user", "steering", "summary", "context", "user"]
 
 
@@ -129,7 +148,7 @@ def test_a_fold_into_nothing_leaves_nothing(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), ModelReplied((Text("one", "assistant"),)))
     log.append(ViewEdited((Fold("1.0", "2.0"),), "pal"))
     log.append(UserSaid((Text("second"),)))
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [{"role": "user", "content": [text("second")]}]
+    check_shown(log, tmp_path, user("second"))
 
 
 def test_of_a_line_with_three_statements_only_the_kept_one_is_written_again(tmp_path: Path) -> None:
@@ -140,40 +159,21 @@ def test_of_a_line_with_three_statements_only_the_kept_one_is_written_again(tmp_
         UserSaid((Text("next"),)),
     )
     log.append(ViewEdited((Fold("1.0", "4.0", (SUMMARY, Keep("1.1"), Keep("2.0"))),), "pal"))
-    words = ["what was before", "two", "go", "next"]
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [{"role": "user", "content": [text(each) for each in words]}]
+    check_shown(log, tmp_path, user("what was before", "two", "go", "next"))
 
 
 def test_a_reply_that_a_fold_brings_is_a_line_of_a_reply(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)))
     into = (Put("reminder", Text("What did we do?")), Put("summary", Text("This.", "assistant")), Keep("1.0"))
     log.append(ViewEdited((Fold("1.0", "3.0", into),), "pal"))
-    assert (
-        messages(read_back(log, tmp_path)[1])
-        == messages(log.view)
-        == [
-            {"role": "user", "content": [text("What did we do?")]},
-            {"role": "assistant", "content": [text("This.")]},
-            {"role": "user", "content": [text("first"), text("second")]},
-        ]
-    )
+    check_shown(log, tmp_path, user("What did we do?"), assistant(text("This.")), user("first", "second"))
 
 
 def test_a_fold_in_the_middle_keeps_what_is_before_it(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
     log.append(ViewEdited((Fold("4.0", "5.0", (SUMMARY,)),), "pal"))
-    assert (
-        messages(read_back(log, tmp_path)[1])
-        == messages(log.view)
-        == [
-            {"role": "user", "content": [text("first")]},
-            {"role": "assistant", "content": [text("I run a."), call("a", "bash", run="a")]},
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "a ran"}, text("what was before"), text("second")],
-            },
-        ]
-    )
+    ran = assistant(text("I run a."), call("a", "bash", run="a"))
+    check_shown(log, tmp_path, user("first"), ran, user(returned("a"), "what was before", "second"))
 
 
 def test_folds_over_folds_keep_the_same_words_each_time(tmp_path: Path) -> None:
@@ -185,8 +185,7 @@ def test_folds_over_folds_keep_the_same_words_each_time(tmp_path: Path) -> None:
         into: tuple[Put | Keep, ...] = (*users, Put("summary", Text(f"work {number}")))
         log.append(ViewEdited((Fold(log.view.ids[0], log.view.ids[-1], into),), "pal"))
     home, view = read_back(log, tmp_path)
-    words = ["first", "next 0", "next 1", "next 2", "work 2"]
-    assert messages(view) == messages(log.view) == [{"role": "user", "content": [text(each) for each in words]}]
+    assert messages(view) == messages(log.view) == [user("first", "next 0", "next 1", "next 2", "work 2")]
     assert said(home.bodies(home.done[claude_session(log)].session)) == ["first", "next 0", "next 1", "next 2"]
 
 
@@ -196,18 +195,8 @@ def test_edits_that_hide_items_or_insert_between_others_are_one_boundary_at_the_
     log.append(ViewEdited((Insert((Put("reminder", Text("look twice")),), "6.0"), Mask(("6.0",), "shorter")), "pal"))
     lines = lines_of(log)
     assert [line["subtype"] for line in lines if line["type"] == "system"] == ["compact_boundary"]
-    assert (
-        messages(read_back(log, tmp_path)[1])
-        == messages(log.view)
-        == [
-            {"role": "user", "content": [text("first")]},
-            {"role": "assistant", "content": [text("I run b."), call("b", "bash", run="b")]},
-            {
-                "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "b", "content": "b ran"}, text("look twice"), text("shorter")],
-            },
-        ]
-    )
+    ran = assistant(text("I run b."), call("b", "bash", run="b"))
+    check_shown(log, tmp_path, user("first"), ran, user(returned("b"), "look twice", "shorter"))
 
 
 def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Path) -> None:
@@ -219,27 +208,16 @@ def test_a_fold_of_claude_code_that_was_undone_here_is_undone_there(tmp_path: Pa
         summary("s1", "b1", "what was before"),
         prompt("u2", "s1", "second"),
     )
-    home = Home()
-    (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
+    home, log = opened(path)
     undo(log, next(event.seq for event in log.events() if isinstance(event.body, ViewEdited)))
-    assert (
-        messages(read_back(log, tmp_path, home.blobs)[1])
-        == messages(log.view)
-        == [
-            {"role": "user", "content": [text("first")]},
-            {"role": "assistant", "content": [text("one")]},
-            {"role": "user", "content": [text("second")]},
-        ]
-    )
+    check_shown(log, tmp_path, user("first"), assistant(text("one")), user("second"), blobs=home.blobs)
 
 
 def test_a_summary_that_a_later_boundary_keeps_stays_in_its_place(tmp_path: Path) -> None:
     log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)), UserSaid((Text("third"),)))
     log.append(ViewEdited((Fold("2.0", "3.0", (SUMMARY,)),), "pal"))
     log.append(ViewEdited((Mask(("4.0",)),), "pal"))
-    words = ["first", "what was before", "third"]
-    assert messages(read_back(log, tmp_path)[1]) == messages(log.view) == [{"role": "user", "content": [text(each) for each in words]}]
+    check_shown(log, tmp_path, user("first", "what was before", "third"))
 
 
 def test_an_attachment_that_is_hidden_is_named_as_cleared_and_one_that_shows_in_part_is_not(tmp_path: Path) -> None:
@@ -251,21 +229,12 @@ def test_an_attachment_that_is_hidden_is_named_as_cleared_and_one_that_shows_in_
         chained("n2", "n1", "attachment", attachment=notes, rendered=[{"content": "three"}, {"content": "four"}]),
         reply("a1", "n2", "m1", text("done")),
     )
-    home = Home()
-    (done,) = home.take(CLAUDE, path)
-    log = Log.open(home.store, done.session, FixedClock(1_800_000_000_000), write=True)
+    home, log = opened(path)
     shows = {item.content.text: item.id for item in log.view.items if isinstance(item.content, Text)}
     log.append(ViewEdited((Mask((shows["one"], shows["two"], shows["three"])),), "pal"))
     metadata = [line["microcompactMetadata"] for line in lines_of(log, home.blobs) if "microcompactMetadata" in line]
     assert [each["clearedAttachmentUUIDs"] for each in metadata] == [["n1"]]
-    assert (
-        messages(read_back(log, tmp_path, home.blobs)[1])
-        == messages(log.view)
-        == [
-            {"role": "user", "content": [text("four"), text("go")]},
-            {"role": "assistant", "content": [text("done")]},
-        ]
-    )
+    check_shown(log, tmp_path, user("four", "go"), assistant(text("done")), blobs=home.blobs)
 
 
 def test_a_boundary_that_anchors_itself_keeps_what_is_before_its_summary(tmp_path: Path) -> None:
@@ -280,14 +249,9 @@ def test_a_boundary_that_anchors_itself_keeps_what_is_before_its_summary(tmp_pat
         summary("s1", "b1", "what came then"),
         prompt("u3", "s1", "third"),
     )
-    home = Home()
-    (done,) = home.take(CLAUDE, path)
-    with Log.open(home.store, done.session, FixedClock()) as log:
-        assert messages(log.view) == [
-            {"role": "user", "content": [text("first")]},
-            {"role": "assistant", "content": [text("one")]},
-            {"role": "user", "content": [text("what came then"), text("third")]},
-        ]
+    home, log = opened(path)
+    with log:
+        assert messages(log.view) == [user("first"), assistant(text("one")), user("what came then", "third")]
         assert lines_of(log, home.blobs) == [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
@@ -299,6 +263,4 @@ def test_a_copy_of_a_line_of_another_session_is_a_line_of_its_own(tmp_path: Path
         prompt("u3", "u2", "first", forkedFrom={"sessionId": SESSION, "messageUuid": "nowhere"}),
         prompt("u4", "u3", "first", forkedFrom={"sessionId": SESSION, "messageUuid": "u1"}),
     )
-    home = Home()
-    (done,) = home.take(CLAUDE, path)
-    assert said(home.bodies(done.session)) == ["first", "first", "first"]
+    assert said(read_session(CLAUDE, path)[2]) == ["first", "first", "first"]

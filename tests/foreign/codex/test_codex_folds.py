@@ -27,11 +27,10 @@ from rollouts import (
 )
 
 from palimpsest.core.edits import Fold, Insert, Keep, Put
-from palimpsest.core.events import ModelReplied, Rewound, ViewEdited
+from palimpsest.core.events import ModelReplied, Rewound, UserSaid, ViewEdited
 from palimpsest.core.items import Opaque, Text, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
-from palimpsest.foreign.codex.lineage import fork_point
 from palimpsest.stores.ephemeral import FixedClock
 
 ENVIRONMENT = "<environment_context>\n<cwd>/repo</cwd>\n</environment_context>"
@@ -164,9 +163,8 @@ def test_cx_65_a_fold_after_the_last_turn_context_forces_full_context(tmp_path: 
 
 def test_cx_66_fork_cuts_strictly_before_the_nth_real_user_message(tmp_path: Path) -> None:
     home, log = logged(write(tmp_path, meta(), context(), said(ENVIRONMENT), said("a"), answered("b"), said("c"), answered("d")))
-    cuts = [fork_point(log, number) for number in range(3)]
-    assert cuts[2] is None
-    forks = [log.fork(home.store, f"fork-{cut}", cut).view for cut in cuts[:2]]
+    cuts = [each.parent for each in log.events() if isinstance(each.body, UserSaid)]
+    forks = [log.fork(home.store, f"fork-{cut}", cut).view for cut in cuts]
     assert [shown(view) for view in forks] == [[("context", ENVIRONMENT)], [("context", ENVIRONMENT), ("user", "a"), ("assistant", "b")]]
 
 

@@ -1,9 +1,10 @@
 import re
 from base64 import b64encode
-from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 from hostile import hostile_log, texts
+from html_pages import Page
 from hypothesis import given, settings
 from pal_runs import SMALL, edited
 
@@ -16,59 +17,16 @@ from palimpsest.foreign.exporting.html import mono, text_block, write_html
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.home import Home
 
-_EMPTY = {"meta", "img"}
 
-
-class Page(HTMLParser):
-    """The elements of a page, strictly nested, and the text of those that matter."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.attributes: set[str] = set()
-        self.addresses: list[str] = []
-        self.odd: list[str] = []
-        self.data = ""
-        self.texts: list[tuple[str, str]] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
-        if tag not in _EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.odd.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.data += data
-        if data.strip() and self.open[-1:] != ["style"]:
-            self.texts.append((self.open[-1] if self.open else "", data))
-
-    def handle_comment(self, data: str) -> None:
-        self.odd.append(data)
-
-    def handle_pi(self, data: str) -> None:
-        self.odd.append(data)
-
-    def unknown_decl(self, data: str) -> None:
-        self.odd.append(data)
-
-    @property
-    def text(self) -> str:
-        return "".join(data for _, data in self.texts)
-
-
-def test_a_small_session_has_these_words_in_this_order(tmp_path: Path) -> None:
+@pytest.fixture
+def page_text(tmp_path: Path) -> str:
     edited(Home(tmp_path))
     with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        page = Page("".join(write_html(log, Home(tmp_path).blobs, limit=12)))
+        return "".join(write_html(log, Home(tmp_path).blobs, limit=12))
 
+
+def test_a_small_session_has_these_words_in_this_order(page_text: str) -> None:
+    page = Page(page_text)
     assert (page.odd, page.open) == ([], [])
     assert [f"{tag}: {text.strip()}" for tag, text in page.texts[14:]] == _WORDS
 
@@ -121,28 +79,18 @@ _WORDS = [
 ]
 
 
-def test_the_page_needs_no_network_and_no_script(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        text = "".join(write_html(log, Home(tmp_path).blobs))
-    page = Page(text)
-
+def test_the_page_needs_no_network_and_no_script(page_text: str) -> None:
+    page = Page(page_text)
     assert not {"script", "link", "iframe", "object", "form"} & set(page.seen)
-    assert all(address.startswith("#turn-") for address in page.addresses)
-    assert not re.search(r"url\(|@import|https?:", text)
-    assert "default-src &#x27;none&#x27;" in text
-    assert {"prefers-color-scheme:dark", "@media print", "max-width:40rem"} <= set(
-        re.findall(r"prefers-color-scheme:dark|@media print|max-width:40rem", text)
-    )
+    assert all(address.startswith("#turn-") for address in page.links)
+    assert not re.search(r"url\(|@import|https?:", page_text)
+    wanted = ("default-src &#x27;none&#x27;", "prefers-color-scheme:dark", "@media print", "max-width:40rem")
+    assert all(words in page_text for words in wanted)
 
 
-def test_every_link_of_the_contents_leads_to_its_message(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        text = "".join(write_html(log, Home(tmp_path).blobs))
-
-    assert re.findall(r'href="#([^"]+)"', text) == ["turn-1", "turn-2"]
-    assert re.findall(r'<section id="([^"]+)">', text) == ["turn-0", "turn-1", "turn-2"]
+def test_every_link_of_the_contents_leads_to_its_message(page_text: str) -> None:
+    assert re.findall(r'href="#([^"]+)"', page_text) == ["turn-1", "turn-2"]
+    assert re.findall(r'<section id="([^"]+)">', page_text) == ["turn-0", "turn-1", "turn-2"]
 
 
 def test_pictures_are_drawn_from_the_store_and_nothing_is_fetched() -> None:
@@ -158,7 +106,7 @@ def test_pictures_are_drawn_from_the_store_and_nothing_is_fetched() -> None:
     page = Page("".join(write_html(log, blobs)))
 
     source = f"data:image/png;base64,{b64encode(picture).decode()}"
-    assert [each for each in page.addresses if not each.startswith("#")] == [source, source]
+    assert [each for each in page.links if not each.startswith("#")] == [source, source]
     assert [text for tag, text in page.texts if text.startswith("[") and tag == "div"] == [
         "[image image/svg+xml, 12 bytes]",
         "[image image/png, which is not here]",
@@ -192,7 +140,7 @@ def test_no_text_becomes_markup(text: str) -> None:
     plain = Page("".join(write_html(hostile_log("x"), MemoryBlobs())))
 
     assert (page.odd, page.open) == ([], [])
-    assert [tag for tag in page.seen if tag != "span"] == plain.seen
+    assert [tag for tag in page.tags if tag != "span"] == plain.tags
     assert page.attributes == plain.attributes
-    assert page.addresses == plain.addresses
+    assert page.links == plain.links
     assert not {"\x00", "\x1b", "\u202e"} & set(page.text)

@@ -1,8 +1,9 @@
-from html.parser import HTMLParser
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hostile import hostile_log, texts
+from html_pages import Page
 from hypothesis import given, settings
 from markdown_it import MarkdownIt
 from pal_runs import SMALL, edited
@@ -20,39 +21,18 @@ from palimpsest.stores.home import Home
 _READERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable(["table", "strikethrough"]))
 
 
-class _Tags(HTMLParser):
-    """All tags of a page, balanced or not, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.seen: list[str] = []
-        self.open: list[str] = []
-        self.odd: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.odd.append(tag)
-
-    def handle_comment(self, data: str) -> None:
-        self.odd.append(f"<!--{data}")
+class _Rendered(Page):
+    """A rendered document, in which even a declaration is odd."""
 
     def handle_decl(self, decl: str) -> None:
-        self.odd.append(f"<!{decl}")
+        self.odd.append(decl)
 
-    def handle_pi(self, data: str) -> None:
-        self.odd.append(f"<?{data}")
 
-    def unknown_decl(self, data: str) -> None:
-        self.odd.append(f"<![{data}")
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Log]:
+    edited(Home(tmp_path))
+    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+        yield log
 
 
 def _structure(page: str, reader: MarkdownIt) -> list[str]:
@@ -67,12 +47,8 @@ def _structure(page: str, reader: MarkdownIt) -> list[str]:
     return shape
 
 
-def test_a_small_session_reads_like_this(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        page = "".join(write_markdown(log, limit=60))
-
-    assert page == _PAGE
+def test_a_small_session_reads_like_this(small: Log) -> None:
+    assert "".join(write_markdown(small, limit=60)) == _PAGE
 
 
 _PAGE = """# What is in a.py?
@@ -165,35 +141,25 @@ timeout = 10
 """
 
 
-def test_an_undone_edit_and_a_rewind_are_shown(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
-        undo(log, 15, why="I want it back")
-        log.append(UserSaid((Text("go on"),)))
-        rewind(log, 16, why="not that way")
-        page = "".join(write_markdown(log))
+def test_an_undone_edit_and_a_rewind_are_shown(small: Log) -> None:
+    undo(small, 15, why="I want it back")
+    small.append(UserSaid((Text("go on"),)))
+    rewind(small, 16, why="not that way")
+    page = "".join(write_markdown(small))
 
     assert "**Edit 15** by tester: shorter still · hides 1 item · undone later\n" in page
     assert "**Event 16**: edit 15 was undone; 1 item shown again\n\n> I want it back\n" in page
     assert page.endswith("**Event 18**: went back to event 16; 1 event left on a branch\n\n> not that way\n\n*Turn 2: 1 call*\n")
 
 
-def test_edits_after_an_undone_one_hide_what_shows_again(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1), write=True) as log:
-        undo(log, 14)
-        edited_again = log.event(14).body
-        log.append(edited_again)
-        page = "".join(write_markdown(log))
-
-    assert page.count("· hides 4 items · adds 1 item") == 2
+def test_edits_after_an_undone_one_hide_what_shows_again(small: Log) -> None:
+    undo(small, 14)
+    small.append(small.event(14).body)
+    assert "".join(write_markdown(small)).count("· hides 4 items · adds 1 item") == 2
 
 
-def test_an_earlier_state_is_shown_up_to_its_event(tmp_path: Path) -> None:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        page = "".join(write_markdown(log, log.reader.path(4)))
-
+def test_an_earlier_state_is_shown_up_to_its_event(small: Log) -> None:
+    page = "".join(write_markdown(small, small.reader.path(4)))
     folded = "<details><summary><b>read</b> a.py → no result was recorded</summary>\n\n```text\npath: a.py\n```\n\n</details>\n"
     assert page.endswith(f"{folded}\n*Turn 1: 1 call · 100 tokens read · 20 written · $0.0006*\n")
 
@@ -278,6 +244,6 @@ def test_no_text_breaks_the_structure_of_a_transcript(text: str) -> None:
     plain = "".join(write_markdown(hostile_log("x"), limit=100))
     for reader in _READERS:
         assert _structure(page, reader) == _structure(plain, reader)
-        tags = _Tags(reader.render(page))
-        assert (tags.odd, tags.open) == ([], [])
-        assert tags.seen.count("details") == plain.count("\n<details><summary>")
+        rendered = _Rendered(reader.render(page))
+        assert (rendered.odd, rendered.open) == ([], [])
+        assert rendered.seen["details"] == plain.count("\n<details><summary>")

@@ -1,9 +1,9 @@
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus
+from html_pages import Page
 from markdown_it import MarkdownIt
 
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
@@ -22,27 +22,6 @@ from palimpsest.wire.rules.check import check_request
 
 _WIRES: tuple[WireName, ...] = ("anthropic", "responses", "chat")
 _BIGGEST = 1_500_000
-
-
-class _Page(HTMLParser):
-    """The text of a page; tags must nest."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.pieces: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in {"meta", "img"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.pieces.append(data)
 
 
 @cache
@@ -65,9 +44,8 @@ def _check(folder: Path) -> int:
     reader = MarkdownIt("commonmark").enable("table")
     count = 0
     for name, log, blobs in _sessions(folder):
-        page = _Page("".join(write_html(log, blobs, limit=None)))
-        assert page.open == [], name
-        text = "".join(page.pieces)
+        page = Page("".join(write_html(log, blobs, limit=None)))
+        assert (page.open, page.odd) == ([], []), name
         said = "".join(write_markdown(log, limit=None))
         folds = said.count("\n<details><summary>")
         assert sum(token.content.startswith("<details>") for token in reader.parse(said) if token.level == 0) == folds, name
@@ -82,7 +60,7 @@ def _check(folder: Path) -> int:
                     words = [text_of(part) for part in body.result.parts if isinstance(part, Text)]
                 case _:
                     continue
-            assert all(visible(each) in text for each in words), f"{name}: event {event.seq}"
+            assert all(visible(each) in page.text for each in words), f"{name}: event {event.seq}"
         for wire in _WIRES:
             assert check_request(wire, write_request(log, blobs, wire).body) == (), name
     return count

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from corpus import GOLDEN, golden
-from readings import Home, called, check_repeat, faults, returned, said, shown, sources
+from readings import Home, called, check_session, check_stages, faults, read_session, returned, said, shown, sources
 
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import EventRef, Failed, ModelReplied, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
@@ -29,9 +29,7 @@ def test_every_recording_and_checkpoint_is_found_and_nothing_else() -> None:
 
 
 def test_a_recording_as_a_document_loses_no_message_call_or_result() -> None:
-    home = check_repeat(FORM, DOCUMENT)
-    (session,) = home.store.sessions()
-    bodies = home.bodies(session)
+    _, _, bodies = check_session(FORM, DOCUMENT)
     messages = json.loads(DOCUMENT.read_text(encoding="utf-8"))["messages"]
     asked = [call["id"] for message in messages for call in message.get("toolCalls", [])]
     assert said(bodies) == ["List the folder.", "And what is in it?"]
@@ -47,21 +45,12 @@ def test_a_recording_as_a_document_loses_no_message_call_or_result() -> None:
     assert first.usage == Usage(400, 600, output=50, reasoning=30)
     assert [body.message for body in bodies if isinstance(body, Failed)] == ["quota exceeded"]
     assert [body.title for body in bodies if isinstance(body, Titled)] == ["Looking into a folder"]
-    assert faults(home, session) == []
 
 
 def test_a_document_that_grows_message_by_message_gives_the_same_log(tmp_path: Path) -> None:
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
-    path = tmp_path / DOCUMENT.name
-    whole = Home()
-    whole.take(FORM, DOCUMENT)
-    for count in range(len(document["messages"])):
-        grown = Home()
-        path.write_text(json.dumps({**document, "messages": document["messages"][:count], "summary": ""}), encoding="utf-8")
-        grown.take(FORM, path)
-        shutil.copy(DOCUMENT, path)
-        grown.take(FORM, path)
-        assert grown.logs() == whole.logs(), f"{count} messages first"
+    stages = [{**document, "messages": document["messages"][:count], "summary": ""} for count in range(len(document["messages"]))]
+    check_stages(FORM, tmp_path / DOCUMENT.name, [json.dumps(stage).encode() for stage in stages], DOCUMENT.read_bytes())
 
 
 def test_calls_that_are_added_to_a_message_after_it_was_read_are_read_too(tmp_path: Path) -> None:
@@ -89,17 +78,13 @@ def test_messages_and_calls_without_ids_are_named_by_their_index(tmp_path: Path)
             del call["id"]
     path = tmp_path / DOCUMENT.name
     path.write_text(json.dumps(document), encoding="utf-8")
-    home = check_repeat(FORM, path)
-    (session,) = home.store.sessions()
-    bodies = home.bodies(session)
+    _, _, bodies = check_session(FORM, path)
     assert said(bodies) == ["List the folder.", "And what is in it?"]
     assert called(bodies) == returned(bodies) == ["message-1.0", "message-1.1", "message-6.0"]
 
 
 def test_a_recording_as_lines_has_rewinds_and_rewritten_histories() -> None:
-    home = check_repeat(FORM, LINES)
-    (session,) = home.store.sessions()
-    bodies = home.bodies(session)
+    home, session, bodies = check_session(FORM, LINES)
     opened = bodies[0]
     assert isinstance(opened, SessionOpened)
     assert opened.cwd == "/repo"
@@ -116,16 +101,12 @@ def test_a_recording_as_lines_has_rewinds_and_rewritten_histories() -> None:
         "Understood.",
         'read_file {"file_path":"/repo/a.txt"}',
     ]
-    assert faults(home, session) == []
 
 
 def test_lines_that_grow_lose_and_repeat_nothing(tmp_path: Path) -> None:
     data = LINES.read_bytes()
     path = tmp_path / LINES.name
-    whole = Home()
-    path.write_bytes(data)
-    (full,) = whole.take(FORM, path)
-    bodies = whole.bodies(full.session)
+    whole, full, bodies = read_session(FORM, LINES)
     for cut in range(300, len(data), 331):
         path.write_bytes(data[:cut])
         grown = Home()
@@ -149,16 +130,13 @@ def test_a_sub_agent_names_the_session_that_opened_it() -> None:
 
 
 def test_a_checkpoint_pairs_calls_without_ids_by_their_tools() -> None:
-    home = check_repeat(FORM, CHECKPOINT)
-    (session,) = home.store.sessions()
-    bodies = home.bodies(session)
+    _, _, bodies = check_session(FORM, CHECKPOINT)
     assert said(bodies) == ["Which file is the largest?"]
     assert called(bodies) == returned(bodies) == ["pal_6_2", "pal_6_3"]
     assert [(body.result.parts, body.result.error) for body in bodies if isinstance(body, ToolReturned)] == [
         ((Text("b.txt a.txt"),), False),
         ((Text("not found"),), True),
     ]
-    assert faults(home, session) == []
 
 
 @pytest.mark.parametrize(

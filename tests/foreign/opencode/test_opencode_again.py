@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, call, sources, view_of, words
+from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, begun, call, sources, view_of, words
 
 from palimpsest.core.events import ForeignNoted, Rewound, TaskChanged, Titled, ToolReturned, UserSaid
 
@@ -12,8 +12,7 @@ SESSIONS = [source.session for source in sources(GOLDEN_DATABASE)]
 
 
 def rewinds(home: Home) -> int:
-    log = home.log()
-    return sum(isinstance(event.body, Rewound) for event in log.reader.run(0, log.tip))
+    return sum(isinstance(body, Rewound) for body in home.bodies())
 
 
 @pytest.mark.parametrize("session", SESSIONS)
@@ -59,8 +58,7 @@ def test_importing_in_two_halves_gives_the_log_of_the_whole(half: int, tmp_path:
 
 
 def test_a_tool_that_was_running_and_has_ended_is_read_on_a_branch(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     talk.assistant("runs", call("bash", status="running", time={"start": 1}), finish=None, time={"created": talk.now + 10})
     home.take(talk.database(tmp_path))
     assert words(home.log().view)[2:] == [("call", 'bash {"command":"bash"}'), ("result", "[Tool execution was interrupted]")]
@@ -76,8 +74,7 @@ def test_a_tool_that_was_running_and_has_ended_is_read_on_a_branch(tmp_path: Pat
 
 
 def test_what_was_typed_during_a_reply_is_read_again_after_the_complete_reply(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     started = talk.now + 10
     talk.assistant("par", finish=None, time={"created": started})
     talk.user("wait, two")
@@ -106,7 +103,7 @@ def test_a_row_that_changed_beside_what_a_model_sees_is_noted_and_nothing_more(t
     talk.info["time"]["updated"] += 5
     home.take(talk.database(tmp_path))
     log = home.log()
-    noted = [event.body.keys for event in log.reader.run(0, log.tip) if isinstance(event.body, ForeignNoted)]
+    noted = [body.keys for body in home.bodies() if isinstance(body, ForeignNoted)]
     assert (sorted(noted), log.view.items == before, rewinds(home)) == ([(talk.rows[0][0]["id"],), ("ses_test",)], True, 0)
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
@@ -116,14 +113,12 @@ def test_a_new_title_is_an_event(tmp_path: Path) -> None:
     home.take(talk.database(tmp_path))
     talk.info["title"] = "Another"
     home.take(talk.database(tmp_path))
-    log = home.log()
-    titles = [event.body.title for event in log.reader.run(0, log.tip) if isinstance(event.body, Titled)]
+    titles = [body.title for body in home.bodies() if isinstance(body, Titled)]
     assert titles == ["A talk", "Another"]
 
 
 def test_going_back_and_taking_it_back_moves_the_tip_and_loses_nothing(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     talk.assistant("first")
     boundary = talk.user("two")
     home.take(talk.database(tmp_path))
@@ -137,8 +132,7 @@ def test_going_back_and_taking_it_back_moves_the_tip_and_loses_nothing(tmp_path:
 
 
 def test_what_the_program_deleted_after_going_back_stays_on_a_branch(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     talk.assistant("first", call("read", "R"))
     boundary = talk.user("two")
     talk.assistant("second")
@@ -153,14 +147,13 @@ def test_what_the_program_deleted_after_going_back_stays_on_a_branch(tmp_path: P
     assert words(log.view) == words(view_of(talk.database(tmp_path)))
     # Going back did not bring the cleared result back.
     assert [text for _, text in words(log.view)][-2:] == ["[Old tool result content cleared]", "other"]
-    said = [event.body.parts for event in log.reader.run(0, log.tip) if isinstance(event.body, UserSaid)]
+    said = [body.parts for body in home.bodies() if isinstance(body, UserSaid)]
     assert len(said) == 3
     assert home.take(talk.database(tmp_path)).counts.events == 0
 
 
 def test_the_todo_list_is_an_event_when_it_changed(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     path = talk.database(tmp_path)
     for status in ("pending", "done", "done"):
         with sqlite3.connect(path) as connection:
@@ -168,8 +161,7 @@ def test_the_todo_list_is_an_event_when_it_changed(tmp_path: Path) -> None:
             connection.execute("INSERT INTO todo VALUES ('ses_test', 'write tests', ?, 'high', 0, 5, 6)", (status,))
         connection.close()
         home.take(path)
-    log = home.log()
-    states = [bytes(event.body.state) for event in log.reader.run(0, log.tip) if isinstance(event.body, TaskChanged)]
+    states = [bytes(body.state) for body in home.bodies() if isinstance(body, TaskChanged)]
     assert states == [b'[{"content":"write tests","status":"%s","priority":"high"}]' % word for word in (b"pending", b"done")]
 
 
@@ -188,15 +180,13 @@ def test_no_result_is_read_twice_when_a_session_grows_row_by_row(tmp_path: Path)
     for count in range(1, len(rows) + 1):
         talk.rows = rows[:count]
         home.take(talk.database(tmp_path))
-    log = home.log()
-    results = [event.body.result.call_id for event in log.reader.run(0, log.tip) if isinstance(event.body, ToolReturned)]
+    results = [body.result.call_id for body in home.bodies() if isinstance(body, ToolReturned)]
     assert results == ["c0", "c1", "c2", "c3"]
 
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_complete_reply_replaces_the_incomplete_one_with_a_position_or_without(tmp_path: Path, *, marked: bool) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     started = talk.now + 10
     talk.assistant("par", finish=None, time={"created": started})
     half = talk.export(tmp_path).read_bytes()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, call, view_of, words
+from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, begun, call, view_of, words
 
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, Rewound, Usage, ViewEdited
@@ -53,8 +53,7 @@ def test_the_folds_of_the_golden_session_are_those_of_the_program() -> None:
 def test_a_summary_costs_as_a_call_beside_the_conversation() -> None:
     home = Home()
     home.take(GOLDEN_DATABASE, "ses_e220d6b2affeVSh3bx6xZFfWZ4")
-    log = home.log("ses_e220d6b2affeVSh3bx6xZFfWZ4")
-    replies = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, ModelReplied)]
+    replies = [body for body in home.bodies("ses_e220d6b2affeVSh3bx6xZFfWZ4") if isinstance(body, ModelReplied)]
     assert [(body.purpose, body.model, body.usage) for body in replies if body.purpose != "turn"] == [
         ("compaction", "fm", Usage(150000, output=10))
     ] * 3
@@ -64,8 +63,7 @@ def test_a_summary_that_failed_folds_nothing() -> None:
     home = Home()
     session = "ses_e220c841bffe7B8VU13Rdh61Xn"
     assert home.take(GOLDEN_DATABASE, session).counts.folds == 0
-    log = home.log(session)
-    assert words(log.view) == [
+    assert words(home.log(session).view) == [
         ("user", "U1"),
         ("assistant", "x"),
         ("call", 'bash {"command":"true","description":"run"}'),
@@ -80,7 +78,7 @@ def test_a_summary_that_failed_folds_nothing() -> None:
         ("user", "U4"),
         ("assistant", "C"),
     ]
-    failed = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, Failed)]
+    failed = [body for body in home.bodies(session) if isinstance(body, Failed)]
     assert [(each.what, each.error) for each in failed] == [("summarize", "too_long")] * 3
 
 
@@ -88,8 +86,7 @@ def test_a_summary_that_failed_folds_nothing() -> None:
     "more", [{}, {"finish": None}, *({"error": {"name": name}} for name in ("ContextOverflowError", "MessageAbortedError"))]
 )
 def test_each_call_of_a_session_with_a_summary_has_an_outcome(tmp_path: Path, more: dict[str, Any]) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("yes")
     summarize(talk, "a summary", **more)
     talk.user("two")
@@ -99,16 +96,14 @@ def test_each_call_of_a_session_with_a_summary_has_an_outcome(tmp_path: Path, mo
 
 
 def test_a_summary_without_a_finish_is_a_reply_and_folds_nothing(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     summarize(talk, "half a summ", finish=None)
     talk.user("two")
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), MARKER, ("assistant", "half a summ"), ("user", "two")]
 
 
 def test_oc_44_masks_a_fold_and_its_tail_encode_as_the_program_would_send_them(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("reading", call("read", "OLD", call_id="c1", time={"start": 1, "end": 2, "compacted": 1_760_000_090_000}))
     summarize(talk, "FIRST SUMMARY")
     start = talk.user("two")
@@ -146,8 +141,7 @@ def test_oc_44_masks_a_fold_and_its_tail_encode_as_the_program_would_send_them(t
 
 
 def test_oc_44_an_older_summary_inside_the_tail_is_left_out(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     start = talk.user("two")
     talk.assistant("answer two")
     summarize(talk, "FIRST SUMMARY", tail=start)
@@ -165,21 +159,18 @@ def test_oc_44_an_older_summary_inside_the_tail_is_left_out(tmp_path: Path) -> N
 
 
 def test_a_fold_moves_the_tail_and_copies_nothing(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     start = talk.user("two")
     summarize(talk, "SUMMARY", tail=start)
     home = Home()
     home.take(talk.database(tmp_path))
-    log = home.log()
-    edit = next(event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, ViewEdited))
+    edit = next(body for body in home.bodies() if isinstance(body, ViewEdited))
     # Opened, titled, mode, one, two, the marker, the call beside: events 0 to 6.
     assert edit.edits == (Fold("3.0", "5.0", (Keep("5.0"), Put("summary", Text("SUMMARY", "assistant")), Keep("4.0"))),)
 
 
 def test_a_cleared_result_is_masked_when_it_was_cleared_and_not_before(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("reads", call("read", "CONTENT", time={"start": 1, "end": 2}))
     when = talk.now + 1
     talk.part(1, 1)["state"]["time"]["compacted"] = when
@@ -204,30 +195,26 @@ def test_a_cleared_result_is_masked_when_it_was_cleared_and_not_before(tmp_path:
 
 
 def test_a_reply_that_failed_is_not_sent_again_and_stays_in_the_log(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("half an ans", call("bash", "x"), error={"name": "APIError", "data": {"message": "the queue is full"}}, finish=None)
     talk.user("two")
     home = Home()
     done = home.take(talk.database(tmp_path))
-    log = home.log()
-    assert words(log.view) == [("user", "one"), ("user", "two")]
+    assert words(home.log().view) == [("user", "one"), ("user", "two")]
     assert (done.counts.calls, done.counts.results) == (1, 1)
-    failed = [event.body for event in log.reader.run(0, log.tip) if isinstance(event.body, Failed)]
+    failed = [body for body in home.bodies() if isinstance(body, Failed)]
     assert [(each.what, each.error, each.message) for each in failed] == [("call", "APIError", "the queue is full")]
 
 
 def test_a_reply_that_the_user_broke_off_is_sent_again(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("half an ans", error={"name": "MessageAbortedError", "data": {}}, finish=None)
     talk.user("two")
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), ("assistant", "half an ans"), ("user", "two")]
 
 
 def test_oc_46_a_session_that_went_back_has_its_tip_before_the_boundary(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("first")
     boundary = talk.user("two")
     talk.assistant("second")
@@ -250,8 +237,7 @@ def test_oc_46_going_back_to_the_very_first_message_leaves_nothing_in_view(tmp_p
 
 
 def test_oc_46_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     message = talk.assistant("first", call("bash", "A", call_id="a"), "second", call("bash", "B", call_id="b"))
     talk.info["revert"] = {"messageID": message, "partID": talk.part(1, 2)["id"]}
     view = view_of(talk.database(tmp_path))
@@ -260,8 +246,7 @@ def test_oc_46_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_pa
 
 
 def test_oc_46_going_back_to_a_part_that_is_gone_keeps_its_message(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     message = talk.assistant("first")
     talk.user("two")
     talk.info["revert"] = {"messageID": message, "partID": "prt_gone"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from corpus import GOLDEN, WITHOUT, corpus
-from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, call, sources, view_of, words
+from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, begun, call, sources, view_of, words
 
 from palimpsest.foreign.opencode import database
 from palimpsest.foreign.opencode.format import OpencodeFormat
@@ -165,8 +165,7 @@ def test_oc_43_the_ids_turned_on_14_august_2026(tmp_path: Path) -> None:
 
 
 def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as_it_is(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("hello")
+    talk = begun("hello")
     path = talk.database(tmp_path)
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     for table in ("account", "control_account", "credential", "session_share"):
@@ -180,8 +179,7 @@ def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as
 
 
 def test_oc_45_a_database_that_logs_its_writes_is_read_without_leaving_a_file_behind(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("hello")
+    talk = begun("hello")
     path = talk.database(tmp_path)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -192,8 +190,7 @@ def test_oc_45_a_database_that_logs_its_writes_is_read_without_leaving_a_file_be
 
 
 def test_oc_45_what_a_writer_left_when_it_died_is_read_from_a_copy(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     path = talk.database(tmp_path)
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode = WAL")
@@ -209,8 +206,7 @@ def test_oc_45_what_a_writer_left_when_it_died_is_read_from_a_copy(tmp_path: Pat
 
 
 def test_a_database_that_is_being_written_is_read_as_it_was_committed(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     path = talk.database(tmp_path)
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode = WAL")
@@ -244,8 +240,7 @@ def test_files_of_other_programs_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_one_line_each_and_the_rest_goes_on(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("fine")
+    talk = begun("fine")
     whole = talk.export(tmp_path).read_bytes()
     (tmp_path / "cut.json").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "opencode.db").mkdir()
@@ -258,8 +253,7 @@ def test_what_cannot_be_read_is_one_line_each_and_the_rest_goes_on(tmp_path: Pat
 
 
 def test_a_bad_row_is_named_and_the_other_rows_are_read(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.user("two")
     talk.user("three")
     path = talk.database(tmp_path)
@@ -284,8 +278,7 @@ def test_a_half_of_a_character_does_not_make_a_row_unreadable(tmp_path: Path) ->
 
 
 def test_an_export_that_a_shell_wrote_in_two_bytes_a_letter_is_read(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("grüße")
+    talk = begun("grüße")
     path = talk.export(tmp_path)
     path.write_text(path.read_text(), encoding="utf-16")
     assert words(view_of(path)) == [("user", "grüße")]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from corpus import WITHOUT, corpus
-from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, call, sources, view_of, words
+from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, begun, call, sources, view_of, words
 
 from palimpsest.core.events import (
     Body,
@@ -36,15 +36,11 @@ EXPORTS = corpus("opencode-export/*.json")
 CARDS = [card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/x")]
 
 
-def bodies(log: Log) -> list[Body]:
-    return [event.body for event in log.reader.run(0, log.tip)]
-
-
 def told(path: Path, session: str = "") -> list[Body]:
     home = Home()
     done = home.take(path, session)
     assert done.problems == ()
-    return bodies(Log.open(home.store, done.session, FixedClock()))
+    return home.bodies(done.session.removeprefix("opencode-"))
 
 
 def naive(rows: list[tuple[Row, list[Row]]]) -> tuple[list[list[str]], list[str], list[tuple[str, str]]]:
@@ -174,7 +170,7 @@ def test_a_picture_is_kept_as_a_blob_beside_the_words_it_came_with(tmp_path: Pat
     synthetic = {"type": "text", "synthetic": True, "text": "the program reads the picture"}
     talk.user("what is it?", synthetic, picture)
     home.take(talk.database(tmp_path))
-    said, stated = bodies(home.log())[3:5]
+    said, stated = home.bodies()[3:5]
     address = next(iter(home.blobs.addresses()))
     assert said == UserSaid((Text("what is it?"), Image("image/png", address)), foreign=said.foreign)
     assert stated == ContextStated((Statement("opencode/synthetic", "the program reads the picture"),), foreign=stated.foreign)
@@ -222,8 +218,7 @@ def test_parts_that_no_model_sees_are_kept_with_the_message(part: Row, tmp_path:
     ],
 )
 def test_a_thought_keeps_the_seal_of_its_provider(metadata: Row, content: Thinking | Opaque, tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant({"type": "reasoning", "text": "hm", "metadata": metadata}, "yes")
     reply = next(body for body in told(talk.database(tmp_path)) if isinstance(body, ModelReplied))
     assert reply.parts == (content, Text("yes", "assistant"))
@@ -241,16 +236,14 @@ def test_a_thought_keeps_the_seal_of_its_provider(metadata: Row, content: Thinki
     ],
 )
 def test_tokens_are_counted_as_the_provider_counts_them(tokens: Row, usage: Usage, tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("yes", {"type": "step-finish", "reason": "stop", "tokens": tokens, "cost": 0.1})
     reply = next(body for body in told(talk.database(tmp_path)) if isinstance(body, ModelReplied))
     assert reply.usage == usage
 
 
 def test_a_message_of_several_steps_is_several_replies(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     start = {"type": "step-start"}
     ends = [{"type": "step-finish", "reason": why, "tokens": {"input": count}} for count, why in ((10, "tool-calls"), (20, "stop"))]
     talk.assistant(start, "looks", call("bash", "out"), ends[0], start, "done", ends[1])
@@ -261,8 +254,7 @@ def test_a_message_of_several_steps_is_several_replies(tmp_path: Path) -> None:
 
 
 def test_snapshots_patches_and_retries_are_events_without_items(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     error = {"name": "APIError", "data": {"message": "busy"}}
     talk.assistant(
         {"type": "retry", "attempt": 1, "error": error, "time": {"created": 7}},
@@ -282,8 +274,7 @@ def test_snapshots_patches_and_retries_are_events_without_items(tmp_path: Path) 
 
 
 def test_calls_that_share_an_id_are_distinguished(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant(call("bash", "A", call_id="call_0"), finish="tool-calls")
     talk.assistant(call("bash", "B", call_id="call_0"), finish="tool-calls")
     log = told(talk.database(tmp_path))
@@ -303,8 +294,7 @@ def test_work_handed_over_by_a_command_is_a_call_and_a_result(tmp_path: Path) ->
 
 
 def test_what_is_typed_while_a_reply_is_written_is_steering(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     started = talk.now + 10
     talk.assistant("answer", time={"created": started, "completed": started + 900})
     talk.at(started + 400).user("no, two")
@@ -313,12 +303,11 @@ def test_what_is_typed_while_a_reply_is_written_is_steering(tmp_path: Path) -> N
 
 
 def test_the_attachments_of_a_result_are_shown_with_it(tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     picture = {"type": "file", "mime": "image/png", "url": f"data:image/png;base64,{PIXEL}"}
     talk.assistant(call("read", "Image read", attachments=[picture]))
     home.take(talk.database(tmp_path))
-    result = next(body.result for body in bodies(home.log()) if isinstance(body, ToolReturned))
+    result = next(body.result for body in home.bodies() if isinstance(body, ToolReturned))
     assert result.parts == (Text("Image read"), Image("image/png", next(iter(home.blobs.addresses()))))
 
 
@@ -332,8 +321,7 @@ def test_the_instructions_of_a_message_are_the_head(tmp_path: Path) -> None:
 
 
 def test_the_instructions_that_older_versions_kept_with_a_reply_are_the_head(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("a", system=["be brief", "be kind"])
     talk.assistant("b", system=["be brief", "be kind"])
     path = talk.database(tmp_path)
@@ -342,8 +330,7 @@ def test_the_instructions_that_older_versions_kept_with_a_reply_are_the_head(tmp
 
 
 def test_what_a_tool_printed_before_it_was_broken_off_is_what_the_model_saw(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant(call("bash", status="error", error="aborted", metadata={"interrupted": True, "output": "half"}))
     result = next(body.result for body in told(talk.database(tmp_path)) if isinstance(body, ToolReturned))
     assert result == ToolResult("call-bash", (Text("half"),), error=True)
@@ -351,8 +338,7 @@ def test_what_a_tool_printed_before_it_was_broken_off_is_what_the_model_saw(tmp_
 
 @pytest.mark.parametrize("shape", ["database", "tree"])
 def test_an_output_that_was_too_long_is_kept_whole_where_its_file_is_still_there(shape: str, tmp_path: Path) -> None:
-    talk, home = Talk(), Home()
-    talk.user("one")
+    talk, home = begun(), Home()
     folder = tmp_path / "opencode"
     (folder / "tool-output").mkdir(parents=True)
     (folder / "tool-output" / "tool_1abc").write_text("all of it")
@@ -361,13 +347,12 @@ def test_an_output_that_was_too_long_is_kept_whole_where_its_file_is_still_there
     for place, path in enumerate(paths):
         talk.assistant(call("bash", "cut", call_id=f"c{place}", metadata={"outputPath": path, "truncated": True}))
     home.take(talk.database(folder) if shape == "database" else talk.tree(folder))
-    results = [body.result for body in bodies(home.log()) if isinstance(body, ToolReturned)]
+    results = [body.result for body in home.bodies() if isinstance(body, ToolReturned)]
     assert [home.blobs.get(result.blob) if result.blob else b"" for result in results] == [b"all of it", b"", b""]
 
 
 def test_rows_can_be_written_back_from_body_and_line(tmp_path: Path) -> None:
-    talk = Talk()
-    talk.user("one")
+    talk = begun()
     talk.assistant("looks", call("bash", "out", metadata={"output": "out", "exit": 0, "more": [1]}, title="bash"))
     log = told(talk.database(tmp_path))
     result = next(body for body in log if isinstance(body, ToolReturned))

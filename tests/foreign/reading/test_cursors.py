@@ -6,7 +6,8 @@ from msgspec import Raw
 
 from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
 from palimpsest.foreign.reading.transcript import ReadPosition, TranscriptSource
-from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
+from palimpsest.stores.ephemeral import MemoryStateSlot
+from palimpsest.stores.files import FileStateSlot
 
 SOURCE = TranscriptSource("tiny", "/somewhere/a.tiny", "a", "10-20")
 SEEN = SourceCursor("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, ReadPosition(10, Raw(b'{"line":3}')), {"github": 2})

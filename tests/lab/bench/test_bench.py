@@ -38,6 +38,12 @@ def _silent(what: str) -> None:
     return
 
 
+def _copy_recorded(folder: Path) -> None:
+    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
+    folder.mkdir(exist_ok=True)
+    (folder / "one.jsonl").write_bytes(source.read_bytes())
+
+
 def test_a_value_is_held_against_its_limit_from_the_side_that_is_better() -> None:
     assert bar("turn_1k", 0.35) == Bar("turn_1k", 0.35, 0.35, "u", ok=True)
     assert bar("turn_1k", 0.3501).ok is False
@@ -147,9 +153,7 @@ def test_without_ripgrep_one_line_says_what_to_install(tmp_path: Path) -> None:
 
 def test_sessions_of_other_programs_are_replayed_when_a_folder_is_given(tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
-    folder.mkdir()
-    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
-    (folder / "one.jsonl").write_bytes(source.read_bytes())
+    _copy_recorded(folder)
     report = run_bench(tmp_path / "room", wanted=frozenset({"cost_anthropic", "invalid"}), sizes=TINY, recorded=folder, announce=_silent)
     assert [(each.name, each.ok) for each in report.bars] == [("cost_anthropic", False), ("invalid", True)]
     assert report.bars[0].value == 1.0
@@ -178,8 +182,7 @@ def test_synthetic_sessions_are_shown_beside_recorded_ones() -> None:
 
 
 def test_recorded_and_synthetic_sessions_are_measured_alike(tmp_path: Path) -> None:
-    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
-    (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
+    _copy_recorded(tmp_path)
     messages: list[str] = []
     found = fit(tmp_path, sessions=2, tokens=5_000, announce=messages.append)
     assert (found.recorded.sessions, found.synthetic.sessions) == (1, 2)
@@ -188,8 +191,7 @@ def test_recorded_and_synthetic_sessions_are_measured_alike(tmp_path: Path) -> N
 
 
 def test_the_command_replays_the_sessions_of_a_folder_without_the_extras(tmp_path: Path) -> None:
-    (source,) = golden("claude/*/session.jsonl")[:1] or golden("claude*/**/*.jsonl")[:1]
-    (tmp_path / "one.jsonl").write_bytes(source.read_bytes())
+    _copy_recorded(tmp_path)
     document = tmp_path / "own.md"
     document.write_text("<!-- cost begins -->\n<!-- cost ends -->\n", encoding="utf-8")
     words = ("bench", "--quick", "--only", "invalid", "--sessions", str(tmp_path), "--into", str(document), "--json")

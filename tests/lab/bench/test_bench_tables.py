@@ -4,10 +4,9 @@ import pytest
 from msgspec import structs
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.bars import GOALS, Peer, Report, bar
+from palimpsest.lab.bench.bars import GOALS, Peer, ProfileRow, Report, SessionCostRow, bar
 from palimpsest.lab.bench.costing import reread_bar
-from palimpsest.lab.bench.markdown import as_markdown, replace_table, tables_of
-from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, short_names
+from palimpsest.lab.bench.tables import as_markdown, replace_table, short_names, tables_of
 from palimpsest.lab.outcome import KindScores, ProbeScores, SurvivalShares
 
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}

@@ -9,10 +9,19 @@ from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, Too
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
-from palimpsest.lab.probes.probes import CommandOutcome, EditedFile, Fact, LastValue, Probe, QuotedText, probes_of, spread
-from palimpsest.lab.probes.score import Score, answerable, fact_checker, score
-from palimpsest.lab.probes.values import NamedValue, assignments, named_values
-from palimpsest.lab.probes.visible_texts import ProbedText, RecordedTexts, path_ending, visible
+from palimpsest.lab.probes.probes import (
+    CommandOutcome,
+    EditedFile,
+    Fact,
+    LastValue,
+    Probe,
+    QuotedText,
+    assignments,
+    named_values,
+    probes_of,
+    spread,
+)
+from palimpsest.lab.probes.score import ProbedText, RecordedTexts, Score, answerable, fact_checker, path_ending, score, visible
 
 
 def _events(*bodies: Body) -> tuple[Event, ...]:
@@ -57,20 +66,19 @@ CHINESE = _events(
 )
 
 
-def test_questions_come_with_their_answers_and_the_events_that_prove_them() -> None:
+def test_questions_come_with_their_answers() -> None:
     failed = CommandOutcome("pytest -q tests/shop", 1, "1 failed, 41 passed in 2.10s", 7)
     assert probes_of(ENGLISH) == (
         Probe(
             "asked",
             "What did the user ask at turn 1?",
             (QuotedText("Fix the timeout in src/shop/cart.py."), QuotedText("Never touch migrations/.")),
-            (1,),
         ),
         Probe("edited", "Which files were edited?", (EditedFile("/repo/src/shop/cart.py"),)),
-        Probe("commands", "Which commands were run last, and how did each end?", (failed,), (7,)),
-        Probe("tests", "What was the exit code of the last test run?", (failed,), (7,)),
-        Probe("values", "Which value did request_timeout have last?", (LastValue("request_timeout", "45"),), (4,)),
-        Probe("open", "What is still open?", (QuotedText("update the changelog"), failed), (7,)),
+        Probe("commands", "Which commands were run last, and how did each end?", (failed,)),
+        Probe("tests", "What was the exit code of the last test run?", (failed,)),
+        Probe("values", "Which value did request_timeout have last?", (LastValue("request_timeout", "45"),)),
+        Probe("open", "What is still open?", (QuotedText("update the changelog"), failed)),
     )
 
 
@@ -137,7 +145,7 @@ def test_the_newest_value_counts_and_one_that_a_text_gives_twice_does_not() -> N
         _replied(_call(3, "Bash", command="cat c")),
         _gave(3, "pool_size = 99", "Bash", 1, error=True),
     )
-    assert named_values(events) == [NamedValue("pool_size", "12", 4)]
+    assert named_values(events) == [LastValue("pool_size", "12")]
 
 
 @pytest.mark.parametrize(
@@ -182,9 +190,9 @@ def test_every_kind_of_question_weighs_the_same_however_many_there_are() -> None
         Probe("values", "3?", (LastValue("pool_size", "12"),)),
     )
     seen = (ProbedText("the first wish, the third wish"),)
-    assert score(probes, seen) == Score(0.375, {"asked": 0.75, "values": 0.0}, 3)
-    assert score(probes, seen, (ProbedText("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0}, 3)
-    assert score((), seen) == Score(1.0, {}, 0)
+    assert score(probes, seen) == Score(0.375, {"asked": 0.75, "values": 0.0})
+    assert score(probes, seen, (ProbedText("pool_size = 12"),)) == Score(0.875, {"asked": 0.75, "values": 1.0})
+    assert score((), seen) == Score(1.0, {})
 
 
 def test_facts_that_the_recording_does_not_prove_are_not_asked() -> None:

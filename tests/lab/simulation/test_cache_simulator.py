@@ -46,9 +46,9 @@ def _weigh(item: Item) -> int:
 def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
     simulator = CacheSimulator(SONNET, _weigh)
 
-    assert simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0).usage == Usage(0, 0, 2_500)
-    assert simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000).usage == Usage(0, 2_500, 3_100)
-    assert simulator.turn(View(HEAD, ITEMS), Params(), 2_000).usage == Usage(0, 5_600, 750)
+    assert simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0) == Usage(0, 0, 2_500)
+    assert simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000) == Usage(0, 2_500, 3_100)
+    assert simulator.turn(View(HEAD, ITEMS), Params(), 2_000) == Usage(0, 5_600, 750)
 
 
 def test_an_hour_costs_more_and_lasts_longer() -> None:
@@ -56,8 +56,8 @@ def test_an_hour_costs_more_and_lasts_longer() -> None:
     for simulator in (short, long):
         simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
 
-    assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 0, 5_600)
-    assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000).usage == Usage(0, 2_500, 0, 3_100)
+    assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 0, 5_600)
+    assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 2_500, 0, 3_100)
 
 
 def test_a_mask_breaks_what_stands_behind_it() -> None:
@@ -66,7 +66,7 @@ def test_a_mask_breaks_what_stands_behind_it() -> None:
     simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
     masked = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("[gone]")), *ITEMS[3:])
 
-    assert simulator.turn(View(HEAD, masked), Params(), 2_000).usage == Usage(0, 2_500, 870)
+    assert simulator.turn(View(HEAD, masked), Params(), 2_000) == Usage(0, 2_500, 870)
     # A cached cover leaves the bytes as they are, so that the prefix still matches.
     cached = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("", "cached")), *ITEMS[3:])
     assert CacheSimulator(SONNET, _weigh).size(View(HEAD, cached)) == 2_000 + 500 + 100 + 20 + 50 + 700
@@ -74,12 +74,12 @@ def test_a_mask_breaks_what_stands_behind_it() -> None:
 
 def test_an_automatic_cache_reads_in_whole_steps_and_takes_no_marks() -> None:
     simulator = CacheSimulator(GPT, _weigh)
-    first = simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
     second = simulator.turn(View(HEAD, ITEMS[:3]), Params(), 1_000)
 
-    assert (first.breakpoints, second.breakpoints) == ((), ())
-    assert second.usage.cache_read == 2_500 // 128 * 128
-    assert second.usage.prompt == 5_600
+    assert simulator.breakpoints(View(HEAD, ITEMS[:3]), Params()) == ()
+    assert second.cache_read == 2_500 // 128 * 128
+    assert second.prompt == 5_600
 
 
 def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
@@ -87,8 +87,8 @@ def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
     simulator.turn(View(HEAD, ITEMS[:3]), Params(), 0)
     question = Item("6.0", "user", Text("again"))
 
-    assert simulator.aside(HEAD, (*ITEMS[:3], question), "palimpsest", 1_000).usage == Usage(0, 5_600, 700)
-    assert simulator.aside((), (question,), "palimpsest", 1_000).usage == Usage(700)
+    assert simulator.aside(View(HEAD, (*ITEMS[:3], question)), Params(), 1_000) == Usage(0, 5_600, 700)
+    assert simulator.aside(View(items=(question,)), Params(), 1_000) == Usage(700)
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -14,7 +14,6 @@ from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
 from palimpsest.lab.simulation.imitated_summaries import (
     SUMMARY_STATISTICS,
-    Summariser,
     SummaryStatistics,
     compose_summary,
     is_sampled,
@@ -23,13 +22,12 @@ from palimpsest.lab.simulation.imitated_summaries import (
     select_lines,
     summary_statistics_of,
 )
-from palimpsest.lab.simulation.simulated_requests import SimulatedEncoder, SummaryProvider
+from palimpsest.lab.simulation.simulated_requests import SummaryProvider, simulated_encoder
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.models.cards import card
+from palimpsest.wire.request import Params
 
 CLAUDE, CODEX, OPENCODE = SUMMARY_STATISTICS["claude-code"], SUMMARY_STATISTICS["codex"], SUMMARY_STATISTICS["opencode"]
 NAMES = [f"name_{number}" for number in range(20_000)]
@@ -113,12 +111,7 @@ WISHES = [f"Please keep message number {number} exactly as it is." for number in
 def _opened() -> Session:
     environment = Environment(MemorySessions(), MemoryBlobs(), FixedClock(1_000, 1_000), offload=inline, retries=NO_RETRIES)
     session = Session.create(SessionOpened("x"), profile(CLAUDE_PROFILE), card("claude-sonnet-4-5", window=200_000), environment)
-    summaries = SummaryProvider(session.card, Summariser(CLAUDE, 1.3, session), environment.blobs.get)
-
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
-        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
-
-    session.environment = replace(environment, provider=summaries.provider, encoder=encoder)
+    session.environment = replace(environment, provider=SummaryProvider(session, 1.3).provider, encoder=simulated_encoder(session))
     return session
 
 

@@ -4,9 +4,8 @@ from palimpsest.core.edits import Mask
 from palimpsest.core.events import Body, CallStarted, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.calibration import TokenCalibration, calibrate
 from palimpsest.lab.simulation.loading import load_log
-from palimpsest.lab.simulation.recording import RecordedInput, Step
+from palimpsest.lab.simulation.recording import RecordedInput, Step, TokenCalibration, calibrate
 from palimpsest.stores.ephemeral import MemoryBlobs
 
 CALL = ToolCall("c1", "Bash", '{"command": "ls"}')

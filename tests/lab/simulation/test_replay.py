@@ -8,11 +8,10 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.rereads import NameIndex
-from palimpsest.lab.simulation.simulation import Simulation
+from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode

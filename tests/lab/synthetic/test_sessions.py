@@ -11,11 +11,17 @@ from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.lab.outcome import Figures, figures
 from palimpsest.lab.probes.cycles import ProbedSession
+from palimpsest.lab.simulation.loading import LoadedSession, load_log
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.synthetic.distributions import CALL_SHARES, QUANTILES, RESULT_TOKENS, sample, sample_tool_class
 from palimpsest.lab.synthetic.sessions import START, generate_events, synthetic_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
-from palimpsest.stores.ephemeral import MemorySessions
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.wire.models.cards import card
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +137,39 @@ def test_numbers_are_drawn_as_their_quantiles_say() -> None:
         assert values[int(place * len(values))] == pytest.approx(quantile, rel=0.25)
     kinds = Counter(sample_tool_class(random) for _ in range(4_000))
     assert kinds["command"] / 4_000 == pytest.approx(0.672, abs=0.03)
+
+
+SONNET = card("claude-sonnet-4-5", window=200_000)
+
+
+@pytest.fixture(scope="module")
+def taken() -> LoadedSession:
+    with synthetic_session(3, 170_000, MemorySessions()) as log:
+        return load_log(log, MemoryBlobs(), "made up", "made up")
+
+
+@pytest.fixture(scope="module")
+def reported(taken: LoadedSession) -> dict[str, Figures]:
+    names = NameIndex(taken.recording.steps)
+    return {
+        name: figures([replay(taken.recording, profile(name), SONNET, names=names)])
+        for name in ("palimpsest", "claude-code-2.1.325", "none")
+    }
+
+
+def test_a_synthetic_session_is_counted_as_its_own_usage_says(taken: LoadedSession) -> None:
+    assert taken.recording.calibration.factor == pytest.approx(1.33, rel=0.02)
+    assert taken.recording.calibration.unseen < 2_000
+
+
+def test_policies_find_in_synthetic_sessions_what_they_find_in_real_ones(reported: dict[str, Figures]) -> None:
+    ours, theirs, unedited = reported["palimpsest"], reported["claude-code-2.1.325"], reported["none"]
+    assert (ours.folds > 0, ours.masks > 0, theirs.folds > 0, unedited.folds) == (True, True, True, 0)
+    assert (ours.rereads > 0, theirs.rereads > 0, unedited.rereads) == (True, True, 0)
+    assert ours.usd < theirs.usd < unedited.usd
+    assert [each.invalid for each in reported.values()] == [0, 0, 0]
+
+
+def test_most_of_a_synthetic_session_is_read_from_the_cache_as_in_real_ones(reported: dict[str, Figures]) -> None:
+    unedited = reported["none"]
+    assert 0.7 < unedited.cache_read / unedited.tokens_in < 0.99

@@ -11,8 +11,8 @@ from stubs import stub_of
 from workplace import START, offline, reply, say, use, work
 
 from palimpsest.audit.dead_results import STUB_TOKENS, DeadResult
+from palimpsest.audit.pricing.prefixes import WarmPrefixes
 from palimpsest.audit.pricing.price import Rates
-from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of

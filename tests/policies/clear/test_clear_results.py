@@ -23,7 +23,6 @@ from palimpsest.engine.session import Session
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.policies.clear.results import ClearResults
 from palimpsest.policies.restore import known_paths, must_read_again
-from palimpsest.profiles.claude_code import clear_now
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
@@ -98,7 +97,7 @@ def test_cc_19_tools_outside_the_list_of_eight_are_never_masked_nor_is_any_call(
 
 
 def asked(session: Session, target: int) -> None:
-    policies = (clear_now(target),)
+    policies = (ClearResults(target=target, manual=True),)
     session.profile = with_(session.profile, policies=policies)
     offline(session, run_policies(session, "asked"))
 

@@ -14,8 +14,7 @@ from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.policy import Policy, proposal_of
 from palimpsest.engine.policies import run_policies
-from palimpsest.policies.clear.dead import ClearDead, clear_all
-from palimpsest.policies.clear.supersede import Supersede
+from palimpsest.policies.clear.dead import ClearDead, Supersede, clear_all
 from palimpsest.stores.ephemeral import FixedClock
 
 POLICIES: tuple[Policy, ...] = (ClearDead(), ClearDead(cover=0.0, gain=0), Supersede(gain=0))

@@ -7,7 +7,7 @@ from palimpsest.core.events import ToolReturned, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.clear.prune import PruneResults
+from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.clear.results import CLEARED
 from palimpsest.profiles.named import profile
 from palimpsest.wire.encode import encode

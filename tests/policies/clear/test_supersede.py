@@ -6,7 +6,7 @@ from situations import prefix, situation, used, words
 from palimpsest.core.edits import Mask
 from palimpsest.core.policy import Outcome, proposal_of
 from palimpsest.core.situation import Cache, CachedPrefix, Use
-from palimpsest.policies.clear.supersede import Supersede
+from palimpsest.policies.clear.dead import Supersede
 
 READ = '{"file_path":"a.py"}'
 ITEMS = (

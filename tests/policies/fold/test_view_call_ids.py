@@ -7,15 +7,14 @@ import pytest
 from situations import situation
 from stubs import stub_of
 
-from palimpsest.apps.cli.look.hidden import codes_in
+from palimpsest.apps.cli.look.edits import codes_in
 from palimpsest.audit.citations import sources_of
 from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.pins import pinned
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.lab.simulation.observer import window_shares
-from palimpsest.policies.clear.mask_old import MaskOld
-from palimpsest.policies.clear.prune import PruneResults
+from palimpsest.policies.clear.old import MaskOld, PruneResults
 from palimpsest.policies.clear.results import maskable
 from palimpsest.policies.restore import must_read_again, read_paths
 

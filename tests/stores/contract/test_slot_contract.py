@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.ports import StateSlot
-from palimpsest.stores.state_slots import FileStateSlot
+from palimpsest.stores.files import FileStateSlot
 
 
 def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot: StateSlot) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeAlias
 
 from corpus import GOLDEN
 
+from palimpsest.core.events import Body
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
@@ -122,6 +123,13 @@ class Talk:
                 _insert(connection, "part", {"id": part["id"], **owner, **times, "data": _data(part)})
 
 
+def begun(text: str = "one") -> Talk:
+    """A talk in which the user has said something."""
+    talk = Talk()
+    talk.user(text)
+    return talk
+
+
 def _data(row: Row) -> str:
     return json.dumps({name: value for name, value in row.items() if name not in {"id", "sessionID", "messageID"}})
 
@@ -161,6 +169,10 @@ class Home:
 
     def log(self, session: str = "ses_test") -> Log:
         return Log.open(self.store, f"opencode-{session}", FixedClock())
+
+    def bodies(self, session: str = "ses_test") -> list[Body]:
+        log = self.log(session)
+        return [event.body for event in log.reader.run(0, log.tip)]
 
     def bytes_of(self, session: str = "ses_test") -> bytes:
         lines = self.store.open(f"opencode-{session}")

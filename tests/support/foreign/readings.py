@@ -1,7 +1,7 @@
 """Imports of other programs' sessions as tests look at them: the logs they make, and the laws that hold for every format."""
 
-import shutil
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
@@ -53,6 +53,21 @@ class Home:
     def bodies(self, session: str) -> list[Body]:
         """What happened, one after the other."""
         return [event.body for event in self.events(session)]
+
+
+def read_session(form: Format, path: Path) -> tuple[Home, Imported, list[Body]]:
+    """The only session of a path, imported into a new home: what was done, and what happened in it."""
+    home = Home()
+    (done,) = home.take(form, path)
+    return home, done, home.bodies(done.session)
+
+
+def check_session(form: Format, path: Path) -> tuple[Home, str, list[Body]]:
+    """The same for a session that does not change when it is imported again, and whose views every provider takes."""
+    home = check_repeat(form, path)
+    (session,) = home.store.sessions()
+    assert faults(home, session) == []
+    return home, session, home.bodies(session)
 
 
 def sources(form: Format, path: Path) -> list[TranscriptSource]:
@@ -125,17 +140,30 @@ def cuts(data: bytes, count: int = 5) -> Iterator[int]:
 def check_growth(form: Format, path: Path, folder: Path, count: int = 5) -> None:
     """A file that is imported while it grows gives the same log as the whole file at once."""
     data = path.read_bytes()
-    whole = Home()
-    target = folder / path.name
-    shutil.copy(path, target)
-    whole.take(form, target)
-    for cut in cuts(data, count):
-        target.write_bytes(data[:cut])
+    check_stages(form, folder / path.name, [data[:cut] for cut in cuts(data, count)], data, quiet=False)
+
+
+def check_stages(form: Format, path: Path, stages: Iterable[bytes], whole: bytes, *, quiet: bool = True) -> list[Imported]:
+    """A file that is imported at an earlier stage, and again when it is whole, gives the log of the whole file.
+
+    Returns what the second imports did. A quiet file was last changed long ago.
+    """
+
+    def take(home: Home, data: bytes) -> list[Imported]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        if quiet:
+            os.utime(path, (1, 1))
+        return home.take(form, path)
+
+    at_once, again = Home(), list[Imported]()
+    take(at_once, whole)
+    for stage in stages:
         grown = Home()
-        grown.take(form, target)
-        target.write_bytes(data)
-        grown.take(form, target)
-        assert grown.logs() == whole.logs(), f"cut at byte {cut}"
+        take(grown, stage)
+        again += take(grown, whole)
+        assert grown.logs() == at_once.logs(), f"after {len(stage)} bytes"
+    return again
 
 
 def shown(home: Home, session: str) -> list[str]:

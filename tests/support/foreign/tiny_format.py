@@ -12,8 +12,15 @@ from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Body, CallStarted, ForeignNoted, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import (
+    DeferredBody,
+    ImportContext,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+)
 
 BEGAN = 1_932_800_400_000
 MODEL = "claude-sonnet-4-5"

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from palimpsest.core.ports import BlobStore, LogFile, SessionArchive, StateSlot
 from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
+from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.state_slots import FileStateSlot, MemoryStateSlot
 
 
 class StoreKind(Protocol):

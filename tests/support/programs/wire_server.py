@@ -11,7 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Said:
-    """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers."""
+    """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers.
+
+    `cut_after` closes the connection after that many stream events, `stall_after` sends nothing more after them.
+    """
 
     text: str = ""
     calls: tuple[tuple[str, str], ...] = ()
@@ -19,6 +22,7 @@ class Said:
     message: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     cut_after: int | None = None
+    stall_after: int | None = None
 
 
 @dataclass
@@ -26,11 +30,19 @@ class WireServer:
     """Where the model listens, and what it was sent: the path and the body of each request."""
 
     url: str = ""
+    stopping: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, Any]] = field(default_factory=list)
 
 
 def _events_anthropic(said: Said, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    message: dict[str, Any] = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
     yield "message_start", {"message": message | {"usage": {"input_tokens": 20, "output_tokens": 1}}}
     index = 0
     if said.text:
@@ -131,8 +143,11 @@ def wire_server(*replies: Said) -> Iterator[WireServer]:
                 return
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
-            for line in _stream(self.path, said, number)[: said.cut_after]:
+            for line in _stream(self.path, said, number)[: said.cut_after if said.stall_after is None else said.stall_after]:
                 self.wfile.write(line)
+            if said.stall_after is not None:
+                self.wfile.flush()
+                server.stopping.wait()
 
         def _plain(self, said: Said) -> None:
             data = json.dumps({"type": "error", "error": {"type": "api_error", "message": said.message}}).encode()
@@ -150,5 +165,6 @@ def wire_server(*replies: Said) -> Iterator[WireServer]:
     try:
         yield server
     finally:
+        server.stopping.set()
         listening.shutdown()
         listening.server_close()

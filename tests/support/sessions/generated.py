@@ -26,6 +26,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS
 from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.lab.synthetic.project import THINGS
 from palimpsest.lab.synthetic.texts import TextGenerator
 
 MODEL = "claude-sonnet-4-5"
@@ -140,7 +141,7 @@ class _Session:
             return call, _returned(call, prose.source(random, random.randrange(3, 14)), paths=(path,))
         if dice < 0.6:
             call = ToolCall(call_id, "grep", _json({"pattern": f"{subject['verb']}_{subject['thing']}"}))
-            return call, _returned(call, prose.matches(random, subject))
+            return call, _returned(call, _matches(prose, random, subject))
         if dice < 0.75:
             old, new = prose.source(random, 1), prose.source(random, 1)
             call = ToolCall(call_id, "edit", _json({"path": path, "old": old, "new": new}))
@@ -173,3 +174,13 @@ def _returned(call: ToolCall, text: str, *, error: bool = False, exit_code: int 
 
 def _json(value: dict[str, str]) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def _matches(prose: TextGenerator, random: Random, subject: dict[str, str]) -> str:
+    """The output of a text search."""
+    word = f"{subject['verb']}_{subject['thing']}"
+    lines = (
+        f"{prose.path(random, subject)}:{random.randrange(1, 400)}: {word}({random.choice(THINGS[:12])})"
+        for _ in range(random.randrange(4, 40))
+    )
+    return "\n".join(lines)

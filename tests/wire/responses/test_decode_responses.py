@@ -6,12 +6,13 @@ import pytest
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
-from palimpsest.core.items import Opaque, Signature, Text, Thinking, ToolCall
+from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"
 GPT = card("gpt-5.5")
+RECORDED = (STREAMS / "responses.sse").read_bytes()
 
 REPLY = ModelReplied(
     parts=(
@@ -51,9 +52,16 @@ REPLY = ModelReplied(
 )
 
 
+def arrived(stream: bytes, end: bytes) -> tuple[Content, ...]:
+    """The parts of a stream that broke off right before `end`."""
+    decoding = decoder("responses", GPT)
+    decoding.feed(stream[: stream.index(end)])
+    return decoding.partial().parts
+
+
 def test_a_stream_becomes_a_reply() -> None:
     decoding = decoder("responses", GPT)
-    deltas = decoding.feed((STREAMS / "responses.sse").read_bytes())
+    deltas = decoding.feed(RECORDED)
     assert deltas == (
         ThinkingDelta("**Looking**"),
         ThinkingDelta(" at the file"),
@@ -76,8 +84,7 @@ def test_a_whole_answer_becomes_the_same_reply() -> None:
 
 
 def test_a_server_that_leaves_the_output_out_at_the_end_loses_nothing() -> None:
-    stream = (STREAMS / "responses.sse").read_bytes()
-    head, _, _ = stream.rpartition(b"event: response.completed")
+    head, _, _ = RECORDED.rpartition(b"event: response.completed")
     usage = b'{"input_tokens":5000,"input_tokens_details":{"cached_tokens":4096},"output_tokens":250,'
     usage += b'"output_tokens_details":{"reasoning_tokens":128}}'
     decoding = decoder("responses", GPT)
@@ -89,26 +96,14 @@ def test_a_server_that_leaves_the_output_out_at_the_end_loses_nothing() -> None:
 
 
 def test_a_server_that_numbers_nothing_names_items_by_their_ids() -> None:
-    stream = re.sub(rb'"output_index":\d+,', b"", (STREAMS / "responses.sse").read_bytes())
-    decoding = decoder("responses", GPT)
-    decoding.feed(stream[: stream.index(b"event: response.completed")])
-    assert decoding.partial().parts == REPLY.parts
+    stream = re.sub(rb'"output_index":\d+,', b"", RECORDED)
+    assert arrived(stream, b"event: response.completed") == REPLY.parts
 
 
 def test_every_item_that_had_begun_is_in_what_arrived() -> None:
-    stream = (STREAMS / "responses.sse").read_bytes()
-    decoding = decoder("responses", GPT)
-    decoding.feed(stream[: stream.index(b"event: response.function_call_arguments.done")])
-    assert decoding.partial().parts == (
-        *REPLY.parts[:3],
-        ToolCall("call_1", "read", '{"path": "a.py"}', ref="fc_1"),
-    )
-    decoding = decoder("responses", GPT)
-    decoding.feed(stream[: stream.index(b"event: response.output_text.done")])
-    assert decoding.partial().parts == REPLY.parts[:3]
-    decoding = decoder("responses", GPT)
-    decoding.feed(stream[: stream.index(b"event: response.reasoning_summary_text.done")])
-    assert decoding.partial().parts == (Thinking("**Looking** at the file", form="digest", ref="rs_1"),)
+    assert arrived(RECORDED, b"event: response.function_call_arguments.done") == REPLY.parts[:4]
+    assert arrived(RECORDED, b"event: response.output_text.done") == REPLY.parts[:3]
+    assert arrived(RECORDED, b"event: response.reasoning_summary_text.done") == REPLY.parts[:1]
 
 
 def test_reasoning_in_the_open_is_whole_and_a_digest_comes_before_it() -> None:
@@ -178,9 +173,8 @@ def test_cache_writes_are_counted_apart() -> None:
 
 
 def test_what_had_arrived_before_a_response_failed_can_still_be_had() -> None:
-    stream = (STREAMS / "responses.sse").read_bytes()
     decoding = decoder("responses", GPT)
-    decoding.feed(stream[: stream.index(b"event: response.output_text.done")])
+    decoding.feed(RECORDED[: RECORDED.index(b"event: response.output_text.done")])
     with pytest.raises(ProviderError, match="server_error: Sorry"):
         decoding.feed(
             b'data: {"type":"response.failed","response":{"id":"resp_1","status":"failed","output":[],'

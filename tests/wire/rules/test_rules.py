@@ -36,6 +36,8 @@ def messages(*turns: Body, **more: object) -> Body:
 
 
 THOUGHT: Body = {"type": "thinking", "thinking": "hm", "signature": "s"}
+SYSTEM: Body = {"role": "system", "content": "x"}
+BUDGET = {"type": "enabled", "budget_tokens": 1_500}
 MARK = {"cache_control": {"type": "ephemeral"}}
 BASH = {"name": "bash", "input_schema": {"type": "object"}}
 
@@ -46,21 +48,15 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
     (messages(), ("messages: empty",)),
     (messages(said(text("a"))), ("messages[0]: the first message is not the user's",)),
     (
-        messages({"role": "system", "content": "x"}),
+        messages(SYSTEM),
         ("messages[0]: the first message is not the user's", "messages[0]: a system message that does not follow one of the user"),
     ),
-    (messages(user(), {"role": "system", "content": "x"}), ()),
-    (messages(user(), {"role": "system", "content": "x"}, said(text("a")), user()), ()),
+    (messages(user(), SYSTEM), ()),
+    (messages(user(), SYSTEM, said(text("a")), user()), ()),
     (messages(user(), {"role": "tool", "content": "x"}), ("messages[1]: unknown role 'tool'",)),
-    (
-        messages(user(), said(text("a")), {"role": "system", "content": "x"}),
-        ("messages[2]: a system message that does not follow one of the user",),
-    ),
-    (
-        messages(user(), {"role": "system", "content": "x"}, {"role": "system", "content": "y"}),
-        ("messages[2]: two system messages in a row",),
-    ),
-    (messages(user(), {"role": "system", "content": "x"}, user()), ("messages[2]: a user message after a system message",)),
+    (messages(user(), said(text("a")), SYSTEM), ("messages[2]: a system message that does not follow one of the user",)),
+    (messages(user(), SYSTEM, {"role": "system", "content": "y"}), ("messages[2]: two system messages in a row",)),
+    (messages(user(), SYSTEM, user()), ("messages[2]: a user message after a system message",)),
     (messages(user(), {"role": "system", "content": [{"type": "image"}]}), ("messages[1].content[0]: a image block in a system message",)),
     (messages(user(), user()), ("messages[1]: two user messages in a row",)),
     (messages({"role": "user", "content": []}), ("messages[0]: no content",)),
@@ -103,30 +99,18 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
         messages(user(), thinking={"type": "enabled", "budget_tokens": 2_000}),
         ("thinking: a budget of 2000 is not between 1024 and max_tokens (2000)",),
     ),
+    (messages(user(), thinking=BUDGET, temperature=0.5), ("temperature: not allowed while thinking",)),
     (
-        messages(user(), thinking={"type": "enabled", "budget_tokens": 1_500}, temperature=0.5),
-        ("temperature: not allowed while thinking",),
-    ),
-    (
-        messages(user(), tools=[BASH], tool_choice={"type": "any"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
+        messages(user(), tools=[BASH], tool_choice={"type": "any"}, thinking=BUDGET),
         ("tool_choice: a tool cannot be forced while thinking has a budget",),
     ),
     (
-        messages(user(), tools=[BASH], tool_choice={"type": "tool", "name": "bash"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
+        messages(user(), tools=[BASH], tool_choice={"type": "tool", "name": "bash"}, thinking=BUDGET),
         ("tool_choice: a tool cannot be forced while thinking has a budget",),
     ),
-    (
-        messages(user(), tools=[BASH], tool_choice={"type": "auto"}, thinking={"type": "enabled", "budget_tokens": 1_500}),
-        (),
-    ),
-    (
-        messages(user(), said(THOUGHT, text("a")), thinking={"type": "enabled", "budget_tokens": 1_500}),
-        ("thinking: a budget does not allow a prefilled reply",),
-    ),
-    (
-        messages(user(), said(use()), user(result()), thinking={"type": "enabled", "budget_tokens": 1_500}),
-        ("thinking: the open turn did not begin with thinking",),
-    ),
+    (messages(user(), tools=[BASH], tool_choice={"type": "auto"}, thinking=BUDGET), ()),
+    (messages(user(), said(THOUGHT, text("a")), thinking=BUDGET), ("thinking: a budget does not allow a prefilled reply",)),
+    (messages(user(), said(use()), user(result()), thinking=BUDGET), ("thinking: the open turn did not begin with thinking",)),
     (
         messages(
             user(),
@@ -134,7 +118,7 @@ ANTHROPIC: list[tuple[Body, tuple[str, ...]]] = [
             user(result("a")),
             said(use("b")),
             user(result("b")),
-            thinking={"type": "enabled", "budget_tokens": 1_500},
+            thinking=BUDGET,
         ),
         (),
     ),

@@ -39,10 +39,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("keep.config:init", "Write a commented configuration file, your own or that of a project."),
         "config": ("keep.config:config", "Show every setting and where it comes from."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
-        "index": ("keep.index:index", "Update or rebuild the search index."),
+        "index": ("keep.maintenance:index", "Update or rebuild the search index."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.delete:delete", "Delete a session, unless a fork depends on it."),
-        "completion": ("keep.completion:completion", "Print the completion script for a shell."),
+        "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
+        "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {
         "replay": ("try_out.replay:replay", "Replay sessions under other policies, and compare cost and losses."),

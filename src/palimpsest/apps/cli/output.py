@@ -13,6 +13,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.core.errors import BadInput
+
 # Text columns are at least this wide.
 _NARROWEST = 8
 _GAP = 2
@@ -24,8 +27,8 @@ class Columns:
     Columns in `right` are right-aligned numbers; these and the columns in `keep` are never cut.
     """
 
-    def __init__(self, names: Sequence[str], right: Sequence[str] = (), keep: Sequence[str] = ()) -> None:
-        self._names = tuple(names)
+    def __init__(self, *names: str, right: Sequence[str] = (), keep: Sequence[str] = ()) -> None:
+        self._names = names
         self._right = [name in right for name in names]
         self._uncut = [name in right or name in keep for name in names]
         self._rows: list[tuple[tuple[str, ...], str]] = []
@@ -45,9 +48,7 @@ class Columns:
 
     def _widths(self, room: int) -> list[int] | None:
         """Return the column widths, or None if the columns that are never cut do not fit; the widest text column shrinks first."""
-        widths = [
-            max(cell_len(cells[place]) for cells in (self._names, *(cells for cells, _ in self._rows))) for place in range(len(self._names))
-        ]
+        widths = _column_widths([self._names, *(cells for cells, _ in self._rows)])
         least = [width if kept else min(width, _NARROWEST) for width, kept in zip(widths, self._uncut, strict=True)]
         gaps = _GAP * (len(widths) - 1)
         if sum(least) + gaps > room:
@@ -58,8 +59,8 @@ class Columns:
         return widths
 
     def _line(self, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
-        is_shown = [_align(cell, width, right=side) for cell, width, side in zip(cells, widths, self._right, strict=True)]
-        return Text((" " * _GAP).join(is_shown).rstrip(), style=style, no_wrap=True)
+        cut = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        return Text((" " * _GAP).join(_padded(cut, widths, self._right)).rstrip(), style=style, no_wrap=True)
 
     def _row_blocks(self, room: int) -> Iterator[Text]:
         for number, (cells, style) in enumerate(self._rows):
@@ -73,10 +74,14 @@ class Columns:
                 yield Text.assemble((head, "bold"), words, style=style, overflow="fold")
 
 
-def _align(cell: str, width: int, *, right: bool) -> str:
-    is_shown = _cut(cell, width)
-    space = " " * (width - cell_len(is_shown))
-    return space + is_shown if right else is_shown + space
+def _padded(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+    """Return the cells filled with spaces to the widths of their columns."""
+    spaces = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    return [space + cell if side else cell + space for cell, space, side in zip(cells, spaces, right, strict=True)]
+
+
+def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
 def _cut(cell: str, width: int) -> str:
@@ -90,12 +95,12 @@ _INDENT = 2
 
 def print_listing(screen: Console, header: Sequence[str], rows: Sequence[tuple[Sequence[str], Text | None]], right: frozenset[str]) -> None:
     """Print rows in columns, wrapped to several lines on a narrow screen, with the text of a row below it."""
-    widths = [max(cell_len(cells[place]) for cells in (header, *(cells for cells, _ in rows))) for place in range(len(header))]
+    widths = _column_widths([header, *(cells for cells, _ in rows)])
     sides = [name in right for name in header]
     lines = _lines(widths, screen.width)
 
     def show(cells: Sequence[str], style: str) -> None:
-        padded = [_pad(cell, width, right=side) for cell, width, side in zip(cells, widths, sides, strict=True)]
+        padded = _padded(cells, widths, sides)
         for number, places in enumerate(lines):
             line = " " * (_INDENT if number else 0) + "  ".join(padded[place] for place in places).rstrip()
             screen.print(Text(line, style=style), no_wrap=True, overflow="ignore", crop=False)
@@ -117,11 +122,6 @@ def _lines(widths: Sequence[int], room: int) -> list[range]:
             used, first = _INDENT, place
         used += width + 2
     return [*lines, range(first, len(widths))]
-
-
-def _pad(cell: str, width: int, *, right: bool) -> str:
-    space = " " * (width - cell_len(cell))
-    return space + cell if right else cell + space
 
 
 @contextmanager
@@ -147,6 +147,15 @@ _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 
 
 _ELLIPSIS = "…"
 _PART_OF_NUMBER = re.compile(r"[-+$~(]*\d[\d,.:%-]*")
+
+
+def confirm(what: str, where: str) -> None:
+    """Ask whether to do what cannot simply be taken back; exit if the user declines. Raises `BadInput` without a terminal."""
+    if not sys.stdin.isatty():
+        raise BadInput(f"{what}; use --yes to confirm", where=where)
+    if not click.confirm(f"{what}. Continue?", err=True):
+        click.echo("nothing was changed", err=True)
+        click.get_current_context().exit(FINDINGS)
 
 
 def emit(value: object) -> None:
@@ -187,11 +196,6 @@ def one_line(text: str, width: int) -> str:
     if _PART_OF_NUMBER.fullmatch(last) and whole[len(kept) : len(kept) + 1] != " ":
         kept = kept[: -len(last)]
     return f"{kept}{_ELLIPSIS}"
-
-
-def table(*columns: str, right: tuple[str, ...] = (), keep: tuple[str, ...] = ()) -> Columns:
-    """Return an empty table; columns in `right` are right-aligned numbers, and like those in `keep` are never cut."""
-    return Columns(columns, right, keep)
 
 
 def local_time(at: int) -> str:

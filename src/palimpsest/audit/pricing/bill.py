@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, Self, TypeAlias
 
+from msgspec.structs import replace
+
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value, shared_prefix_length
@@ -137,34 +139,25 @@ def _by_breakpoints(prompt: Prompt, contents: CacheContents, now: int, rules: Ca
     }
     others = [entry for entry in contents.entries if now - entry.used < entry.ttl and matching.get(entry.at_block) is not entry]
     valid = [point for point in breakpoints if 0 <= point.at < count and sums[point.at] >= rules.minimum]
-    hit = max((_newest_hit(matching, point.at, rules.look_back) for point in valid), default=-1)
+    # The newest cached block that a breakpoint finds, its own first.
+    found = (place for point in valid for place in range(point.at, max(-1, point.at - rules.look_back), -1) if place in matching)
+    hit = max(found, default=-1)
     read = sums[hit] if hit >= 0 else 0
     reach = max((sums[point.at] for point in valid), default=0)
     reach_long = max((sums[point.at] for point in valid if point.long), default=0)
     long = max(0, reach_long - read)
     written = max(0, reach - max(read, reach_long))
     # Reading a prefix refreshes every shorter prefix of it.
-    entries = [_refreshed(entry, now) if at <= hit else entry for at, entry in matching.items()]
+    entries = [replace(entry, used=now) if at <= hit else entry for at, entry in matching.items()]
     refreshed_blocks = {entry.at_block for entry in entries if entry.at_block <= hit}
-    new_entries = {point.at: _new_entry(prompt, point, now) for point in valid if point.at not in refreshed_blocks}
+    new_entries = {
+        point.at: CacheEntry(point.at, links[point.at], sums[point.at], now, HOUR_MS if point.long else FIVE_MINUTES_MS)
+        for point in valid
+        if point.at not in refreshed_blocks
+    }
     entries = [entry for entry in entries if entry.at_block not in new_entries]
     usage = Usage(prompt.tokens - read - written - long, read, written, long)
     return Bill(usage, CacheContents((*others, *entries, *new_entries.values())))
-
-
-def _newest_hit(matching: dict[int, CacheEntry], at: int, look_back: int) -> int:
-    """The newest cached block that a breakpoint finds, its own first; -1 if there is none."""
-    return next((place for place in range(at, max(-1, at - look_back), -1) if place in matching), -1)
-
-
-def _refreshed(entry: CacheEntry, now: int) -> CacheEntry:
-    return CacheEntry(entry.at_block, entry.link, entry.tokens, now, entry.ttl)
-
-
-def _new_entry(prompt: Prompt, breakpoint_: Breakpoint, now: int) -> CacheEntry:
-    return CacheEntry(
-        breakpoint_.at, prompt.links[breakpoint_.at], prompt.sums[breakpoint_.at], now, HOUR_MS if breakpoint_.long else FIVE_MINUTES_MS
-    )
 
 
 def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules) -> Bill:

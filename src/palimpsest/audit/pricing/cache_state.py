@@ -15,17 +15,17 @@ from palimpsest.audit.pricing.prefixes import (
     ends_in_head,
     first_change,
     is_within,
+    item_positions,
     last_item_within,
     lifetime_ms,
     shared_head_blocks,
     truncated_prefix,
     whole_steps,
 )
-from palimpsest.audit.pricing.warm_prefixes import item_positions
 from palimpsest.core.edits import Fold, Insert, Mask
 from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Item, Value
-from palimpsest.core.projections.projection import Scope, Views
+from palimpsest.core.projections.projection import Scope, StateProjection, Views
 from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View
@@ -69,36 +69,26 @@ class _CacheSnapshot(Value, frozen=True):
     raw: int | None = None
 
 
-_snapshots = msgspec.json.Decoder(_CacheSnapshot)
-_encode = msgspec.json.Encoder().encode
-
-
-class CacheProjection:
+class CacheProjection(StateProjection):
     """Projection of the believed contents of the provider cache."""
 
     name: ClassVar = "cache"
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
     version: ClassVar = 1
     scope: ClassVar[Scope] = "path"
+    state_type: ClassVar = _CacheSnapshot
 
     def __init__(self, views: Views, metering: Metering) -> None:
         self._views = views
         self._metering = metering
         self.reset()
 
-    def reset(self) -> None:
-        """Start again with an empty cache."""
-        self._start_from(_CacheSnapshot())
-
     def snapshot(self) -> bytes:
         """The state as JSON."""
-        return _encode(_CacheSnapshot(self._value, self._call, self._raw))
+        return msgspec.json.encode(_CacheSnapshot(self._value, self._call, self._raw))
 
-    def restore(self, data: bytes) -> None:
-        """Continue from a snapshot."""
-        self._start_from(_snapshots.decode(data))
-
-    def _start_from(self, restored: _CacheSnapshot) -> None:
+    def start_from(self, restored: _CacheSnapshot) -> None:
+        """Replace the state."""
         self._value = restored.cache
         self._call = restored.call
         self._raw = restored.raw

@@ -1,5 +1,11 @@
 """Prices of edits: what they cost once and save per call, and the rent of delaying a fold."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
+import msgspec
+
+from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.pricing.bill import (
     FIVE_MINUTES_MS,
     Block,
@@ -11,10 +17,12 @@ from palimpsest.audit.pricing.bill import (
     cache_rules,
     prices_of,
 )
-from palimpsest.audit.pricing.prefixes import first_change, shared_head_blocks
-from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
-from palimpsest.core.events import Usage
+from palimpsest.audit.pricing.metering import Metering
+from palimpsest.audit.pricing.prefixes import WarmPrefixes, first_change, shared_head_blocks, warm_prefixes
+from palimpsest.core.edits import Fold
+from palimpsest.core.events import CallStarted, Event, Usage, ViewEdited
 from palimpsest.core.items import Value
+from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
 from palimpsest.core.tokens.budget import used
 from palimpsest.core.tokens.view_sizes import CountsTokens
@@ -51,13 +59,6 @@ REFERENCE_WINDOW = 200_000
 MESSAGE_TOKENS = 20_000
 
 
-class Narrative(Value, frozen=True):
-    """The request for a narrative: its prompt and its output, in tokens."""
-
-    prompt: int
-    output: int
-
-
 def _scaled_to_window(tokens: int, window: int) -> int:
     """A limit for a window of 200,000 tokens, scaled down to a smaller window."""
     return tokens if window >= REFERENCE_WINDOW else tokens * window // REFERENCE_WINDOW
@@ -76,21 +77,60 @@ def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Ca
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
 
 
-def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates, narrative: Narrative | None = None) -> float:
-    """The extra cost of the next request after a fold, in input tokens; a narrative adds its own request. Negative if it saves."""
+def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates) -> float:
+    """The extra cost of the next request after a fold, in input tokens. Negative if it saves."""
     cached, head = min(warm.longest, total), min(warm.head, after)
-    price = rates.write * (after - head) + rates.read * head - rates.read * cached - rates.write * (total - cached)
-    if narrative is not None:
-        price += rates.read * cached + (total - cached) + narrative.prompt + rates.output * narrative.output
-    return price
+    return rates.write * (after - head) + rates.read * head - rates.read * cached - rates.write * (total - cached)
 
 
-def price_of_fold(situation: Situation, narrative: Narrative | None = None) -> float:
+def price_of_fold(situation: Situation) -> float:
     """The price of folding now, in input tokens; a fold pays off once the rent is twice as high."""
-    parts = situation.parts + (narrative.output if narrative else 0)
-    after = tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, parts)
+    after = tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts)
     rates = rates_of(situation.card, situation.cache)
-    return fold_price(situation.used, after + situation.tools_tokens, warm_prefixes(situation), rates, narrative)
+    return fold_price(situation.used, after + situation.tools_tokens, warm_prefixes(situation), rates)
+
+
+class RentProjection:
+    """Projection of the rent in input tokens, summed over the calls since the last fold."""
+
+    version: ClassVar = 1
+    watches: ClassVar = frozenset({CallStarted, ViewEdited})
+    scope: ClassVar[Scope] = "path"
+
+    def __init__(
+        self, views: Views, metering: Metering, evidence: EvidenceProjection, *, tools_tokens: Callable[[], int], parts: int
+    ) -> None:
+        self.name = f"rent/{parts}"
+        self._views = views
+        self._metering = metering
+        self._evidence = evidence
+        self._tools_tokens = tools_tokens
+        self._parts = parts
+        self.value = 0.0
+
+    def take(self, event: Event) -> None:
+        """Apply one event: add the rent of a turn call, or reset the sum at a fold."""
+        match event.body:
+            case CallStarted(purpose="turn"):
+                counter, card = self._metering.counter, self._metering.card
+                tools = self._tools_tokens()
+                self.value += rent_of_call(self._views.view, self._evidence.value(), counter, card, tools=tools, parts=self._parts)
+            case ViewEdited(edits=edits) if any(isinstance(edit, Fold) for edit in edits):
+                self.value = 0.0
+            case _:
+                return
+
+    def snapshot(self) -> bytes:
+        """The sum as JSON."""
+        return msgspec.json.encode(self.value)
+
+    def restore(self, data: bytes) -> None:
+        """Continue from a snapshot."""
+        self.value = msgspec.json.decode(data, type=float)
+
+    def reset(self) -> None:
+        """Reset the sum."""
+        self.value = 0.0
 
 
 _PER = 1_000_000

@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from palimpsest.audit.tools.file_access import AccessKind, FileAccess, is_patch, patched_files
-from palimpsest.audit.tools.file_commands import shell_file_accesses
+from palimpsest.audit.tools.file_commands import AccessKind, FileAccess, is_patch, patched_files, shell_file_accesses
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
 from palimpsest.wire.json_reading import Json, is_json

@@ -1,18 +1,65 @@
-"""The files that a shell line reads, edits, writes and removes, for the programs that agents use most."""
+"""File accesses: what shell lines of the programs that agents use most, patches and edit blocks do to which files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from palimpsest.audit.tools.executed import executed, program_name, word_set
-from palimpsest.audit.tools.file_access import AccessKind, FileAccess, patched_files
 from palimpsest.audit.tools.shell import Redirect, ShellCommand
+from palimpsest.core.items import Value
 
+AccessKind: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
 _SED_RANGE: Final = re.compile(r"(\d+),(\d+)p|(\d+)p")
 _COUNT: Final = re.compile(r"-(\d+)")
 _PATHLIKE: Final = re.compile(r"[^\s*?$`{}<>|;&]*[A-Za-z0-9_][^\s*?$`{}<>|;&]*")
 _NONE: Final[frozenset[str]] = frozenset()
 _OUTPUTS: Final[dict[str, AccessKind]] = {">": "write", ">|": "write", "&>": "write", ">&": "write", ">>": "edit", "&>>": "edit"}
+
+
+_PATCHED_FILES = re.compile(
+    r"^(?:\*\*\* (?P<verb>Update|Add|Delete) File: (?P<path>.+?)"
+    r"|\*\*\* Move to: (?P<moved>.+?)"
+    r"|\+\+\+ (?:b/)?(?P<new>[^\t\n]+?)"
+    r"|--- (?:a/)?(?P<old>[^\t\n]+?))(?:\t.*)?\r?$",
+    re.MULTILINE,
+)
+
+_ENVELOPE = re.compile(r"\s*\*\*\* Begin Patch[ \t]*\r?\n(?:.*\n)??\*\*\* (?:Update|Add|Delete) File: .+\n(?:.*\n)*\*\*\* End Patch\s*")
+_BLOCK = re.compile(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\n)?<{5,9} SEARCH\b", re.MULTILINE)
+
+
+class FileAccess(Value, frozen=True):
+    """An access to a path as written: its kind, and the lines that were read; without lines the whole file.
+
+    `write` creates the file or replaces its content, `remove` deletes it.
+    """
+
+    path: str
+    how: AccessKind
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the access covers the whole file."""
+        return (self.first is None or self.first <= 1) and self.last is None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the access changes the file, so that earlier reads are out of date."""
+        return self.how in ("edit", "write", "remove")
+
+    def covers(self, other: "FileAccess") -> bool:
+        """Whether this access shows every line that another access to the same path showed."""
+        if self.path != other.path:
+            return False
+        if self.whole:
+            return True
+        if other.whole or (other.last is None and self.last is not None):
+            return False
+        starts = (self.first or 1) <= (other.first or 1)
+        return starts and (self.last is None or other.last is None or self.last >= other.last)
 
 
 class _Arguments(NamedTuple):
@@ -161,12 +208,8 @@ def _dd(rest: tuple[str, ...]) -> list[FileAccess]:
     return _accesses([word[3:] for word in rest if word.startswith("of=")], "write")
 
 
-def _open(rest: tuple[str, ...]) -> list[FileAccess]:
-    return _accesses([word for word in rest[:1] if "." in word], "read")
-
-
-def _create(rest: tuple[str, ...]) -> list[FileAccess]:
-    return _accesses([word for word in rest[:1] if "." in word], "write")
+def _first_file(rest: tuple[str, ...], how: AccessKind) -> list[FileAccess]:
+    return _accesses([word for word in rest[:1] if "." in word], how)
 
 
 def _transfer(rest: tuple[str, ...], folders: set[str], *, moves: bool = False, valued: frozenset[str] = _NONE) -> list[FileAccess]:
@@ -189,10 +232,6 @@ def _within(folder: str, source: str) -> str:
     """The path of a file inside a folder."""
     name = source.rstrip("/").rpartition("/")[2]
     return name if folder in (".", "./") else f"{folder.rstrip('/')}/{name}"
-
-
-def _move(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
-    return _transfer(rest, folders, moves=True)
 
 
 def _install(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
@@ -232,7 +271,7 @@ def _git(rest: tuple[str, ...], folders: set[str]) -> list[FileAccess]:
     verb, words = (rest[at], rest[at + 1 :]) if at < len(rest) else ("", ())
     found: list[FileAccess] = []
     if verb == "mv":
-        found = _move(words, folders)
+        found = _transfer(words, folders, moves=True)
     elif verb == "rm" and "--cached" not in words:
         found = _accesses(_arguments(words).operands, "remove")
     elif verb == "checkout" and "--" in words:
@@ -261,7 +300,7 @@ def _is_path(word: str) -> bool:
 
 
 _TRANSFERS: Final[dict[str, Callable[[tuple[str, ...], set[str]], list[FileAccess]]]] = {
-    "mv": _move,
+    "mv": partial(_transfer, moves=True),
     "cp": _transfer,
     "ln": _link,
     "install": _install,
@@ -281,6 +320,30 @@ _PROGRAMS: Final[dict[str, Callable[[tuple[str, ...]], Iterable[FileAccess]]]] =
     **dict.fromkeys(("rm", "unlink"), _every_operand("remove")),
     "truncate": _every_operand("edit", "s r size reference"),
     "touch": _every_operand("write", "d r t date reference time"),
-    **dict.fromkeys(("open", "goto"), _open),
-    "create": _create,
+    **dict.fromkeys(("open", "goto"), partial(_first_file, how="read")),
+    "create": partial(_first_file, how="write"),
 }
+
+
+def edit_blocks(text: str) -> tuple[str, ...]:
+    """The files of search-and-replace blocks in a reply."""
+    return tuple(dict.fromkeys(_BLOCK.findall(text))) if "<<<< SEARCH" in text else ()
+
+
+def is_patch(text: str) -> bool:
+    """Whether a text is nothing but a patch in its envelope, from `*** Begin Patch` to `*** End Patch`, with at least one file."""
+    return "*** Begin Patch" in text[:200] and _ENVELOPE.fullmatch(text) is not None
+
+
+def patched_files(text: str) -> tuple[FileAccess, ...]:
+    """The accesses to each file of a patch, in order: added files are written, others edited."""
+    found: dict[str, FileAccess] = {}
+    own = "*** Begin Patch" in text or "*** Update File: " in text or "*** Add File: " in text
+    for match in _PATCHED_FILES.finditer(text):
+        # Changed lines may look like diff headers, which such a patch does not have.
+        path = match["path"] or match["moved"] or ("" if own else match["new"] or match["old"])
+        if not path or path == "/dev/null":
+            continue
+        path = path.strip()
+        found.setdefault(path, FileAccess(path, "write" if match["verb"] == "Add" else "edit"))
+    return tuple(found.values())

@@ -143,7 +143,7 @@ class _LineWalker:
                 continue
             else:
                 word = self._word(node)
-                if _may_hold_commands(word):
+                if "$" in word or "`" in word or "(" in word:
                     inner.append(node)
             if not words or line[end:start] == " ":
                 words.append(word)
@@ -175,7 +175,8 @@ class _LineWalker:
             if node.type == "file_redirect":
                 targets = [child for child in node.named_children if child.type != "file_descriptor"]
                 inner += [target for target in targets if target.type not in _PLAIN]
-                redirects += [Redirect(self._operator(node, target), self._word(target)) for target in targets[:1]]
+                for target in targets[:1]:
+                    redirects.append(Redirect(self._line[node.start_byte : target.start_byte].strip(), self._word(target)))
                 words += [self._word(target) for target in targets[1:]]
                 for target, argument in pairwise(targets):
                     self._look_between(target.end_byte, argument.start_byte)
@@ -195,9 +196,6 @@ class _LineWalker:
 
     def _text(self, node: Node) -> str:
         return self._line[node.start_byte : node.end_byte]
-
-    def _operator(self, redirect: Node, target: Node) -> str:
-        return self._line[redirect.start_byte : target.start_byte].strip()
 
     def _body(self, body: str) -> str:
         number = body.strip()
@@ -219,10 +217,6 @@ class _LineWalker:
                 return "".join([self._word(child) for child in node.children])
             case _:
                 return text
-
-
-def _may_hold_commands(word: str) -> bool:
-    return "$" in word or "`" in word or "(" in word
 
 
 def _last_command(node: Node) -> Node | None:

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from palimpsest.audit.entities import NUMBER_STARTS, all_tokens_ungrouped, number_of, token_kind, trimmed, without_addresses
 from palimpsest.audit.tools.calls import ToolClass, action_of
-from palimpsest.audit.visibility.quote_index import QuoteIndex, quotes_in
-from palimpsest.audit.visibility.visible import VisibleText, last_two_parts, readable_text, texts_of
+from palimpsest.audit.visibility.visible import QuoteIndex, VisibleText, last_two_parts, quotes_in, readable_text, texts_of
 from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
@@ -150,15 +149,12 @@ def _hidden_quotes(hidden: Sequence[_HiddenItem]) -> _HiddenQuotes:
     return found
 
 
-def _user_messages(hidden: Sequence[_HiddenItem]) -> list[_HiddenItem]:
-    return [entry for entry in hidden if entry.item.kind in ("user", "steering") and isinstance(entry.item.content, Text)]
-
-
 def _lost_messages(hidden: Sequence[_HiddenItem], visible: VisibleText) -> int:
     """The number of user messages that are not visible: neither whole nor by id and opening words."""
     first: dict[str, _HiddenItem] = {}
-    for entry in _user_messages(hidden):
-        first.setdefault(entry.item.id.partition(".")[0], entry)
+    for entry in hidden:
+        if entry.item.kind in ("user", "steering") and isinstance(entry.item.content, Text):
+            first.setdefault(entry.item.id.partition(".")[0], entry)
     return sum(not visible.shows_message(entry.text, entry.item.id) for entry in first.values())
 
 

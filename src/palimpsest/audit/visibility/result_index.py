@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from palimpsest.audit.entities import names_of, names_used
 from palimpsest.audit.tools.calls import Action, ToolClass, action_of, result_text
-from palimpsest.audit.tools.file_access import FileAccess
+from palimpsest.audit.tools.file_commands import FileAccess
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.pairs import answered_calls, pairs_of
 from palimpsest.core.situation import Use

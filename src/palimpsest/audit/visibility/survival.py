@@ -1,7 +1,10 @@
 """Survival: how much of a folded span the next request still shows, defined once for tests, lab and benchmarks."""
 
 from collections.abc import Callable, Iterable
+from operator import add
 from typing import Final
+
+from msgspec.structs import astuple
 
 from palimpsest.audit.entities import numbers_of
 from palimpsest.audit.evidence import EvidenceProjection
@@ -37,13 +40,7 @@ class Survival(Value, frozen=True):
     numbers: ShownCount = ShownCount()
 
     def __add__(self, other: "Survival") -> "Survival":
-        return Survival(
-            self.edited + other.edited,
-            self.read + other.read,
-            self.commands + other.commands,
-            self.messages + other.messages,
-            self.numbers + other.numbers,
-        )
+        return Survival(*map(add, astuple(self), astuple(other)))
 
 
 def survival_of(

@@ -1,8 +1,8 @@
-"""Decides whether a text, path, command or message is visible to the model, in any of the forms that count."""
+"""Decides whether a text, path, command, message or quotation is visible to the model, in any of the forms that count."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,10 +12,13 @@ from palimpsest.audit.entities import (
     TextCache,
     argument_texts,
     distinct_tokens,
+    drives_of,
+    errors_of,
     has_grouped_number,
     number_of,
     numbers_of,
     trimmed,
+    urls_of,
 )
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.view import shown
@@ -29,6 +32,7 @@ _LONG_CALL: Final = 4_000
 _LONGEST_CALL: Final = 100_000
 _BLOCK: Final = 32
 _LARGEST_BLOCK: Final = 400_000
+T = TypeVar("T")
 
 
 class _TextTokens(NamedTuple):
@@ -68,7 +72,13 @@ def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
 
 
 # An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
-_cached_block = TextCache(_block_of, 16_000_000)
+_cached_token_block = TextCache(_block_of, 16_000_000)
+
+
+def _in_blocks(texts: tuple[str, ...], index: Callable[[tuple[str, ...]], T], cached: Callable[[tuple[str, ...]], T]) -> list[T]:
+    """Index texts in blocks of 32; blocks of more than 400,000 characters are not cached."""
+    parts = [texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)]
+    return [cached(part) if sum(map(len, part)) <= _LARGEST_BLOCK else index(part) for part in parts]
 
 
 class VisibleText:
@@ -83,9 +93,8 @@ class VisibleText:
         return "\n".join(self._texts)
 
     @cached_property
-    def _blocks(self) -> tuple[_TokenBlock, ...]:
-        parts = [self._texts[start : start + _BLOCK] for start in range(0, len(self._texts), _BLOCK)]
-        return tuple([_cached_block(part) if sum(map(len, part)) <= _LARGEST_BLOCK else _block_of(part) for part in parts])
+    def _blocks(self) -> list[_TokenBlock]:
+        return _in_blocks(self._texts, _block_of, _cached_token_block)
 
     def missing_tokens(self, tokens: set[str]) -> set[str]:
         """The tokens, as they are compared, that are not visible."""
@@ -146,13 +155,8 @@ def readable_text(content: Content) -> str:
     if not isinstance(content, ToolCall):
         return text_of(content)
     size = len(content.args)
-    return (
-        _cached_call_text(content)
-        if size <= _LONG_CALL
-        else _cached_long_call_text(content)
-        if size <= _LONGEST_CALL
-        else _call_text(content)
-    )
+    text_of_call = _cached_call_text if size <= _LONG_CALL else _cached_long_call_text if size <= _LONGEST_CALL else _call_text
+    return text_of_call(content)
 
 
 def _call_text(call: ToolCall) -> str:
@@ -196,3 +200,58 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _strings(inner)
+
+
+class Quotes(NamedTuple):
+    """The error lines, URLs and drive paths of a text."""
+
+    errors: tuple[str, ...]
+    urls: tuple[str, ...]
+    drives: tuple[str, ...]
+
+
+def _find_quotes(text: str) -> Quotes:
+    return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
+
+
+_cached_quotes = TextCache(_find_quotes, 16_000_000)
+
+
+def quotes_in(text: str) -> Quotes:
+    """The error lines, URLs and drive paths of a text."""
+    return _cached_quotes(text) if len(text) <= CACHED_CHARACTERS else _find_quotes(text)
+
+
+def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset([quote for text in texts for kind in quotes_in(text) for quote in kind])
+
+
+_cached_quote_block = TextCache(_quotes_of_block, 16_000_000)
+
+
+def opening(text: str) -> str:
+    """The first characters of a text, which stand for all of it."""
+    return text[:SENTENCE_CHARACTERS]
+
+
+class QuoteIndex:
+    """Error lines, URLs and drive paths of all visible texts; texts that an edit changed may contain one in part."""
+
+    def __init__(self, texts: Sequence[str], changed_texts: Callable[[], Iterable[str]]) -> None:
+        self._texts = tuple(texts)
+        self._changed_texts = changed_texts
+
+    @cached_property
+    def _changed_text(self) -> str:
+        return "\n".join(self._changed_texts())
+
+    @cached_property
+    def _visible_quotes(self) -> list[frozenset[str]]:
+        return _in_blocks(self._texts, _quotes_of_block, _cached_quote_block)
+
+    def missing(self, found: dict[str, str], brief: Callable[[str], str] = opening) -> dict[str, str]:
+        """The entries of `found` that are no longer visible; `brief` shortens a quote for the search in changed texts."""
+        if not found:
+            return {}
+        lost = set(found).difference(*self._visible_quotes)
+        return {text: item for text, item in found.items() if text in lost and brief(text) not in self._changed_text}

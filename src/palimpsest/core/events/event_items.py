@@ -1,14 +1,7 @@
 """The items that an event adds to a view; no other module derives items from event bodies."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from palimpsest.core.edits import Edit, Put, into_of
-from palimpsest.core.events import Body, Event
-from palimpsest.core.events.calls import TURN, Interrupted, ModelReplied, UserSaid
-from palimpsest.core.events.context import ContextStated, ViewEdited
-from palimpsest.core.events.records import Recalled
-from palimpsest.core.events.tools import ToolReturned
+from palimpsest.core.events import Body, ContextStated, Event, Interrupted, ModelReplied, Recalled, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Item, Kind, Text, Thinking, kind_of
 
 
@@ -17,8 +10,28 @@ def items_of(seq: int, body: Body) -> list[Item]:
 
     The contents of edits are not included. Replies of a purpose other than `turn` add no items.
     """
-    derive = _ITEMS_BY_BODY.get(type(body))
-    return [] if derive is None else derive(seq, body)
+    kind: Kind = "recalled"
+    match body:
+        case ToolReturned(result=result):
+            return [Item(f"{seq}.0", "result", result)]
+        case ModelReplied(purpose="turn", parts=parts):
+            return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(parts)]
+        case Interrupted(purpose="turn", parts=parts):
+            # Tool calls are left out: an interrupted call has no result, and providers reject a call without one.
+            arrived = [part for part in parts if isinstance(part, Text | Thinking)]
+            return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(arrived)]
+        case ContextStated(head=head, items=statements):
+            return [
+                Item(f"{seq}.{number}", "context", Text(statement.text, statement.role, ref=statement.ref), statement.source)
+                for number, statement in enumerate((*(head or ()), *statements))
+            ]
+        case UserSaid(parts=parts, steering=steering):
+            kind = "steering" if steering else "user"
+        case Recalled(parts=parts):
+            pass
+        case _:
+            return []
+    return [Item(f"{seq}.{number}", kind, part) for number, part in enumerate(parts)]
 
 
 def edit_items(seq: int, index: int, edit: Edit) -> dict[int, Item]:
@@ -50,47 +63,3 @@ def numbers_of(item_id: str) -> tuple[int, ...] | None:
 def item_of(event: Event, item_id: str) -> Item | None:
     """Return the item as its event created it, without later masks or folds, or `None` if the event has no such item."""
     return next((item for item in all_items_of(event) if item.id == item_id), None)
-
-
-def _reply_items(seq: int, body: ModelReplied) -> list[Item]:
-    if body.purpose != TURN:
-        return []
-    return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(body.parts)]
-
-
-def _partial_reply_items(seq: int, body: Interrupted) -> list[Item]:
-    if body.purpose != TURN:
-        return []
-    # Tool calls are left out: an interrupted call has no result, and providers reject a call without one.
-    arrived = [part for part in body.parts if isinstance(part, Text | Thinking)]
-    return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(arrived)]
-
-
-def _result_items(seq: int, body: ToolReturned) -> list[Item]:
-    return [Item(f"{seq}.0", "result", body.result)]
-
-
-def _user_items(seq: int, body: UserSaid) -> list[Item]:
-    kind: Kind = "steering" if body.steering else "user"
-    return [Item(f"{seq}.{number}", kind, part) for number, part in enumerate(body.parts)]
-
-
-def _context_items(seq: int, body: ContextStated) -> list[Item]:
-    return [
-        Item(f"{seq}.{number}", "context", Text(statement.text, statement.role, ref=statement.ref), statement.source)
-        for number, statement in enumerate((*(body.head or ()), *body.items))
-    ]
-
-
-def _recalled_items(seq: int, body: Recalled) -> list[Item]:
-    return [Item(f"{seq}.{number}", "recalled", part) for number, part in enumerate(body.parts)]
-
-
-_ITEMS_BY_BODY: Mapping[type, Callable[[int, Any], list[Item]]] = {
-    ModelReplied: _reply_items,
-    Interrupted: _partial_reply_items,
-    ToolReturned: _result_items,
-    UserSaid: _user_items,
-    ContextStated: _context_items,
-    Recalled: _recalled_items,
-}

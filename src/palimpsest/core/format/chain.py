@@ -4,7 +4,7 @@ import re
 from hashlib import sha256
 
 from palimpsest.core.errors import BadLog
-from palimpsest.core.format.codec import body_bytes, decode_line, digest_of, link_of
+from palimpsest.core.format.codec import decode_line, link_of_line
 
 _match_envelope = re.compile(
     rb'\{"seq":([0-9]{1,18}),"parent":(-?[0-9]{1,18}),"at":(-?[0-9]{1,18}),"prev":"([0-9a-f]*)",(?:"digest":"([0-9a-f]*)",)?"body":'
@@ -29,7 +29,11 @@ def check_chain(chunk: bytes, where: str, offset: int, link: str | None) -> str 
             digest = redacted or sha256(view[found.end() : stop - 1]).hexdigest().encode()
             link = sha256(b"%s\n%s\n%s\n%s\n%s" % (prev, seq, parent, at, digest)).hexdigest()
         elif chunk[start:stop].strip():
-            link = _link_of_reformatted(chunk[start : stop + 1], where, offset + start, link)
+            # Another program wrote or reformatted this line.
+            event = decode_line(chunk[start : stop + 1], where, offset + start)
+            if link is not None and event.prev != link:
+                raise broken(event.seq, f"{where}, byte {offset + start}")
+            link = link_of_line(chunk[start : stop + 1], event)
         start = stop + 1
     return link
 
@@ -43,11 +47,3 @@ def prev_of(line: bytes) -> str | None:
 def broken(seq: int, where: str) -> BadLog:
     """Return the error for an event that does not continue the chain."""
     return BadLog(f"event {seq} does not continue the chain: it or the event before was changed; see `pal verify`", where=where)
-
-
-def _link_of_reformatted(line: bytes, where: str, offset: int, link: str | None) -> str:
-    """Return the link of a line that another program wrote or reformatted."""
-    event = decode_line(line, where, offset)
-    if link is not None and event.prev != link:
-        raise broken(event.seq, f"{where}, byte {offset}")
-    return link_of(event.prev, event.seq, event.parent, event.at, event.digest or digest_of(body_bytes(line)))

@@ -1,7 +1,8 @@
 """Codec for the lines of a log: encodes and decodes events, links them, and upgrades older formats."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
@@ -26,7 +27,6 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 # By format version: a function that turns a body of that version into one of the next.
 UPCASTERS: Mapping[int, Upcaster] = {}
 
-END = b"}\n"
 TAGS: frozenset[str] = frozenset(str(body.__struct_config__.tag) for body in get_args(Body))
 
 _encoder = msgspec.json.Encoder()
@@ -92,12 +92,7 @@ def encode_line(seq: int, parent: int, at: int, prev: str, body: bytes, *, diges
     A `digest` marks the body as redacted; it is the digest of the original body.
     """
     redacted = b'"digest":"%s",' % digest.encode() if digest else b""
-    return b"".join((b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":' % (seq, parent, at, prev.encode(), redacted), body, END))
-
-
-def envelope(seq: int, parent: int, at: int, prev: str) -> bytes:
-    """Return the part of a line before the body; `END` follows the body."""
-    return b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s","body":' % (seq, parent, at, prev.encode())
+    return b"".join((b'{"seq":%d,"parent":%d,"at":%d,"prev":"%s",%s"body":' % (seq, parent, at, prev.encode(), redacted), body, b"}\n"))
 
 
 def body_bytes(line: bytes) -> bytes:
@@ -117,14 +112,9 @@ def decode_chunk(chunk: bytes, where: str, offset: int = 0) -> list[Event]:
     try:
         return _events.decode_lines(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return list(_decode_each(chunk, where, offset))
-
-
-def _decode_each(chunk: bytes, where: str, offset: int) -> Iterable[Event]:
-    for line in chunk.splitlines(keepends=True):
-        if line.strip():
-            yield decode_line(line, where, offset)
-        offset += len(line)
+        lines = chunk.splitlines(keepends=True)
+        starts = accumulate(map(len, lines), initial=offset)
+        return [decode_line(line, where, start) for line, start in zip(lines, starts, strict=False) if line.strip()]
 
 
 def decode_line(line: bytes, where: str, offset: int = 0, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
@@ -194,13 +184,12 @@ class _Refused(Struct, frozen=True):
 
 _side_calls = msgspec.json.Decoder(_SideCalled)
 _refusals = msgspec.json.Decoder(_Refused)
-_encode = msgspec.json.Encoder().encode
 
 
 def _upgrade_side_call(data: bytes) -> Body:
     """Return a reply without a recorded start; the prompt is kept in `foreign`."""
     old = _side_calls.decode(data)
-    foreign = Raw(_encode({"ask": old.ask})) if old.ask and bytes(old.foreign) == b"null" else old.foreign
+    foreign = Raw(_encoder.encode({"ask": old.ask})) if old.ask and bytes(old.foreign) == b"null" else old.foreign
     parts = (Text(old.text, "assistant"),) if old.text else ()
     return ModelReplied(parts, usage=old.usage, model=old.model, purpose=old.purpose, foreign=foreign)
 

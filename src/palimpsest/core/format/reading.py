@@ -2,21 +2,27 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
+
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBase
 from palimpsest.core.events import EditUndone, Event, EventRef, SessionOpened
-from palimpsest.core.events.event_items import item_of, numbers_of
+from palimpsest.core.events.event_items import all_items_of, item_of, numbers_of
 from palimpsest.core.format.chain import broken, check_chain, prev_of
 from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, decode_chunk, decode_line, link_of_line
 from palimpsest.core.format.path import EventRange, Path, UndoneEdits, path_to
-from palimpsest.core.items import Item
+from palimpsest.core.items import Item, seq_of
 from palimpsest.core.ports import LogFile, SessionStore
 
 _BLOCK = 16 * 1024
 _match_seq = re.compile(rb'\{"seq":([0-9]{1,18}),').match
 # Events that are at most this far apart are read together.
 _CLOSE = 16
+# Byte ranges that are at most this many bytes apart are joined, because one more read would cost more.
+_GAP = 4 * 1024
 # Bytes at the start of a line that contain its seq, parent, time and link.
 _ENVELOPE = 256
 
@@ -127,10 +133,8 @@ class LogReader:
         """Return one event of this log or of its bases. Raises `BadInput` if there is none."""
         if seq < self.first and self.base is not None:
             return self.base.event(seq)
-        start = self.locate(seq)
-        line = self.line_at(start)
-        event = decode_line(line, self.lines.name, start) if line else None
-        if event is None or event.seq != seq:
+        start, line, event = self._line_of(seq)
+        if event is None:
             raise BadInput(f"there is no event {seq}", where=self.lines.name)
         self._check_next(self._past_blanks(start + len(line), self.lines.size), link_of_line(line, event))
         return event
@@ -149,10 +153,15 @@ class LogReader:
         """Return the link of an event; empty if there is no such event."""
         if seq < self.first and self.base is not None:
             return self.base.link(seq)
+        _, line, event = self._line_of(seq)
+        return "" if event is None else link_of_line(line, event)
+
+    def _line_of(self, seq: int) -> tuple[int, bytes, Event | None]:
+        """Return the offset, the bytes and the event of the line of an event of this file; without an event if there is none."""
         start = self.locate(seq)
         line = self.line_at(start)
         event = decode_line(line, self.lines.name, start) if line else None
-        return link_of_line(line, event) if event is not None and event.seq == seq else ""
+        return start, line, event if event is not None and event.seq == seq else None
 
     def owner(self, seq: int) -> "LogReader":
         """Return the reader of the file that contains an event."""
@@ -244,32 +253,17 @@ def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: boo
 
     Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork.
     """
-    opened = _first_event(lines)
-    place = _opening(opened, lines).base
-    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
-
-
-def _opening(event: Event, lines: LogFile) -> SessionOpened:
-    if not isinstance(event.body, SessionOpened):
-        raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
-    return event.body
-
-
-def _first_event(lines: LogFile) -> Event:
-    first = b"".join(chunk for _, chunk in _first_line(lines))
+    first, has_ended = b"", False
+    while not has_ended and (block := lines.read(len(first), _BLOCK)):
+        part, newline, _ = block.partition(b"\n")
+        first, has_ended = first + part + newline, bool(newline)
     if not first:
         raise BadLog("the log is empty; nothing was ever recorded in it", where=lines.name)
-    return decode_line(first, lines.name)
-
-
-def _first_line(lines: LogFile) -> Iterator[tuple[int, bytes]]:
-    place = 0
-    while block := lines.read(place, _BLOCK):
-        newline = block.find(b"\n")
-        yield place, block if newline < 0 else block[: newline + 1]
-        if newline >= 0:
-            return
-        place += len(block)
+    opened = decode_line(first, lines.name)
+    if not isinstance(opened.body, SessionOpened):
+        raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
+    place = opened.body.base
+    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
 
 
 def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:
@@ -277,24 +271,15 @@ def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: b
         below = store.open(place.session)
     except BadInput as error:
         raise MissingBase(f"the base of the fork, session {place.session}, does not exist", where=lines.name) from error
-    try:
+    with ExitStack() as opened:
+        opened.callback(below.close)
         base = open_reader(store, place.session, below)
-    except BaseException:
-        below.close()
-        raise
-    try:
+        opened.callback(base.close)
         _note_branches(base, place.seq)
-        if check:
-            _check_link(base, place, lines.name)
-    except BaseException:
-        base.close()
-        raise
+        if check and base.link(place.seq) != place.link:
+            raise MissingBase(f"session {place.session} is not the base of this fork: event {place.seq} differs", where=lines.name)
+        opened.pop_all()
     return base
-
-
-def _check_link(base: LogReader, place: EventRef, where: str) -> None:
-    if base.link(place.seq) != place.link:
-        raise MissingBase(f"session {place.session} is not the base of this fork: event {place.seq} differs", where=where)
 
 
 def _note_branches(base: LogReader, seq: int) -> None:
@@ -307,3 +292,56 @@ def _note_branches(base: LogReader, seq: int) -> None:
         start = checkpoint.seq + 1
     for event in base.run(start, seq):
         base.note_branching(event)
+
+
+class FileRange(Struct, frozen=True, array_like=True, gc=False):
+    """Byte range of the events `first` to `last` in a log file."""
+
+    first: int
+    last: int
+    offset: int
+    length: int
+
+
+def locate_items(reader: LogReader, items: Sequence[Item]) -> dict[str, tuple[FileRange, ...]]:
+    """Return the byte ranges of the events of the items, by session; ranges that are close together are joined."""
+    wanted: dict[LogReader, list[int]] = {}
+    for seq in sorted({seq_of(item.id) for item in items}):
+        wanted.setdefault(reader.owner(seq), []).append(seq)
+    return {owner.session: tuple(_joined(owner.spans(seqs))) for owner, seqs in wanted.items()}
+
+
+def read_items(reader: LogReader, locations: dict[str, tuple[FileRange, ...]], wanted: AbstractSet[str]) -> dict[str, Item]:
+    """Return the wanted items by id, as their events created them. Raises `BadLog` if the files no longer have them there."""
+    found: dict[str, Item] = {}
+    for session, ranges in locations.items():
+        owner = _reader_of(reader, session)
+        for part in ranges:
+            data = owner.lines.read(part.offset, part.length)
+            for event in decode_chunk(data, owner.lines.name, part.offset):
+                found.update((item.id, item) for item in all_items_of(event) if item.id in wanted)
+    if len(found) < len(wanted):
+        raise BadLog(f"{len(wanted) - len(found)} items of the checkpoint are no longer where it says", where=reader.lines.name)
+    return found
+
+
+def _reader_of(reader: LogReader, session: str) -> LogReader:
+    owner: LogReader | None = reader
+    while owner is not None and owner.session != session:
+        owner = owner.base
+    if owner is None:
+        raise BadLog(f"the checkpoint names session {session}, which is no base of this one", where=reader.lines.name)
+    return owner
+
+
+def _joined(spans: dict[int, tuple[int, int]]) -> Iterator[FileRange]:
+    current: FileRange | None = None
+    for seq, (start, stop) in spans.items():
+        if current is not None and start - current.offset - current.length <= _GAP:
+            current = FileRange(current.first, seq, current.offset, stop - current.offset)
+            continue
+        if current is not None:
+            yield current
+        current = FileRange(seq, seq, start, stop - start)
+    if current is not None:
+        yield current

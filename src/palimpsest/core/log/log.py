@@ -1,7 +1,7 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -10,7 +10,7 @@ from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
 from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.codec import END, GENESIS, digest_of, encode_body, encode_checked, encode_line, envelope, link_of
+from palimpsest.core.format.codec import GENESIS, digest_of, encode_body, encode_checked, encode_line, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
@@ -103,17 +103,13 @@ class Log:
         With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken.
         """
         lines = store.open(session, write=write)
-        try:
+        with ExitStack() as opened:
+            opened.callback(lines.close)
             reader = open_reader(store, session, lines)
-        except BaseException:
-            lines.close()
-            raise
-        try:
+            opened.callback(reader.close)
             projections = Projections(reader, derived)
             tail = projections.open(whole=whole)
-        except BaseException:
-            reader.close()
-            raise
+            opened.pop_all()
         log = cls(reader, clock, projections, write=write)
         log._since_checkpoint = tail
         return log
@@ -122,25 +118,25 @@ class Log:
     def view(self) -> View:
         """The current view."""
         with self._projections.lock:
-            return self._projections.view.view
+            return self._projections.caught_up().view.view
 
     @property
     def health(self) -> Health:
         """Health of the session along the current path."""
         with self._projections.lock:
-            return self._projections.health.value()
+            return self._projections.caught_up().health.value()
 
     @property
     def ledger(self) -> Ledger:
         """Token usage of all branches."""
         with self._projections.lock:
-            return self._projections.ledger.value()
+            return self._projections.caught_up().ledger.value()
 
     @property
     def inbox(self) -> tuple[int, ...]:
         """Sequence numbers of queued user input, oldest first. A rewind keeps them."""
         with self._projections.lock:
-            return self._projections.inbox.value()
+            return self._projections.caught_up().inbox.value()
 
     @property
     def open_call(self) -> int | None:
@@ -238,7 +234,7 @@ class Log:
         data = encode_checked(body)
         stamp = self._clock.now() if at is None else at
         event = Event(projections.seq + 1, parent, stamp, projections.link, body)
-        line = b"".join((envelope(event.seq, parent, stamp, event.prev), data, END))
+        line = encode_line(event.seq, parent, stamp, event.prev, data)
         self._writing = True
         try:
             start = self._lines.append(line)

@@ -18,7 +18,8 @@ def recover(log: Log, *, turn_goes_on: bool = False) -> tuple[Event, ...]:
 
     If the `turn_goes_on`, it stays open, and calls whose tools had not started stay pending: the loop runs them.
     """
-    bodies = (*_call_outcomes(log), *_tool_results(log, started_only=turn_goes_on), *(() if turn_goes_on else _turn_end(log)))
+    turn_end = () if turn_goes_on or log.health.turn is None else (TurnEnded("interrupted"),)
+    bodies = (*_call_outcomes(log), *_tool_results(log, started_only=turn_goes_on), *turn_end)
     return log.extend(bodies) if bodies else ()
 
 
@@ -44,7 +45,3 @@ def _tool_results(log: Log, *, started_only: bool) -> tuple[Body, ...]:
             text = Text(UNKNOWN_OUTCOME if call.call_id in started else NEVER_RAN)
             results.append(ToolReturned(ToolResult(call.call_id, (text,), error=True, form=call.form), tool=call.tool))
     return tuple(results)
-
-
-def _turn_end(log: Log) -> tuple[Body, ...]:
-    return () if log.health.turn is None else (TurnEnded("interrupted"),)

@@ -1,6 +1,7 @@
 """Verifies a log: hash chain, order of events, pairs of calls and results, targets of edits, blobs and checkpoint."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 from palimpsest.core.edits import named_ids
 from palimpsest.core.errors import BadLog, PalimpsestError
@@ -32,15 +33,12 @@ class VerifyReport(Value, frozen=True):
 
 def verify(store: SessionStore, session: str, blobs: Blobs) -> VerifyReport:
     """Verify a whole log and return all findings. Raises `BadInput` if there is no such session."""
-    lines = store.open(session)
-    try:
+    with closing(store.open(session)) as lines:
         inspection = _Inspection(lines, blobs)
         inspection.read()
         if inspection.fork:
             inspection.check_base(store, session)
-        return inspection.report()
-    finally:
-        lines.close()
+        return VerifyReport(not inspection.findings, inspection.events, tuple(inspection.findings), tuple(inspection.redacted))
 
 
 class _Inspection:
@@ -49,25 +47,22 @@ class _Inspection:
     def __init__(self, lines: LogFile, blobs: Blobs) -> None:
         self._lines = lines
         self._blobs = blobs
-        self._findings: list[Finding] = []
-        self._redacted: list[int] = []
-        self._events = 0
+        self.findings: list[Finding] = []
+        self.redacted: list[int] = []
+        self.events = 0
         self._first = self._last = -1
         self._link: str | None = GENESIS
         self._calls: set[str] = set()
         self.fork = False
         self._missing: set[str] = set()
 
-    def report(self) -> VerifyReport:
-        return VerifyReport(not self._findings, self._events, tuple(self._findings), tuple(self._redacted))
-
     def read(self) -> None:
         try:
             for offset, line in self._each_line():
                 self._check_line(offset, line)
         except BadLog as error:
-            self._findings.append(Finding(error.where, "line", error.message))
-        if not self._events and not self._findings:
+            self.findings.append(Finding(error.where, "line", error.message))
+        if not self.events and not self.findings:
             self._add_finding(0, "empty", "the log is empty")
         self._check_checkpoint()
         if self._lines.torn:
@@ -80,14 +75,14 @@ class _Inspection:
         try:
             load_checkpoint(self._lines)
         except BadLog as error:
-            if not any(finding.where == error.where for finding in self._findings):
-                self._findings.append(Finding(error.where, "hash", error.message.removesuffix("; see `pal verify`")))
+            if not any(finding.where == error.where for finding in self.findings):
+                self.findings.append(Finding(error.where, "hash", error.message.removesuffix("; see `pal verify`")))
 
     def check_base(self, store: SessionStore, session: str) -> None:
         try:
             base = open_reader(store, session, self._lines).base
         except PalimpsestError as error:
-            self._findings.append(Finding(error.where, "base", error.message))
+            self.findings.append(Finding(error.where, "base", error.message))
         else:
             if base is not None:
                 base.close()
@@ -106,10 +101,10 @@ class _Inspection:
         try:
             event = decode_line(line, self._lines.name, offset)
         except BadLog as error:
-            self._findings.append(Finding(error.where, error.kind, error.message))
+            self.findings.append(Finding(error.where, error.kind, error.message))
             self._link = None
             return
-        self._events += 1
+        self.events += 1
         self._check_order(offset, event)
         self._check_chain(offset, line, event)
         self._check_body(offset, event)
@@ -133,7 +128,7 @@ class _Inspection:
 
     def _check_chain(self, offset: int, line: bytes, event: Event) -> None:
         if event.digest:
-            self._redacted.append(event.seq)
+            self.redacted.append(event.seq)
         if self._link is not None and event.prev != self._link:
             self._add_finding(offset, "hash", f"event {event.seq} does not continue the chain: it or the event before was changed")
         self._link = link_of_line(line, event)
@@ -148,7 +143,8 @@ class _Inspection:
                     self._add_finding(offset, "pair", f"event {event.seq} answers call {content.call_id}, which was never made")
                 case _:
                     pass
-        for address in _addresses(event):
+        named = (body.tools, body.request) if isinstance(body, CallStarted) else ()
+        for address in (*filter(None, named), *_blobs_of(_contents(event))):
             if address not in self._missing and address not in self._blobs:
                 self._missing.add(address)
                 self._add_finding(offset, "blob", f"event {event.seq} needs blob {address}, which is missing")
@@ -158,7 +154,7 @@ class _Inspection:
                 self._add_finding(offset, "edit", f"event {event.seq} edits item {missing}, which did not exist")
 
     def _add_finding(self, offset: int, kind: str, message: str) -> None:
-        self._findings.append(Finding(f"{self._lines.name}, byte {offset}", kind, message))
+        self.findings.append(Finding(f"{self._lines.name}, byte {offset}", kind, message))
 
 
 def _contents(event: Event) -> Iterator[Content]:
@@ -169,26 +165,13 @@ def _contents(event: Event) -> Iterator[Content]:
         yield from (item.content for item in all_items_of(event))
 
 
-def _addresses(event: Event) -> Iterator[str]:
-    """Yield the addresses of the blobs that an event refers to."""
-    if isinstance(event.body, CallStarted):
-        yield from (address for address in (event.body.tools, event.body.request) if address)
-    for content in _contents(event):
-        yield from _addresses_of(content)
-
-
-def _addresses_of(content: Content) -> Iterator[str]:
-    match content:
-        case Image() | Document():
-            if content.blob:
-                yield content.blob
-        case ToolResult():
-            if content.blob:
-                yield content.blob
-            for part in content.parts:
-                yield from _addresses_of(part)
-        case _:
-            return
+def _blobs_of(contents: Iterable[Content]) -> Iterator[str]:
+    """Yield the addresses of the blobs that contents refer to."""
+    for content in contents:
+        if isinstance(content, Image | Document | ToolResult) and content.blob:
+            yield content.blob
+        if isinstance(content, ToolResult):
+            yield from _blobs_of(content.parts)
 
 
 def _earlier(item_id: str, seq: int) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-import msgspec
 from msgspec.structs import force_setattr
 
 from palimpsest.core.edits import Fold
@@ -12,7 +11,7 @@ from palimpsest.core.events.calls import TURN, Failed, ModelReplied, TurnEnded, 
 from palimpsest.core.events.context import EditRefused, ViewEdited
 from palimpsest.core.events.tools import ToolReturned, ToolStarted
 from palimpsest.core.items import EMPTY_MAPPING, ToolCall, Value, frozen
-from palimpsest.core.projections.projection import Scope
+from palimpsest.core.projections.projection import Scope, StateProjection
 
 # Consecutive failures after which a policy is no longer tried.
 CIRCUIT = 3
@@ -58,17 +57,8 @@ class Health(Value, frozen=True):
         """Return the number of model replies since the last call of a tool; all replies if it was never called."""
         return self.calls - self.called.get(tool, 0)
 
-    @property
-    def rounds(self) -> dict[str, int]:
-        """Model replies since the last call of each tool."""
-        return {tool: self.calls - at for tool, at in self.called.items()}
 
-
-_healths = msgspec.json.Decoder(Health)
-_encode = msgspec.json.Encoder().encode
-
-
-class HealthProjection:
+class HealthProjection(StateProjection):
     """Projection of the health of a session."""
 
     name: ClassVar = "health"
@@ -77,6 +67,7 @@ class HealthProjection:
         {ToolReturned, ModelReplied, ToolStarted, UserSaid, ViewEdited, Failed, EditRefused, TurnStarted, TurnEnded}
     )
     scope: ClassVar[Scope] = "path"
+    state_type: ClassVar = Health
 
     __slots__ = (
         *("_called", "_calls", "_failures", "_folded", "_folds", "_overflow", "_pending"),
@@ -101,18 +92,6 @@ class HealthProjection:
         self._started = dict.fromkeys(health.started)
         self._turn = health.turn
         self._value: Health | None = health
-
-    def reset(self) -> None:
-        """Go back to the state before the first event."""
-        self.start_from(Health())
-
-    def snapshot(self) -> bytes:
-        """Return the health as JSON."""
-        return _encode(self.value())
-
-    def restore(self, data: bytes) -> None:
-        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
-        self.start_from(_healths.decode(data))
 
     def take(self, event: Event) -> None:
         """Count one event; events that do not affect health are ignored."""

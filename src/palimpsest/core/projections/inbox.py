@@ -2,23 +2,19 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from palimpsest.core.events import Event
 from palimpsest.core.events.calls import UserSaid, UserTyped
-from palimpsest.core.projections.projection import Scope
-
-_queues = msgspec.json.Decoder(tuple[int, ...])
-_encode = msgspec.json.Encoder().encode
+from palimpsest.core.projections.projection import Scope, StateProjection
 
 
-class InboxProjection:
+class InboxProjection(StateProjection):
     """Sequence numbers of queued input, oldest first. A rewind keeps them."""
 
     name: ClassVar = "inbox"
     version: ClassVar = 1
     watches: ClassVar = frozenset({UserTyped, UserSaid})
     scope: ClassVar[Scope] = "file"
+    state_type: ClassVar = tuple[int, ...]
 
     def __init__(self) -> None:
         self._queued: dict[int, None] = {}
@@ -35,14 +31,6 @@ class InboxProjection:
         """Return the sequence numbers of queued input, oldest first."""
         return tuple(self._queued)
 
-    def snapshot(self) -> bytes:
-        """Return the queue as JSON."""
-        return _encode(self.value())
-
-    def restore(self, data: bytes) -> None:
-        """Replace the queue by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
-        self._queued = dict.fromkeys(_queues.decode(data))
-
-    def reset(self) -> None:
-        """Empty the queue."""
-        self._queued = {}
+    def start_from(self, queued: tuple[int, ...]) -> None:
+        """Replace the queue."""
+        self._queued = dict.fromkeys(queued)

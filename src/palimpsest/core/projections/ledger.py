@@ -1,14 +1,15 @@
 """Ledger: token usage by model and purpose, on all branches of a log."""
 
 from collections.abc import Iterable
+from operator import add
 from typing import ClassVar, Final
 
-import msgspec
+from msgspec.structs import astuple
 
 from palimpsest.core.events import Event
 from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.items import Value
-from palimpsest.core.projections.projection import Scope
+from palimpsest.core.projections.projection import Scope, StateProjection
 from palimpsest.core.tokens.estimate import MIN_CALIBRATION_TOKENS, Calibration, CalibrationSums, decayed_sums
 
 # The most open calls that are remembered; older calls without an outcome are dropped.
@@ -55,52 +56,34 @@ class Ledger(Value, frozen=True):
 
 def total_of(usages: Iterable[Usage]) -> Usage:
     """Return the sum of usages."""
-    rows = [_row(usage) for usage in usages]
+    rows = [astuple(usage) for usage in usages]
     return Usage(*(sum(column) for column in zip(*rows, strict=True))) if rows else Usage()
 
 
-def _row(usage: Usage) -> tuple[int, int, int, int, int, int]:
-    return usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long, usage.output, usage.reasoning
-
-
-_ledgers = msgspec.json.Decoder(Ledger)
-_encode = msgspec.json.Encoder().encode
-
-
-class LedgerProjection:
+class LedgerProjection(StateProjection):
     """Projection of the ledger, over all events of the file, because every branch costs money."""
 
     name: ClassVar = "ledger"
     version: ClassVar = 1
     watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed})
     scope: ClassVar[Scope] = "file"
+    state_type: ClassVar = Ledger
 
     __slots__ = ("_calibration", "_open", "_sums", "_value")
 
     def __init__(self, ledger: Ledger | None = None) -> None:
-        self._start_from(Ledger() if ledger is None else ledger)
+        self.start_from(Ledger() if ledger is None else ledger)
 
-    def _start_from(self, ledger: Ledger) -> None:
+    def start_from(self, ledger: Ledger) -> None:
+        """Replace the state by a ledger."""
         # Calls, the six parts of the usage, estimated, measured.
         self._sums: dict[tuple[str, str], list[int]] = {
-            (spending.model, spending.purpose): [spending.calls, *_row(spending.usage), spending.estimated, spending.measured]
+            (spending.model, spending.purpose): [spending.calls, *astuple(spending.usage), spending.estimated, spending.measured]
             for spending in ledger.spendings
         }
         self._calibration: dict[str, CalibrationSums] = dict(ledger.calibration.models)
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
         self._value: Ledger | None = ledger
-
-    def reset(self) -> None:
-        """Go back to an empty ledger."""
-        self._start_from(Ledger())
-
-    def snapshot(self) -> bytes:
-        """Return the ledger as JSON."""
-        return _encode(self.value())
-
-    def restore(self, data: bytes) -> None:
-        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
-        self._start_from(_ledgers.decode(data))
 
     def take(self, event: Event) -> None:
         """Count one event; events that are no calls are ignored."""
@@ -156,14 +139,6 @@ class LedgerProjection:
         return None if newest is None else self._open.pop(newest)
 
     def _add(self, model: str, purpose: str, usage: Usage) -> list[int]:
-        sums = self._sums.get((model, purpose))
-        if sums is None:
-            sums = self._sums[model, purpose] = [0] * 9
-        sums[0] += 1
-        sums[1] += usage.input
-        sums[2] += usage.cache_read
-        sums[3] += usage.cache_write
-        sums[4] += usage.cache_write_long
-        sums[5] += usage.output
-        sums[6] += usage.reasoning
+        sums = self._sums.setdefault((model, purpose), [0] * 9)
+        sums[:7] = map(add, sums, (1, *astuple(usage)))
         return sums

@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from palimpsest.core.events import Body, Event
 from palimpsest.core.events.calls import TURN, CallStarted, Failed, Interrupted, ModelReplied, SessionOpened, UserSaid
 from palimpsest.core.events.context import (
@@ -18,17 +16,15 @@ from palimpsest.core.events.context import (
 )
 from palimpsest.core.events.records import Recalled
 from palimpsest.core.events.tools import ToolReturned
-from palimpsest.core.projections.projection import Scope
+from palimpsest.core.projections.projection import Scope, StateProjection
 
 _ENTERS_VIEW = frozenset({UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})
 _CHANGES_VIEW = _ENTERS_VIEW | {ModelSwitched, ProfileChanged, ModeChanged, Pinned}
 # The most open calls that are remembered; crashes leave side calls without an outcome.
 _MOST_OPEN = 64
-_calls = msgspec.json.Decoder(dict[int, str])
-_encode = msgspec.json.Encoder().encode
 
 
-class OpenCalls:
+class OpenCalls(StateProjection):
     """The calls without an outcome, as the events that started them, with their purposes; `turn` is the open turn call."""
 
     name: ClassVar = "open_calls"
@@ -36,6 +32,7 @@ class OpenCalls:
     version: ClassVar = 1
     # A call ends on whatever branch the session is by then.
     scope: ClassVar[Scope] = "file"
+    state_type: ClassVar = dict[int, str]
 
     def __init__(self) -> None:
         self._open: dict[int, str] = {}
@@ -82,16 +79,11 @@ class OpenCalls:
             case _:
                 return False
 
-    def snapshot(self) -> bytes:
-        """Return the open calls as JSON."""
-        return _encode(self._open)
+    def value(self) -> dict[int, str]:
+        """Return the open calls with their purposes."""
+        return self._open
 
-    def restore(self, data: bytes) -> None:
-        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
-        self._open = _calls.decode(data)
-        self.turn = next((seq for seq, purpose in self._open.items() if purpose == TURN), None)
-
-    def reset(self) -> None:
-        """Remove all calls."""
-        self._open = {}
-        self.turn = None
+    def start_from(self, calls: dict[int, str]) -> None:
+        """Replace the open calls."""
+        self._open = calls
+        self.turn = next((seq for seq, purpose in calls.items() if purpose == TURN), None)

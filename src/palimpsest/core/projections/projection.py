@@ -1,6 +1,8 @@
 """The protocol of projections: state that is computed from events in order and can be stored in a checkpoint."""
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+import msgspec
 
 from palimpsest.core.events import Event
 from palimpsest.core.items import Item
@@ -51,6 +53,33 @@ class Projection(Protocol):
     def reset(self) -> None:
         """Go back to the state before the first event."""
         ...
+
+
+class StateProjection:
+    """Parent of the projections whose state is one value: `state_type()` before the first event, and JSON in a snapshot."""
+
+    __slots__ = ()
+    state_type: ClassVar[Any]
+
+    def value(self) -> object:
+        """Return the state after the last event."""
+        raise NotImplementedError
+
+    def start_from(self, state: Any) -> None:
+        """Replace the state by a value of `state_type`."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Go back to the state before the first event."""
+        self.start_from(self.state_type())
+
+    def snapshot(self) -> bytes:
+        """Return the state as JSON."""
+        return msgspec.json.encode(self.value())
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
+        self.start_from(msgspec.json.decode(data, type=self.state_type))
 
 
 class Views(Protocol):

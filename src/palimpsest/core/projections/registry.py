@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
 import msgspec
 from msgspec import Raw
@@ -39,7 +40,10 @@ class Routes(dict[type, tuple[Callable[[Event], None], ...]]):
 
 
 class Projections:
-    """The projections of one log up to its newest event `seq`, with the link and the byte offset of its last line."""
+    """The projections of one log up to its newest event `seq`, with the link and the byte offset of its last line.
+
+    `view`, `health`, `ledger` and `inbox` are up to date only after `catch_up`.
+    """
 
     def __init__(self, reader: LogReader, derived: Derived | None = None) -> None:
         self._reader = reader
@@ -47,10 +51,10 @@ class Projections:
         self.lock: AbstractContextManager[object] = nullcontext()
         self._broken = False
         self._reset_position()
-        self._view = ViewProjection(reader=reader)
-        self._health = HealthProjection()
-        self._ledger = LedgerProjection()
-        self._inbox = InboxProjection()
+        self.view = ViewProjection(reader=reader)
+        self.health = HealthProjection()
+        self.ledger = LedgerProjection()
+        self.inbox = InboxProjection()
         self.used_ids = UsedCallIds()
         self.pending = PendingCalls()
         self.open_calls = OpenCalls()
@@ -71,8 +75,8 @@ class Projections:
         return {projection.name: projection for projection in self._all}
 
     def _arrange(self, derived: Derived | None) -> None:
-        above = () if derived is None else derived.attach(self._view)
-        self._queued: tuple[Projection, ...] = (self._view, self._health, self._ledger, self._inbox, *above)
+        above = () if derived is None else derived.attach(self.view)
+        self._queued: tuple[Projection, ...] = (self.view, self.health, self.ledger, self.inbox, *above)
         self._all: tuple[Projection, ...] = (*self._eager, *self._queued)
         self._of_path = tuple(projection for projection in self._all if projection.scope == "path")
         self._of_file = tuple(projection for projection in self._all if projection.scope == "file")
@@ -84,29 +88,10 @@ class Projections:
         self._arrange(derived)
         follow_path(self._of_path, self._reader, self._reader.path(self.seq))
 
-    @property
-    def view(self) -> ViewProjection:
-        """The view, up to date."""
+    def caught_up(self) -> Self:
+        """Apply the queued events and return these projections."""
         self.catch_up()
-        return self._view
-
-    @property
-    def health(self) -> HealthProjection:
-        """The health, up to date."""
-        self.catch_up()
-        return self._health
-
-    @property
-    def ledger(self) -> LedgerProjection:
-        """The ledger, up to date."""
-        self.catch_up()
-        return self._ledger
-
-    @property
-    def inbox(self) -> InboxProjection:
-        """The queued input, up to date."""
-        self.catch_up()
-        return self._inbox
+        return self
 
     def take(self, event: Event) -> None:
         """Apply one event that was written; most projections apply it only when they are read."""
@@ -190,11 +175,11 @@ class Projections:
         if seq != other.seq:
             self._follow_base()
             return
-        self._view.start_from(other.view.view)
-        self._health.start_from(other.health.value())
+        self.view.start_from(other.caught_up().view.view)
+        self.health.start_from(other.health.value())
         others = other.by_name
         self.used_ids.start_from(other.used_ids.bits)
-        rest = [projection for projection in self._of_path if projection not in (self._view, self._health)]
+        rest = [projection for projection in self._of_path if projection not in (self.view, self.health)]
         if all(projection.name in others and others[projection.name].version == projection.version for projection in rest):
             for projection in rest:
                 projection.restore(others[projection.name].snapshot())
@@ -221,16 +206,11 @@ class Projections:
                 for take in routes[type(event.body)]:
                     take(event)
         if expected != before:
-            self._set_position(expected, link, chunk, offset)
+            self.seq, self.link = expected, link
+            self.last_line = offset + chunk.rfind(b"\n", 0, len(chunk.rstrip(b"\n"))) + 1
         if has_branched:
             follow_path(self._of_path, reader, reader.path(self.seq))
         return self.seq - before
-
-    def _set_position(self, seq: int, link: str, chunk: bytes, offset: int) -> None:
-        """Set the newest event, its link, and the offset of the last line in a chunk that is not empty."""
-        stop = len(chunk.rstrip(b"\n"))
-        self.seq, self.link = seq, link
-        self.last_line = offset + chunk.rfind(b"\n", 0, stop) + 1
 
     def checkpoint(self) -> bytes:
         """Return the encoded checkpoint at the newest event."""
@@ -243,14 +223,10 @@ class Projections:
     def _check_order(self, events: Sequence[Event], last: int, offset: int) -> None:
         for expected, event in enumerate(events, last + 1):
             if event.seq != expected or event.parent >= expected:
-                raise self._disorder(event, expected, offset)
-
-    def _disorder(self, event: Event, expected: int, offset: int) -> BadLog:
-        where = f"{self._reader.lines.name}, after byte {offset}"
-        if event.seq != expected:
-            word = "occurs twice" if event.seq < expected else f"stands where event {expected} should be"
-            return BadLog(f"event {event.seq} {word}; see `pal verify`", where=where)
-        return BadLog(f"event {event.seq} follows event {event.parent}, which comes later; see `pal verify`", where=where)
+                word = f"follows event {event.parent}, which comes later"
+                if event.seq != expected:
+                    word = "occurs twice" if event.seq < expected else f"stands where event {expected} should be"
+                raise BadLog(f"event {event.seq} {word}; see `pal verify`", where=f"{self._reader.lines.name}, after byte {offset}")
 
     def _check_parent(self, event: Event, offset: int) -> None:
         first = self._reader.first
@@ -270,15 +246,10 @@ def follow_path(projections: Sequence[Projection], reader: LogReader, path: Path
         for projection in projections:
             projection.reset()
     routes = Routes(projections)
-    for event in _events_after(reader, path, after):
-        for take in routes[type(event.body)]:
-            take(event)
-
-
-def _events_after(reader: LogReader, path: Path, after: int) -> Iterable[Event]:
     for part in path.ranges:
-        if part.last > after:
-            yield from reader.run(max(part.first, after + 1), part.last)
+        for event in reader.run(max(part.first, after + 1), part.last) if part.last > after else ():
+            for take in routes[type(event.body)]:
+                take(event)
 
 
 def _try_restore(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:

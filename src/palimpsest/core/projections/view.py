@@ -22,9 +22,8 @@ from palimpsest.core.events.context import (
 from palimpsest.core.events.event_items import edit_items, items_of
 from palimpsest.core.events.records import NotesTaken, Recalled
 from palimpsest.core.events.tools import ToolReturned
-from palimpsest.core.format.item_locations import FileRange, locate_items, read_items
 from palimpsest.core.format.path import NOTHING_UNDONE, Path, UndoneEdits
-from palimpsest.core.format.reading import LogReader
+from palimpsest.core.format.reading import FileRange, LogReader, locate_items, read_items
 from palimpsest.core.items import Cover, Item
 from palimpsest.core.projections.projection import Scope
 from palimpsest.core.view import EMPTY_VIEW, Fact, Reported, RunningNotes, View
@@ -83,9 +82,10 @@ class ViewProjection:
         self.skip = skip
         self.find = find if reader is None else reader.item
         self._reader = reader
-        self._adopt(start)
+        self.start_from(start)
 
-    def _adopt(self, view: View) -> None:
+    def start_from(self, view: View) -> None:
+        """Replace the state by a view."""
         self.items = list(view.items)
         self.facts = {**view.facts, **view.masked_facts}
         self.rest = structs.replace(view, items=(), facts={}, masked_facts={})
@@ -98,11 +98,7 @@ class ViewProjection:
 
     def reset(self) -> None:
         """Go back to the empty view."""
-        self._adopt(EMPTY_VIEW)
-
-    def start_from(self, view: View) -> None:
-        """Replace the state by a view."""
-        self._adopt(view)
+        self.start_from(EMPTY_VIEW)
 
     @property
     def places(self) -> dict[str, int]:
@@ -183,7 +179,7 @@ class ViewProjection:
         for item_id, mask in snapshot.masks.items():
             found[item_id] = structs.replace(found[item_id], mask=mask)
         head = tuple([found[item_id] for item_id in snapshot.head])
-        self._adopt(structs.replace(snapshot.rest, head=head, items=tuple([found[item_id] for item_id in snapshot.items])))
+        self.start_from(structs.replace(snapshot.rest, head=head, items=tuple([found[item_id] for item_id in snapshot.items])))
         self._covered_facts = {
             fact.id for fact in self.facts.values() if (cover := snapshot.masks.get(fact.id)) is not None and cover.form == "shown"
         }
@@ -253,18 +249,8 @@ def _new_and_kept_items(seq: int, index: int, edit: Fold | Insert, keep: Find) -
     return items
 
 
-def _take_opened(view: ViewProjection, seq: int, body: SessionOpened) -> None:
-    rest = view.rest
-    view.rest = structs.replace(rest, model=body.model or rest.model, profile=body.profile or rest.profile)
-
-
 def _append(view: ViewProjection, seq: int, body: UserSaid | ToolReturned | Recalled) -> None:
     view.items += items_of(seq, body)
-
-
-def _take_started(view: ViewProjection, seq: int, body: CallStarted) -> None:
-    if body.purpose == TURN:
-        view.rest = structs.replace(view.rest, call=body, model=body.model)
 
 
 def _take_outcome(view: ViewProjection, seq: int, body: ModelReplied | Interrupted) -> None:
@@ -309,44 +295,36 @@ def _take_undone(view: ViewProjection, seq: int, body: EditUndone) -> None:
     view.rest = structs.replace(view.rest, reported=None)
 
 
-def _take_notes(view: ViewProjection, seq: int, body: NotesTaken) -> None:
-    view.rest = structs.replace(view.rest, notes=RunningNotes(body.text, body.covers, seq))
-
-
-def _take_switched(view: ViewProjection, seq: int, body: ModelSwitched) -> None:
-    view.rest = structs.replace(view.rest, model=body.model, reported=None)
-
-
-def _take_profile(view: ViewProjection, seq: int, body: ProfileChanged) -> None:
-    view.rest = structs.replace(view.rest, profile=body.profile)
-
-
-def _take_mode(view: ViewProjection, seq: int, body: ModeChanged) -> None:
-    view.rest = structs.replace(view.rest, mode=body.mode)
-
-
-def _take_pinned(view: ViewProjection, seq: int, body: Pinned) -> None:
-    names = frozenset(body.ids) | frozenset(body.paths)
-    pins = view.rest.pins
-    view.rest = structs.replace(view.rest, pins=pins | names if body.on else pins - names)
+def _set_rest(
+    view: ViewProjection,
+    seq: int,
+    body: SessionOpened | CallStarted | NotesTaken | ModelSwitched | ProfileChanged | ModeChanged | Pinned,
+) -> None:
+    rest = view.rest
+    match body:
+        case CallStarted(purpose=purpose):
+            view.rest = structs.replace(rest, call=body, model=body.model) if purpose == TURN else rest
+        case SessionOpened(model=model, profile=profile):
+            view.rest = structs.replace(rest, model=model or rest.model, profile=profile or rest.profile)
+        case NotesTaken(text=text, covers=covers):
+            view.rest = structs.replace(rest, notes=RunningNotes(text, covers, seq))
+        case ModelSwitched(model=model):
+            view.rest = structs.replace(rest, model=model, reported=None)
+        case ProfileChanged(profile=profile):
+            view.rest = structs.replace(rest, profile=profile)
+        case ModeChanged(mode=mode):
+            view.rest = structs.replace(rest, mode=mode)
+        case Pinned(ids=ids, paths=paths, on=on):
+            view.rest = structs.replace(rest, pins=rest.pins.union(ids, paths) if on else rest.pins.difference(ids, paths))
 
 
 _TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
-    SessionOpened: _take_opened,
-    UserSaid: _append,
-    ToolReturned: _append,
-    Recalled: _append,
-    CallStarted: _take_started,
-    ModelReplied: _take_outcome,
-    Interrupted: _take_outcome,
+    **dict.fromkeys((UserSaid, ToolReturned, Recalled), _append),
+    **dict.fromkeys((ModelReplied, Interrupted), _take_outcome),
     ContextStated: _take_stated,
     ViewEdited: _take_edited,
     EditUndone: _take_undone,
-    NotesTaken: _take_notes,
-    ModelSwitched: _take_switched,
-    ProfileChanged: _take_profile,
-    ModeChanged: _take_mode,
-    Pinned: _take_pinned,
+    **dict.fromkeys((SessionOpened, CallStarted, NotesTaken, ModelSwitched, ProfileChanged, ModeChanged, Pinned), _set_rest),
 }
 
 

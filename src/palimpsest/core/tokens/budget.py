@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from palimpsest.core.items import Item, Thinking, Value
+from palimpsest.core.items import Thinking, Value
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 
@@ -102,7 +102,9 @@ class Census(Value, frozen=True, omit_defaults=False):
 
 def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int = 0) -> Census:
     """Return the sizes of everything that the next request would contain."""
-    items = tuple(_census_item(item, counter) for part in (view.head, view.items) for item in part)
+    items = tuple(
+        CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source) for item in (*view.head, *view.items)
+    )
     by_kind: dict[str, int] = {}
     by_source: dict[str, int] = {}
     for item in items:
@@ -114,7 +116,3 @@ def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int 
     total = used(view, counter, tools_tokens)
     free = max(0, budget.window - total - budget.buffer)
     return Census(budget.window, total, free, budget.buffer, by_kind, by_source, items)
-
-
-def _census_item(item: Item, counter: CountsTokens) -> CensusItem:
-    return CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source)

@@ -1,24 +1,23 @@
 """Content blocks of Claude Code's messages, decoded into contents and encoded back."""
 
 import base64
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
-from msgspec import Raw
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
+from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.parts import blob_part
 from palimpsest.wire.encoding.messages import framed_statement, is_statement
 from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.encoding.tools import arguments_object, tool_name
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
-from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
-from palimpsest.wire.text_fallback import text_fallback
+from palimpsest.wire.reply import text_fallback
+from palimpsest.wire.rules.anthropic import ANTHROPIC_BLOCKS
 
 # Marks a value that is stored in the body instead of the line; no program writes this object.
 PLACEHOLDER: Json = {"$": 0}
@@ -26,14 +25,6 @@ PLACEHOLDER: Json = {"$": 0}
 PROVIDER = "anthropic"
 # Provider-specific blocks that may be sent back; of all others only a text fallback is shown.
 _PROVIDER_BLOCKS = ANTHROPIC_BLOCKS - {"text", "image", "document", "thinking", "tool_use", "tool_result"}
-
-
-def raw_of(value: object) -> Raw:
-    """A value as JSON, with integers of any size."""
-    try:
-        return Raw(msgspec.json.encode(value))
-    except OverflowError:
-        return Raw(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def dumped(value: object) -> str:
@@ -49,17 +40,15 @@ def take_blocks(message: Json, role: Role, model: str, blobs: Blobs) -> list[Con
         return [Text(content, role)]
     if not isinstance(content, list):
         return []
-    return [_take_block(content, index, role, model, blobs) for index in range(len(content))]
+    return [
+        _take_result(block, model, blobs)
+        if is_json(block) and role == "user" and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str)
+        else _take_block(content, index, role, model, blobs)
+        for index, block in enumerate(content)
+    ]
 
 
 def _take_block(blocks: list[object], index: int, role: Role, model: str, blobs: Blobs) -> Content:
-    block = blocks[index]
-    if is_json(block) and role == "user" and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
-        return _result(block, model, blobs)
-    return _take_part(blocks, index, role, model, blobs)
-
-
-def _take_part(blocks: list[object], index: int, role: Role, model: str, blobs: Blobs) -> Content:
     block = blocks[index]
     found = _take_known_block(block, role, model, blobs) if is_json(block) else None
     if found is not None:
@@ -78,7 +67,10 @@ def _take_known_block(block: Json, role: Role, model: str, blobs: Blobs) -> Cont
             return Text(text_value, role)
         case "thinking" if role == "assistant" and isinstance(thinking := block.get("thinking"), str):
             block["thinking"] = PLACEHOLDER
-            return Thinking(thinking, _seal(block, model), form="whole" if thinking else "sealed")
+            if signature := text(block, "signature"):
+                block["signature"] = PLACEHOLDER
+            seal = Signature(PROVIDER, model, signature) if signature else None
+            return Thinking(thinking, seal, form="whole" if thinking else "sealed")
         case "tool_use" if role == "assistant" and "input" in block and isinstance(block.get("id"), str):
             args = dumped(block["input"])
             block["input"] = PLACEHOLDER
@@ -89,43 +81,34 @@ def _take_known_block(block: Json, role: Role, model: str, blobs: Blobs) -> Cont
             return None
 
 
-def _seal(block: Json, model: str) -> Signature | None:
-    signature = text(block, "signature")
-    if not signature:
-        return None
-    block["signature"] = PLACEHOLDER
-    return Signature(PROVIDER, model, signature)
-
-
-def _result(block: Json, model: str, blobs: Blobs) -> ToolResult:
+def _take_result(block: Json, model: str, blobs: Blobs) -> ToolResult:
     content = block.get("content")
     parts: tuple[Part, ...] = ()
     if isinstance(content, str):
         block["content"] = PLACEHOLDER
         parts = (Text(content),) if content else ()
     elif isinstance(content, list):
-        decoded_parts = (_take_part(content, index, "user", model, blobs) for index in range(len(content)))
+        decoded_parts = (_take_block(content, index, "user", model, blobs) for index in range(len(content)))
         parts = tuple(part if isinstance(part, Text | Image | Document | Opaque) else Text(text_of(part)) for part in decoded_parts)
     return ToolResult(text(block, "tool_use_id"), parts, error=block.get("is_error") is True)
 
 
 def _media(block: Json, blobs: Blobs) -> Part | None:
     source = table_at(block, "source")
-    data = text(source, "data")
-    if text(source, "type") == "url" and text(source, "url"):
-        media = "image/*" if block["type"] == "image" else "application/pdf"
-        url = text(source, "url")
-        return Image(media, url=url) if block["type"] == "image" else Document(media, url=url, name=text(block, "title"))
+    data, url = text(source, "data"), text(source, "url")
+    if text(source, "type") == "url" and url:
+        return Image("image/*", url=url) if block["type"] == "image" else Document("application/pdf", url=url, name=text(block, "title"))
     if text(source, "type") != "base64" or not data:
         return None
     part = blob_part(text(source, "media_type"), data, blobs, text(block, "title"))
-    if isinstance(part, Image | Document) and _is_canonical_base64(part, data, blobs):
+    # Only canonical base64 can be restored from the blob.
+    if isinstance(part, Image | Document) and _base64(part, blobs) == data:
         source["data"] = PLACEHOLDER
     return part
 
 
-def _is_canonical_base64(part: Image | Document, data: str, blobs: Blobs) -> bool:
-    return base64.b64encode(blobs.get(part.blob)).decode() == data
+def _base64(part: Image | Document, blobs: Blobs) -> str:
+    return base64.b64encode(blobs.get(part.blob)).decode()
 
 
 def fill_blocks(message: Json, contents: Iterator[Content], blobs: Blobs) -> None:
@@ -157,7 +140,7 @@ def _fill(blocks: list[object], index: int, content: Content | None, blobs: Blob
         case Image() | Document():
             source = table_at(block, "source")
             if source.get("data") == PLACEHOLDER:
-                source["data"] = base64.b64encode(blobs.get(content.blob)).decode()
+                source["data"] = _base64(content, blobs)
         case Opaque() | None:
             pass
 
@@ -165,9 +148,7 @@ def _fill(blocks: list[object], index: int, content: Content | None, blobs: Blob
 def _fill_result(block: Json, result: ToolResult, blobs: Blobs) -> None:
     content = block.get("content")
     if isinstance(content, list):
-        parts = iter(result.parts)
-        for index in range(len(content)):
-            _fill(content, index, next(parts, None), blobs)
+        fill_blocks(block, iter(result.parts), blobs)
     else:
         _put(block, "content", "".join(text_of(part) for part in result.parts))
 
@@ -227,19 +208,12 @@ def assistant_blocks(parts: Iterable[Content]) -> list[tuple[int, Json]]:
 def _assistant_block(part: Content) -> Json | None:
     match part:
         case Thinking():
-            sealed = part.signature is not None and part.signature.provider == PROVIDER
-            return (
-                {"type": "thinking", "thinking": part.text, "signature": part.signature.data}
-                if sealed and part.signature is not None
-                else None
-            )
+            if part.signature is None or part.signature.provider != PROVIDER:
+                return None
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature.data}
         case ToolCall():
-            return {
-                "type": "tool_use",
-                "id": plain_id(part.call_id),
-                "name": tool_name(part.tool),
-                "input": msgspec.json.decode(arguments_object(part)),
-            }
+            arguments = msgspec.json.decode(arguments_object(part))
+            return {"type": "tool_use", "id": plain_id(part.call_id), "name": tool_name(part.tool), "input": arguments}
         case Opaque(provider="anthropic"):
             block_fields: Json = msgspec.json.decode(part.data)
             return block_fields
@@ -283,7 +257,7 @@ def _user_text(content: Text) -> str:
 
 def _media_block(content: Image | Document, blobs: Blobs) -> Json:
     try:
-        data = base64.b64encode(blobs.get(content.blob)).decode()
+        data = _base64(content, blobs)
     except PalimpsestError:
         return {"type": "text", "text": text_of(content)}
     kind = "image" if isinstance(content, Image) else "document"

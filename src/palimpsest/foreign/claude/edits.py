@@ -6,10 +6,9 @@ from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import Body, ViewEdited
 from palimpsest.core.items import Content
 from palimpsest.core.view import View
-from palimpsest.foreign.claude.events import EventBuilder, stored_lines
+from palimpsest.foreign.claude.events import EventBuilder, line_event
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, number, table_at, text
 
 BY = "claude-code"
@@ -38,7 +37,7 @@ def fold_event(group: LineGroup, contents: Sequence[Content], path: Conversation
         into: tuple[Put | Keep, ...] = tuple(dict.fromkeys([*early, *summary, *rest]))
         return _edit_body(_fold_into(into, context.view), details)
 
-    return ReadEvent(build, source_line.at, source_line.key, line=stored_lines(source_line))
+    return line_event(source_line, build)
 
 
 def _fold_into(into: tuple[Put | Keep, ...], view: View) -> tuple[Edit, ...]:

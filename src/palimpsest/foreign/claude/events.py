@@ -27,12 +27,12 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Text, ToolResult, text_of
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.claude.blocks import PLACEHOLDER, raw_of, take_blocks
+from palimpsest.foreign.claude.blocks import PLACEHOLDER, take_blocks
 from palimpsest.foreign.claude.path import LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import attachment_texts, body_of_run, key_of_run, part_of, queued_prompt, runs_by_speaker
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
+from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
@@ -49,14 +49,14 @@ def stored_lines(*source_line: SourceLine) -> Raw:
     return raw_of([[each.number, each.json] for each in source_line])
 
 
+def line_event(source_line: SourceLine, body: Body | DeferredBody) -> ReadEvent:
+    """The event of a line, with the rest of the line."""
+    return ReadEvent(body, source_line.at, source_line.key, line=stored_lines(source_line))
+
+
 def note_event(source_line: SourceLine) -> ReadEvent:
-    """An event for a line that the model does not see."""
-    return ReadEvent(
-        ForeignNoted(FORMAT, (source_line.uuid,) if source_line.uuid else ()),
-        source_line.at,
-        source_line.key,
-        line=stored_lines(source_line),
-    )
+    """The event of a line that the model does not see."""
+    return line_event(source_line, ForeignNoted(FORMAT, (source_line.uuid,) if source_line.uuid else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +115,16 @@ class EventBuilder:
             model = ""
             if last.json.get("isApiErrorMessage") is True or text(last.json, "error"):
                 texts = " ".join(text(block, "text") for block in tables_at(message, "content"))
-                yield ReadEvent(
-                    Failed("call", text(last.json, "error") or "api_error", texts, by="claude-code"), first.at, f"{first.key}~failed"
-                )
+                failed = Failed("call", text(last.json, "error") or "api_error", texts, by="claude-code")
+                yield ReadEvent(failed, first.at, f"{first.key}~failed")
         elif group.is_first:
             usage = _usage(group.lines)
             at, shape = self.requests.get(text(first.json, "requestRef"), (first.at, ""))
             started = CallStarted(model, "anthropic", tools=self.tools.get(shape, ""))
             yield ReadEvent(started, at, f"{first.key}~call")
-        contents = [take_blocks(table_at(source_line.json, "message"), "assistant", model, self._blobs) for source_line in group.lines]
-        stop = next(
-            (found for source_line in reversed(group.lines) if (found := text(table_at(source_line.json, "message"), "stop_reason"))), ""
-        )
+        messages = [table_at(source_line.json, "message") for source_line in group.lines]
+        contents = [take_blocks(each, "assistant", model, self._blobs) for each in messages]
+        stop = next((found for each in reversed(messages) if (found := text(each, "stop_reason"))), "")
         body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"))
         yield ReadEvent(_reply_body(body, contents, group.lines), last.at, group.key, line=stored_lines(*group.lines))
 
@@ -155,7 +153,8 @@ class EventBuilder:
         agent = text(details, "agentId")
         if agent and self.children.get(agent) == source_line.key:
             yield ReadEvent(ChildOpened(self.child(agent), result.call_id, call.role), source_line.at, f"{key}~child")
-        paths = tuple(dict.fromkeys(path for path in (*_paths(details), call.path) if path))
+        named = (text(details, "filePath"), text(table_at(details, "file"), "filePath"), text(details, "notebook_path"), call.path)
+        paths = tuple(dict.fromkeys(path for path in named if path))
         duration_ms = number(details, "totalDurationMs") or number(details, "durationMs")
         result_with_output = self._with_saved_output(result, details)
         body = ToolReturned(result_with_output, call.tool, _exit_code(call.tool, result, structured_result), paths, duration_ms)
@@ -170,9 +169,8 @@ class EventBuilder:
         task = _TASK.search(texts)
         if task is not None and task[1] in self.children:
             status = _STATUS.search(texts)
-            yield ReadEvent(
-                ChildEnded(self.child(task[1]), status[1] if status else "completed"), source_line.at, f"{source_line.key}~ended"
-            )
+            ended = ChildEnded(self.child(task[1]), status[1] if status else "completed")
+            yield ReadEvent(ended, source_line.at, f"{source_line.key}~ended")
 
     def _with_saved_output(self, result: ToolResult, details: Json) -> ToolResult:
         """The result with its full output as a blob, if the program saved it to a file."""
@@ -202,7 +200,7 @@ class EventBuilder:
         if prompt is not None:
             message: Json = msgspec.json.decode(raw_of({"content": prompt}))
             parts = tuple(part for each in take_blocks(message, "user", "", self._blobs) if (part := part_of(each)) is not None)
-            yield ReadEvent(UserSaid(parts, steering=True), source_line.at, source_line.key, line=stored_lines(source_line))
+            yield line_event(source_line, UserSaid(parts, steering=True))
             return
         source = text(attachment, "type") or "attachment"
         texts = _rendered(source_line.json) or attachment_texts(attachment)
@@ -210,19 +208,9 @@ class EventBuilder:
             yield note_event(source_line)
         elif source == "relevant_memories":
             notes = tuple(text(memory, "path") for memory in tables_at(attachment, "memories"))
-            yield ReadEvent(
-                Recalled("", notes, parts=tuple(Text(each) for each in texts)),
-                source_line.at,
-                source_line.key,
-                line=stored_lines(source_line),
-            )
+            yield line_event(source_line, Recalled("", notes, parts=tuple(Text(each) for each in texts)))
         else:
-            yield ReadEvent(
-                ContextStated(tuple(Statement(source, each) for each in texts)),
-                source_line.at,
-                source_line.key,
-                line=stored_lines(source_line),
-            )
+            yield line_event(source_line, ContextStated(tuple(Statement(source, each) for each in texts)))
 
     def local_command(self, source_line: SourceLine) -> Iterator[ReadEvent]:
         """A local command or its output, which the model sees with the next prompt."""
@@ -231,9 +219,7 @@ class EventBuilder:
             yield note_event(source_line)
             return
         source_line.json["content"] = PLACEHOLDER
-        yield ReadEvent(
-            ContextStated((Statement("local_command", content),)), source_line.at, source_line.key, line=stored_lines(source_line)
-        )
+        yield line_event(source_line, ContextStated((Statement("local_command", content),)))
 
 
 def _reply_body(body: ModelReplied, contents: list[list[Content]], lines: Sequence[SourceLine]) -> Body | DeferredBody:
@@ -268,25 +254,12 @@ def _rendered(line: Json) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _paths(details: Json) -> Iterator[str]:
-    yield text(details, "filePath")
-    yield text(table_at(details, "file"), "filePath")
-    yield text(details, "notebook_path")
-
-
 def _exit_code(tool: str, result: ToolResult, structured_result: object) -> int | None:
     """The exit code of a shell command; None if it is unknown or the tool is no shell."""
     if tool != "Bash":
         return None
-    if isinstance(structured_result, str):
-        found = _EXIT_CODE.match(structured_result)
-        return int(found[1]) if found else None
     if result.error or not is_json(structured_result):
-        found = _EXIT_CODE.match(text_of(result))
+        found = _EXIT_CODE.match(structured_result if isinstance(structured_result, str) else text_of(result))
         return int(found[1]) if found else None
-    unfinished = (
-        structured_result.get("interrupted") is True
-        or "backgroundTaskId" in structured_result
-        or "returnCodeInterpretation" in structured_result
-    )
+    unfinished = structured_result.get("interrupted") is True or {"backgroundTaskId", "returnCodeInterpretation"} & structured_result.keys()
     return None if unfinished or "stdout" not in structured_result else 0

@@ -8,7 +8,7 @@ from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.path import SourceLine
 from palimpsest.foreign.claude.reader import TranscriptReader
-from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, object_on, reason, whole_lines
+from palimpsest.foreign.reading.files import changed, decoded, head_of, object_on, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -25,10 +25,7 @@ _OWN_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
 class ClaudeFormat:
     """Claude Code, versions 1.0.98 to 2.1.325."""
 
-    @property
-    def name(self) -> str:
-        """The name in commands."""
-        return "claude"
+    name = "claude"
 
     def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The project folders: those in `CLAUDE_CONFIG_DIR`, or else the two default ones."""
@@ -39,14 +36,7 @@ class ClaudeFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file or below a folder, including those of sub-agents."""
-        for found in files_below(path, lambda name: name.endswith(".jsonl")):
-            if isinstance(found, ReadProblem):
-                yield found
-                continue
-            try:
-                yield from self._in_file(found)
-            except OSError as error:
-                yield ReadProblem(str(found), reason(error))
+        return sources_below(path, (".jsonl",), self._in_file)
 
     def _in_file(self, path: Path) -> Iterator[TranscriptSource]:
         head = head_of(path)
@@ -64,15 +54,13 @@ class ClaudeFormat:
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session. Lines before the position are parsed again, because later lines refer to them, but yield nothing."""
-        path = Path(source.path)
-        side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
-        read_before = position.offset if position is not None else 0
         try:
-            yield from self._read(source, path, blobs, read_before, side)
+            yield from self._read(source, Path(source.path), blobs, position.offset if position is not None else 0)
         except OSError as error:
             yield ReadProblem(source.path, reason(error))
 
-    def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int, side: str) -> Iterator[ReadOutput]:
+    def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int) -> Iterator[ReadOutput]:
+        side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
         reading = TranscriptReader(source.session, path, blobs, read_before, side)
         source_lines: list[SourceLine] = []
         bad: list[ReadProblem] = []

@@ -48,7 +48,7 @@ class ImportedLines:
         if lines:
             self._group, self._group_key = lines, provenance.key
         if lines or "#" in provenance.key:
-            self._contents.extend(_items_added(event))
+            self._contents += [(item.id, item.content) for item in all_items_of(event)]
         return True
 
     def lines(self) -> Iterator[Json]:
@@ -109,11 +109,6 @@ def _numbered_lines(value: object) -> list[tuple[int, Json]]:
         return []
     pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == 2]
     return [(number, line) for number, line in pairs if isinstance(number, int) and is_json(line)]
-
-
-def _items_added(event: Event) -> list[tuple[str, Content]]:
-    """The contents that an event added, with their item ids."""
-    return [(item.id, item.content) for item in all_items_of(event)]
 
 
 def pending_calls(lines: list[Json]) -> dict[str, str]:

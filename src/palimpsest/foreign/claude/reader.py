@@ -9,11 +9,12 @@ from msgspec import structs
 from palimpsest.core.events import Body, ChildOpened, ContextStated, FilesSnapshotted, ForeignNoted, Statement, Titled, TurnEnded, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.claude.blocks import raw_of, take_blocks
+from palimpsest.foreign.claude.blocks import take_blocks
 from palimpsest.foreign.claude.edits import fold_event, folds_without_summary, mask_event, preserved_lines
-from palimpsest.foreign.claude.events import FORMAT, EventBuilder, note_event, stored_lines
+from palimpsest.foreign.claude.events import FORMAT, EventBuilder, line_event, note_event
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import PromptQueue, copied_from, result_keys, speaker
+from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
@@ -95,36 +96,29 @@ class TranscriptReader:
             if group.kind == "result":
                 self._result_keys.update(result_keys(group.lines[0].json, group.key))
             if group.lines[-1].stop > self._read_before:
-                yield from self._with_parent(group, self._events(group))
+                for index, event in enumerate(self._events(group)):
+                    # The first event of a branch says which event it follows.
+                    yield structs.replace(event, after=group.follows.rewind_key) if not index and group.follows is not None else event
             elif group.kind == "note":
                 # A line that was read before still determines what later lines mean.
                 self._note_body(group.lines[0])
             group.lines = []
-
-    def _with_parent(self, group: LineGroup, events: Iterator[ReadEvent]) -> Iterator[ReadEvent]:
-        """Set on the first event which event it follows, if the group begins a branch."""
-        for index, event in enumerate(events):
-            yield structs.replace(event, after=group.follows.rewind_key) if not index and group.follows is not None else event
 
     def _events(self, group: LineGroup) -> Iterator[ReadEvent]:
         source_line = group.lines[0]
         match group.kind:
             case "reply":
                 yield from self._builder.reply(group)
-            case "result":
-                yield from self._builder.user(source_line)
             case "text" if source_line.json.get("type") == "system":
                 yield from self._builder.local_command(source_line)
-            case "text":
+            case "result" | "text":
                 yield from self._builder.user(source_line)
             case "attachment":
                 yield from self._builder.attachment(source_line)
             case "fold":
                 yield fold_event(group, take_blocks(table_at(source_line.json, "message"), "user", "", self._blobs), self._path)
             case "steering":
-                yield ReadEvent(
-                    UserSaid((Text(group.typed_text),), steering=True), source_line.at, source_line.key, line=stored_lines(source_line)
-                )
+                yield line_event(source_line, UserSaid((Text(group.typed_text),), steering=True))
             case "note":
                 yield from self._note_events(source_line)
 
@@ -252,7 +246,7 @@ class TranscriptReader:
             yield note_event(source_line)
             yield mask_event(source_line, self._result_keys, self._path, self._builder)
         else:
-            yield ReadEvent(self._note_body(source_line), source_line.at, source_line.key, line=stored_lines(source_line))
+            yield line_event(source_line, self._note_body(source_line))
 
     def _note_body(self, source_line: SourceLine) -> Body:
         """The body of a line outside the conversation; `ForeignNoted` if it has no other."""

@@ -45,12 +45,8 @@ TITLE_WINDOW = 16 * 1024
 def claude_session(log: Log) -> str:
     """The id of a session in Claude Code: its own if it was imported from there and not forked since, else a UUID derived from ours."""
     opened = log.opened
-    own_id = foreign_key(opened)
-    return (
-        own_id
-        if opened.origin == "claude-code" and own_id and opened.base is None
-        else str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
-    )
+    own_id = foreign_key(opened) if opened.origin == "claude-code" and opened.base is None else ""
+    return own_id or str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
 
 
 def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
@@ -168,27 +164,19 @@ class _TranscriptWriter:
         """The last lines of a file: answers to pending calls, queued input, title and tags."""
         if self._has_written or self._has_rewound:
             # The program drops calls without a result.
-            yield from (_encoded(line) for line in self._answer_pending())
+            yield from map(_encoded, self._answer_pending())
         catch_up = self._compaction.catch_up(self._log.view, frozenset(self._pending_calls.values()))
-        yield from (_encoded(line) for line in self._edit_lines(catch_up))
+        yield from map(_encoded, self._edit_lines(catch_up))
         if self._has_rewound and self._parent:
             # The program resumes at the newest line, so a rewind needs a newer line at its target.
             self._at = self._newest + 1
             # After a compaction with preserved lines only a user line counts.
             yield _encoded(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
         for queued in self._queued_input.values():
-            queued_text = "\n".join(text_of(part) for part in queued.parts)
-            yield _encoded(
-                {
-                    "type": "queue-operation",
-                    "operation": "enqueue",
-                    "timestamp": self._time(),
-                    "sessionId": self.session,
-                    "content": queued_text,
-                }
-            )
+            line: Json = {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self.session}
+            yield _encoded({**line, "content": "\n".join(text_of(part) for part in queued.parts)})
         if self._has_written and self._title_lines and self._bytes_since_title > TITLE_WINDOW // 2:
-            yield from self._repeated_titles()
+            yield from map(_encoded, self._title_lines)
 
     def _event_with_line(self, seq: int) -> int:
         """The newest event at or before this one that has a line."""
@@ -219,11 +207,13 @@ class _TranscriptWriter:
             case ToolReturned():
                 yield from self._result_lines(event, body)
             case ViewEdited():
-                yield from self._lines_of_edit(event, body)
+                yield from self._edit_lines(self._compaction.lines(event, body, frozenset(self._pending_calls.values())))
             case EditUndone() if body.event in self._imported_events and event.seq in self._log.path:
                 self._compaction.note_undone()
             case Titled():
-                self._title_lines = list(self._lines_of_title(body))
+                titles: list[Json] = [{"type": "custom-title", "customTitle": body.title}] if body.title else []
+                titles += [{"type": "tag", "tag": tag} for tag in body.tags]
+                self._title_lines = [{**line, "sessionId": self.session} for line in titles]
                 yield from self._title_lines
                 self._bytes_since_title = 0
             case Rewound():
@@ -308,9 +298,6 @@ class _TranscriptWriter:
             # A result without its call would be refused, so its text is written as context.
             yield from self._user_line([f"{event.seq}.0"], [Text(text_of(body.result))], {"isMeta": True})
 
-    def _lines_of_edit(self, event: Event, body: ViewEdited) -> Iterator[Json]:
-        yield from self._edit_lines(self._compaction.lines(event, body, frozenset(self._pending_calls.values())))
-
     def _edit_lines(self, lines: Iterator[EditLine]) -> Iterator[Json]:
         # A boundary names the summary that follows it, so all lines of an edit are built before the first is written.
         yield from [self._encode_edit_line(line) for line in lines]
@@ -335,15 +322,6 @@ class _TranscriptWriter:
         if edit_line.kind == "summary":
             self._compaction.set_anchor(self._parent)
         return line
-
-    def _lines_of_title(self, body: Titled) -> Iterator[Json]:
-        if body.title:
-            yield {"type": "custom-title", "customTitle": body.title, "sessionId": self.session}
-        for tag in body.tags:
-            yield {"type": "tag", "tag": tag, "sessionId": self.session}
-
-    def _repeated_titles(self) -> Iterator[bytes]:
-        yield from (_encoded(line) for line in self._title_lines)
 
     def _line(self, kind: str, fields: Json) -> Json:
         """A line with the fields that all lines have; its parent is the line before."""

@@ -7,6 +7,8 @@ from palimpsest.core.events import (
     TURN,
     Body,
     CallStarted,
+    ChildEnded,
+    ChildOpened,
     ContextStated,
     ForeignNoted,
     ModelReplied,
@@ -19,17 +21,20 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Document, Image, Opaque, Piece, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.history import DeferredEdit
+from palimpsest.foreign.codex.item_reader import json_object
 from palimpsest.foreign.codex.opening import NAME, PendingOpening
 from palimpsest.foreign.codex.stored_lines import store_lines
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
-from palimpsest.wire.json_reading import Json, number
+from palimpsest.foreign.reading.importing import session_id
+from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent
+from palimpsest.wire.json_reading import Json, dump, is_json, number
 
 _EXIT_CODE = re.compile(r"(?:^Exit code: |^Process exited with code |^exit code: )(-?\d+)", re.MULTILINE)
 _EXIT_JSON = re.compile(r'"exit_code":\s*(-?\d+)')
 _WALL_TIME = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
 _PATCHED = re.compile(r"\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)(?=\\n|\n|$)")
 _HEADER_LENGTH = 400
+_END_STATES = {"completed": "done", "errored": "failed", "shutdown": "closed", "not_found": "lost", "interrupted": "interrupted"}
+_TAG = "subagent_notification>"
 
 
 class PendingEvent:
@@ -168,6 +173,35 @@ def usage_of(table: Json) -> Usage:
     cached, written = number(table, "cached_input_tokens"), number(table, "cache_write_input_tokens")
     uncached = max(0, number(table, "input_tokens") - cached - written)
     return Usage(uncached, cached, written, output=number(table, "output_tokens"), reasoning=number(table, "reasoning_output_tokens"))
+
+
+class Children:
+    """The threads that were opened, and the last known end of each."""
+
+    def __init__(self) -> None:
+        self._end_by_thread: dict[str, str] = {}
+
+    def opened(self, thread: str, call_id: str, role: str) -> ChildOpened | None:
+        """`ChildOpened` for a thread; None if it is known already."""
+        if not thread or thread in self._end_by_thread:
+            return None
+        self._end_by_thread[thread] = ""
+        return ChildOpened(session_id(NAME, thread), call_id, role)
+
+    def ended(self, thread: str, status: object) -> ChildEnded | None:
+        """`ChildEnded` if the status is an end that is not known yet. `status` is a name, or an object with the name and a last message."""
+        name, message = next(iter(status.items()), ("", "")) if is_json(status) else (status, "")
+        ended = _END_STATES.get(name) if isinstance(name, str) else None
+        if not thread or ended is None or self._end_by_thread.get(thread) == ended:
+            return None
+        self._end_by_thread[thread] = ended
+        last_message = message if isinstance(message, str) else dump(message) if message else ""
+        return ChildEnded(session_id(NAME, thread), ended, last_message)
+
+
+def child_notice(message: str) -> Json:
+    """The JSON in a notification about a thread."""
+    return json_object(message.strip().removeprefix("<" + _TAG).removesuffix("</" + _TAG))
 
 
 class EventBuffer:

@@ -1,4 +1,4 @@
-"""The files of a Codex home: rollouts, plain or compressed, and the names of threads."""
+"""The files of a Codex home: rollouts, plain or compressed, the lines that a fork copied, and the names of threads."""
 
 import importlib
 import re
@@ -11,13 +11,14 @@ import msgspec
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
-from palimpsest.wire.json_reading import Json, is_json, text
+from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "token_usage_record"})
 # Bytes that are read to recognise a rollout: its first line has the base instructions.
 _CHUNK_BYTES = 1 << 20
 _ZSTD = ("compression.zstd", "zstandard", "pyzstd", "backports.zstd")
+ROLLOUT_SUFFIXES = (".jsonl", ".jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
 
 
@@ -45,11 +46,6 @@ class _ByteReader(Protocol):
     def read(self, size: int = -1) -> bytes: ...
 
     def close(self) -> None: ...
-
-
-def is_rollout_name(name: str) -> bool:
-    """Whether a file with this name may be a rollout."""
-    return name.endswith((".jsonl", ".jsonl.zst"))
 
 
 def open_rollout(path: Path) -> _ByteReader:
@@ -127,8 +123,37 @@ def find_rollout(thread: str, beside: Path) -> Path | None:
         return None
     home = codex_home(beside)
     folders = [home / name for name in _FOLDERS] if home is not None else [beside.absolute().parent]
-    found = (path for folder in folders for path in sorted(folder.rglob(f"*{thread}.jsonl*")) if is_rollout_name(path.name))
+    found = (path for folder in folders for path in sorted(folder.rglob(f"*{thread}.jsonl*")) if path.name.endswith(ROLLOUT_SUFFIXES))
     return next(found, None)
+
+
+class CopiedLines:
+    """Detects the lines at the start of a fork that copy another rollout; only their times differ.
+
+    A fork whose other rollout is missing has no copies, because their usage is counted nowhere else.
+    """
+
+    def __init__(self, meta: Json, path: Path) -> None:
+        thread = "" if table_at(meta, "history_base") else text(meta, "forked_from_id")
+        other = find_rollout(thread, path) if thread else None
+        self._lines = iter(()) if other is None or other == path else _envelopes(other)
+
+    def is_copy(self, table: Json) -> bool:
+        """Whether the next line is a copy; not to be called after the first one that is not."""
+        kind, payload = envelope(table)
+        their_kind, their_payload = next(self._lines, ("", {}))
+        is_same = text(payload, "id") == text(their_payload, "id") if kind == "session_meta" else payload == their_payload
+        return bool(kind) and kind == their_kind and is_same
+
+
+def _envelopes(path: Path) -> Iterator[tuple[str, Json]]:
+    try:
+        for line in rollout_lines(path):
+            table = decoded(line.data)
+            if is_json(table):
+                yield envelope(table)
+    except Exception:  # noqa: BLE001 - each unpacker has its own error for a damaged file, and its own import reports it
+        return
 
 
 class _ThreadName(msgspec.Struct):

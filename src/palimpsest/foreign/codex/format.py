@@ -5,17 +5,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Titled
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.codex.files import find_rollout, is_rollout_name, rollout_lines, rollout_start, thread_name
-from palimpsest.foreign.codex.lineage import CopiedLines
+from palimpsest.foreign.codex.files import ROLLOUT_SUFFIXES, CopiedLines, find_rollout, rollout_lines, rollout_start, thread_name
 from palimpsest.foreign.codex.opening import NAME
 from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
-from palimpsest.foreign.reading.files import changed, decoded, files_below, reason
+from palimpsest.foreign.reading.files import changed, decoded, files_below, raw_of, reason, state_of
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
@@ -49,7 +47,7 @@ class CodexFormat:
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The rollouts in a file or below a folder. A second file of the same thread is a session of its own."""
         sessions: set[str] = set()
-        for found in files_below(path, is_rollout_name):
+        for found in files_below(path, ROLLOUT_SUFFIXES):
             source = found if isinstance(found, ReadProblem) else _source(found)
             if isinstance(source, TranscriptSource):
                 if source.session in sessions:
@@ -98,7 +96,7 @@ class _RolloutPass:
         self._is_live = source.changed.endswith(_LIVE)
         self._rollout = RolloutReader(blobs)
         self._read_before = position.offset if position is not None else 0
-        self._partial_offsets = _cuts_of(position)
+        self._partial_offsets = (state_of(position, _PositionState) or _PositionState()).cuts
         self._problems: list[ReadProblem] = []
         self._copied_lines: CopiedLines | None = None
 
@@ -126,7 +124,7 @@ class _RolloutPass:
             yield from outputs
         if rollout.buffer.opening is None:
             yield from self._title()
-        yield ReadPosition(stop, Raw(msgspec.json.encode(_PositionState(self._partial_offsets))))
+        yield ReadPosition(stop, raw_of(_PositionState(self._partial_offsets)))
 
     def _take_line(self, line_number: int, data: bytes, *, first: bool) -> None:
         line = data.removeprefix(b"\xef\xbb\xbf").strip() if first else data.strip()
@@ -201,12 +199,3 @@ def _parsed(line: bytes) -> tuple[bytes, Json | None]:
         value = decoded(line)
         line = msgspec.json.encode(value) if is_json(value) else line
     return line, value if is_json(value) else None
-
-
-def _cuts_of(position: ReadPosition | None) -> tuple[int, ...]:
-    if position is None:
-        return ()
-    try:
-        return msgspec.json.decode(bytes(position.state), type=_PositionState).cuts
-    except msgspec.DecodeError:
-        return ()

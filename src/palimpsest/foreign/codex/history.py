@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Put
 from palimpsest.core.items import Content, Opaque, Piece, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.tokens.truncate import truncate_middle
-from palimpsest.foreign.reading.deferred import ImportContext
+from palimpsest.foreign.reading.transcript import ImportContext
 
 # Tokens of user messages, newest first, that a fold of the oldest files keeps.
 KEPT_TOKENS = 20_000

@@ -4,11 +4,13 @@ import re
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from palimpsest.audit.context_tags import is_real_user_message
 from palimpsest.core.items import Content, Image, Opaque, Part, Piece, Role, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.parts import blob_part
+from palimpsest.foreign.reading.files import without
+from palimpsest.foreign.reading.parts import arguments_of, linked_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 # `aside` is not shown to the model.
@@ -152,37 +154,31 @@ def _part(part: Json, context: ItemContext, ref: str) -> Part | None:
 
 def _image(url: str, detail: str, blobs: Blobs, ref: str) -> Part | None:
     if not url.startswith("data:"):
-        return (
-            Image("image/*", url=url, detail=detail, ref=ref)
-            if url.startswith(("http://", "https://"))
-            else Text(f"[image {url}]", ref=ref)
-        )
-    media, _, data = url.removeprefix("data:").partition(";base64,")
-    part_from_blob = blob_part(media, data, blobs)
-    if isinstance(part_from_blob, Image):
-        return Image(part_from_blob.media, part_from_blob.blob, detail=detail, ref=ref)
-    return part_from_blob if part_from_blob is not None else Text("[image that cannot be read]", ref=ref)
+        is_link = url.startswith(("http://", "https://"))
+        return Image("image/*", url=url, detail=detail, ref=ref) if is_link else Text(f"[image {url}]", ref=ref)
+    part = linked_part(url, blobs)
+    if isinstance(part, Image):
+        return structs.replace(part, detail=detail, ref=ref)
+    return part if part is not None else Text("[image that cannot be read]", ref=ref)
 
 
 def _reasoning(item: Json, model: str) -> ItemRead:
-    digest = "\n\n".join(text(part, "text") for part in tables_at(item, "summary") if text(part, "text"))
-    full_text = "\n\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
+    digest, full_text = (
+        "\n\n".join(text(part, "text") for part in tables_at(item, name) if text(part, "text")) for name in ("summary", "content")
+    )
     data = text(item, "encrypted_content")
     seal = Signature(PROVIDER, model, data) if data else None
     if not (digest or full_text or seal):
         return ItemRead("model")
-    ref = text(item, "id")
-    if digest or not full_text:
-        return ItemRead("model", (Piece("thinking", Thinking(digest, seal, "digest" if digest else "sealed", ref)),))
-    return ItemRead("model", (Piece("thinking", Thinking(full_text, seal, "whole", ref)),))
+    form: Literal["digest", "whole", "sealed"] = "digest" if digest else "whole" if full_text else "sealed"
+    return ItemRead("model", (Piece("thinking", Thinking(digest or full_text, seal, form, text(item, "id"))),))
 
 
 def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     match kind:
         case "function_call":
-            args = item.get("arguments")
-            call = ToolCall(call_id, text(item, "name"), args if isinstance(args, str) else dump(args or {}), "json", ref)
+            call = ToolCall(call_id, text(item, "name"), arguments_of(item.get("arguments")), "json", ref)
         case "custom_tool_call":
             free = item.get("input")
             call = ToolCall(call_id, text(item, "name"), free if isinstance(free, str) else dump(free), "free", ref)
@@ -222,7 +218,7 @@ def _output(output: object, context: ItemContext) -> tuple[Part, ...]:
 
 
 def _opaque(item: Json, kind: str, model: str) -> ItemRead:
-    sent = {name: value for name, value in item.items() if name != "internal_chat_message_metadata_passthrough"}
+    sent = without(item, "internal_chat_message_metadata_passthrough")
     fallback = {
         "web_search_call": f"[web search: {_query(item)}]",
         "image_generation_call": f"[image: {text(item, 'revised_prompt')}]",

@@ -67,7 +67,8 @@ def encode_items(items: Iterable[Item], encoding: ItemEncoding) -> Iterator[Json
             if part is None:
                 continue
             phase = content.phase if isinstance(content, Text) else ""
-            group = f"{role}:{phase}:{content.ref or _origin(item)}"
+            event, _, rest = item.id.partition(".")
+            group = f"{role}:{phase}:{content.ref or (item.id if '.' in rest else event)}"
             if message is None or message.group != group:
                 if message is not None:
                     yield message.json(encoding.name("msg", message.ref))
@@ -85,11 +86,6 @@ def encode_items(items: Iterable[Item], encoding: ItemEncoding) -> Iterator[Json
             yield encoded
     if message is not None:
         yield message.json(encoding.name("msg", message.ref))
-
-
-def _origin(item: Item) -> str:
-    event, _, rest = item.id.partition(".")
-    return item.id if "." in rest else event
 
 
 def encoded_role(item: Item) -> str:
@@ -148,12 +144,8 @@ def _reasoning(content: Thinking, encoding: ItemEncoding) -> Json | None:
     if content.signature is None or content.signature.provider != PROVIDER:
         return None
     digest = [{"type": "summary_text", "text": content.text}] if content.text and content.form == "digest" else []
-    reasoning: Json = {
-        "type": "reasoning",
-        **encoding.name("rs", content.ref),
-        "summary": digest,
-        "encrypted_content": content.signature.data,
-    }
+    id_field, data = encoding.name("rs", content.ref), content.signature.data
+    reasoning: Json = {"type": "reasoning", **id_field, "summary": digest, "encrypted_content": data}
     full_text = [{"type": "reasoning_text", "text": content.text}] if content.text and content.form == "whole" else None
     return {**reasoning, "content": full_text} if full_text else reasoning
 

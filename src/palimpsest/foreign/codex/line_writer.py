@@ -34,6 +34,7 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
+from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
@@ -108,9 +109,8 @@ class LineWriter:
         if not self._is_0_166:
             return {}
         self._id_count += 1
-        return {
-            "id": ref if ref.startswith(f"{prefix}_") else f"{prefix}_{thread_of(f'{self._thread}:{prefix}:{self._id_count}', self._at)}"
-        }
+        own_id = f"{prefix}_{thread_of(f'{self._thread}:{prefix}:{self._id_count}', self._at)}"
+        return {"id": ref if ref.startswith(f"{prefix}_") else own_id}
 
     def line(self, kind: str, payload: Json) -> bytes:
         """One line with the time of the current event."""
@@ -139,7 +139,7 @@ class LineWriter:
 
     def add_usage(self, usage: Usage) -> None:
         """Add tokens to the total of the session."""
-        self._total = _usage_sum(self._total, usage)
+        self._total = total_of((self._total, usage))
 
     def lines_of(self, event: Event) -> Iterator[bytes]:
         """The lines of one event on the path."""
@@ -153,9 +153,9 @@ class LineWriter:
             case ModelReplied() | Interrupted():
                 yield from self._reply_lines(event, body)
             case ContextStated() | Recalled():
-                yield from self._hold_or_write(_hold_or_write(event))
+                yield from self._hold_or_write(_shown_items(event))
             case ToolReturned():
-                yield from self._item_lines(_hold_or_write(event))
+                yield from self._item_lines(_shown_items(event))
             case ViewEdited():
                 self._view_changed = True
                 if any(isinstance(edit, Fold) for edit in body.edits):
@@ -197,7 +197,7 @@ class LineWriter:
             yield from self._turn_end("done")
             yield from self.compaction_lines(event.seq - 1)
             yield from self._turn_starts(event)
-        yield from self._hold_or_write(_hold_or_write(event))
+        yield from self._hold_or_write(_shown_items(event))
         texts = "\n".join(part.text for part in body.parts if isinstance(part, Text))
         image_urls = [media_url(part, self._blobs) for part in body.parts if isinstance(part, Image)]
         shown: Json = {"type": "user_message", "message": texts, "images": image_urls, "local_images": [], "text_elements": []}
@@ -219,11 +219,11 @@ class LineWriter:
         yield self.line("turn_context", context)
 
     def _reply_lines(self, event: Event, body: ModelReplied | Interrupted) -> Iterator[bytes]:
-        for item in _hold_or_write(event):
+        for item in _shown_items(event):
             if isinstance(item.content, Text):
                 shown: Json = {"type": "agent_message", "message": item.content.text}
                 yield self.line("event_msg", {**shown, **({"phase": item.content.phase} if item.content.phase else {})})
-        yield from self._item_lines(_hold_or_write(event))
+        yield from self._item_lines(_shown_items(event))
         self.add_usage(body.usage)
         if body.usage.total and body.purpose == TURN:
             yield self._token_count(_tokens(body.usage))
@@ -257,24 +257,22 @@ class LineWriter:
         self._view_changed = False
         view = self._walk.view_at(seq)
         model = card(_MODEL)
-        shown = tuple(
-            structs.replace(item, content=content, mask=None)
-            for item in view.items
-            if (content := sendable_content(item, model)) is not None
-        )
+        contents = ((item, sendable_content(item, model)) for item in view.items)
+        shown = tuple(structs.replace(item, content=content, mask=None) for item, content in contents if content is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
         yield self.line("compacted", {"message": summary, "replacement_history": list(encode_items(shown, self._encoding))})
         yield self._token_count({**_tokens(Usage()), "total_tokens": _view_tokens(view, shown)})
 
 
-def _hold_or_write(event: Event) -> tuple[Item, ...]:
+def _shown_items(event: Event) -> tuple[Item, ...]:
+    """The items of an event without the head."""
     skipped = len(event.body.head or ()) if isinstance(event.body, ContextStated) else 0
     return tuple(event_items(event.seq, event.body)[skipped:])
 
 
 def _continues_message(held_items: tuple[Item, ...], event: Event) -> bool:
     """Whether an event continues the message that is held."""
-    items = _hold_or_write(event) if isinstance(event.body, UserSaid | ContextStated | Recalled) else ()
+    items = _shown_items(event) if isinstance(event.body, UserSaid | ContextStated | Recalled) else ()
     return bool(items) and items[0].content.ref == held_items[-1].content.ref
 
 
@@ -284,10 +282,6 @@ def _view_tokens(view: View, shown: tuple[Item, ...]) -> int:
     if reported is None:
         return sum(codex_size(item.content) for item in (*view.head, *shown))
     return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
-
-
-def _usage_sum(first: Usage, second: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _tokens(usage: Usage) -> Json:

@@ -22,11 +22,13 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Piece, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.codex.events import (
+    Children,
     EventBuffer,
     PendingEvent,
     PendingFold,
     PendingReply,
     UsageOnlyCall,
+    child_notice,
     context_body,
     patched_files,
     result_body,
@@ -35,10 +37,9 @@ from palimpsest.foreign.codex.events import (
 )
 from palimpsest.foreign.codex.history import VisibleHistory
 from palimpsest.foreign.codex.item_reader import ItemContext, json_object, read_item
-from palimpsest.foreign.codex.lineage import Children, child_notice
 from palimpsest.foreign.codex.opening import NAME, PendingOpening, envelope
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
+from palimpsest.wire.json_reading import Json, number, table_at, tables_at, text
 
 
 class RolloutReader:
@@ -102,11 +103,7 @@ class RolloutReader:
             if kind == "session_meta":
                 return
         self._paged = self._paged or "ordinal" in table
-        taker = self._line_takers.get(kind)
-        if taker is None:
-            self.buffer.note()
-        else:
-            taker(payload)
+        self._line_takers.get(kind, self._take_other)(payload)
 
     def _open_session(self, meta: Json) -> None:
         self._opened = True
@@ -116,8 +113,7 @@ class RolloutReader:
         self.buffer.last_key = self.buffer.opening.last_key
 
     def _take_item(self, item: Json) -> None:
-        item_context = ItemContext(self._blobs, self.buffer.model, self._summaries, not self._paged)
-        read = read_item(item, item_context, f"m{self.buffer.line[0]}")
+        read = read_item(item, self._item_context(), f"m{self.buffer.line[0]}")
         match read.origin:
             case "model":
                 self._take_part(read.pieces)
@@ -132,6 +128,9 @@ class RolloutReader:
                 self.buffer.add_alone(FilesSnapshotted(text(commit, "id") or text(item, "id")))
             case "aside":
                 self.buffer.note()
+
+    def _item_context(self) -> ItemContext:
+        return ItemContext(self._blobs, self.buffer.model, self._summaries, not self._paged)
 
     def _take_part(self, pieces: tuple[Piece, ...]) -> None:
         reply = self.buffer.reply()
@@ -184,17 +183,17 @@ class RolloutReader:
         steering = self._in_turn and self._has_replied
         if steering:
             pieces = tuple(structs.replace(piece, kind="steering") for piece in pieces)
-        contents = tuple(piece.content for piece in pieces)
-        before = self.buffer.add(PendingEvent(self.buffer.key(), self.buffer.at, user_body(pieces, steering=steering), contents))
-        self._history.add(self.buffer.key(), pieces, starts_message=True, before=before)
+        self._add_message(user_body(pieces, steering=steering), pieces, starts_message=True)
+
+    def _add_message(self, body: Body, pieces: tuple[Piece, ...], *, starts_message: bool) -> None:
+        before = self.buffer.add(PendingEvent(self.buffer.key(), self.buffer.at, body, tuple(piece.content for piece in pieces)))
+        self._history.add(self.buffer.key(), pieces, starts_message=starts_message, before=before)
         self.buffer.requested_at = self.buffer.at
 
     def _take_context(self, pieces: tuple[Piece, ...]) -> None:
-        contents = tuple(piece.content for piece in pieces)
-        before = self.buffer.add(PendingEvent(self.buffer.key(), self.buffer.at, context_body(pieces), contents))
+        body = context_body(pieces)
         pieces = tuple(structs.replace(piece, kind="context") for piece in pieces)
-        self._history.add(self.buffer.key(), pieces, starts_message=pieces[0].source.startswith("agent:"), before=before)
-        self.buffer.requested_at = self.buffer.at
+        self._add_message(body, pieces, starts_message=pieces[0].source.startswith("agent:"))
         first_content = pieces[0].content
         if isinstance(first_content, Text) and first_content.text.lstrip().startswith("<subagent_notification>"):
             notice = child_notice(first_content.text)
@@ -211,11 +210,9 @@ class RolloutReader:
         if summary:
             self._summaries |= {summary}
         self.buffer.close()
-        replacement = payload.get("replacement_history")
-        if isinstance(replacement, list):
-            item_context = ItemContext(self._blobs, self.buffer.model, self._summaries, not self._paged)
-            items = [item for item in replacement if is_json(item)]
-            read = (read_item(item, item_context, f"m{self.buffer.line[0]}.{index}") for index, item in enumerate(items))
+        if isinstance(payload.get("replacement_history"), list):
+            items, context = tables_at(payload, "replacement_history"), self._item_context()
+            read = (read_item(item, context, f"m{self.buffer.line[0]}.{index}") for index, item in enumerate(items))
             plan = self._history.plan_fold(each.pieces for each in read)
         else:
             plan = self._history.plan_summary_fold(summary)
@@ -257,11 +254,10 @@ class RolloutReader:
         return Usage() if self.buffer.base or self.copied else usage
 
     def _take_event(self, payload: Json) -> None:
-        taker = self._event_takers.get(text(payload, "type"))
-        if taker is None:
-            self.buffer.note()
-        else:
-            taker(payload)
+        self._event_takers.get(text(payload, "type"), self._take_other)(payload)
+
+    def _take_other(self, payload: Json) -> None:
+        self.buffer.note()
 
     def _take_token_count(self, payload: Json) -> None:
         info = table_at(payload, "info")
@@ -330,9 +326,8 @@ class RolloutReader:
 
     def _take_spawned(self, payload: Json) -> None:
         self.buffer.note()
-        self._add_child(
-            self._children.opened(text(payload, "new_thread_id"), text(payload, "call_id"), text(payload, "new_agent_nickname"))
-        )
+        nickname = text(payload, "new_agent_nickname")
+        self._add_child(self._children.opened(text(payload, "new_thread_id"), text(payload, "call_id"), nickname))
 
     def _take_closed(self, payload: Json) -> None:
         self.buffer.note()

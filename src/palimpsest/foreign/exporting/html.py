@@ -18,7 +18,6 @@ from palimpsest.foreign.exporting.entries import (
     ReplyEntry,
     SessionHeader,
     ToolEntry,
-    Turn,
 )
 from palimpsest.foreign.exporting.formatting import (
     arguments_of,
@@ -119,7 +118,8 @@ def write_html(
         yield f'<section id="turn-{turn.number}">\n<h2 dir="auto">{turn.number}. {escape(heading_of(header, turn))}</h2>\n'
         for entry in turn.entries:
             yield page.entry(entry)
-        yield f"{_turn_footer(turn)}</section>\n"
+        line = turn_line(turn)
+        yield f'<p class="sum">{escape(line)}</p>\n</section>\n' if line else "</section>\n"
     yield f"</main>\n<footer>{escape(header.session)}, {header.events:,} events</footer>\n</body>\n</html>\n"
 
 
@@ -138,11 +138,6 @@ def _opening(header: SessionHeader) -> str:
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<header><h1 dir="auto">{title}</h1>\n<dl>{rows}</dl></header>\n{contents}<main>\n'
     )
-
-
-def _turn_footer(turn: Turn) -> str:
-    line = turn_line(turn)
-    return f'<p class="sum">{escape(line)}</p>\n' if line else ""
 
 
 def text_block(text: str) -> str:
@@ -202,8 +197,7 @@ class _PageWriter:
     def _part(self, part: Part | Thinking) -> str:
         match part:
             case Text() | Opaque() | Thinking():
-                text = text_of(part) or "(nothing that can be read)"
-                return text_block(text)
+                return text_block(text_of(part) or "(nothing that can be read)")
             case Image():
                 return self._image(part)
             case Document():

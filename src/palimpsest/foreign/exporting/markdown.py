@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from palimpsest.core.format.path import Path
-from palimpsest.core.items import Document, Image, Opaque, Part, Text, Thinking, text_of
+from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.entries import EditEntry, Entry, InputEntry, ItemLine, NoteEntry, ReplyEntry, ToolEntry, Turn
+from palimpsest.foreign.exporting.entries import EditEntry, Entry, InputEntry, NoteEntry, ReplyEntry, ToolEntry, Turn
 from palimpsest.foreign.exporting.formatting import (
     arguments_of,
     by_line,
@@ -61,16 +61,12 @@ def escaped(text: str) -> str:
 
 def quoted(text: str) -> str:
     """A text as a block quote: its structure ends with the quote, and its tags are escaped."""
-    pieces = [piece if code else _escape_tags(piece) for code, piece in code_blocks(visible(text))]
+    pieces = [piece if code else "".join(map(_escape_tags, _PARAGRAPH_END.split(piece))) for code, piece in code_blocks(visible(text))]
     return "\n".join(f"> {line}".rstrip() for piece in pieces for line in piece.split("\n"))
 
 
-def _escape_tags(text: str) -> str:
-    """The text with escaped tags. Tags within code spans are left as they are, if the backticks surely pair up."""
-    return "".join(_escape_tags_in(each) for each in _PARAGRAPH_END.split(text))
-
-
-def _escape_tags_in(paragraph: str) -> str:
+def _escape_tags(paragraph: str) -> str:
+    """The paragraph with escaped tags. Tags within code spans are left as they are, if the backticks surely pair up."""
     lines = paragraph.split("\n")
     # If links, tables or escapes may use a backtick, or one is unpaired, no code span is trusted.
     if (
@@ -103,7 +99,7 @@ def _turn(turn: Turn, limit: int | None) -> Iterator[str]:
             if name != previous:
                 yield f"**{escaped(name[0])}**{escaped(by_line(entry))}"
             previous = name
-            yield _part(entry.part)
+            yield quoted(text_of(entry.part) or "(nothing that can be read)")
         else:
             previous = None
             yield _entry(entry, limit)
@@ -118,27 +114,15 @@ def _entry(entry: Entry, limit: int | None) -> str:
             text = text_of(entry.part)
             return _details(f"{escape(speaker_of(entry))}{collapsed_line(entry)}", fence(cut(text, limit)) if text else "")
         case ToolEntry():
-            return _tool_block(entry, limit)
+            arguments = arguments_of(entry.call) if entry.call is not None else ""
+            text = text_of(entry.returned.result) if entry.returned is not None else ""
+            blocks = (fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
+            return _details(call_line(entry), *blocks)
         case EditEntry():
             return _edit_block(entry, limit)
         case NoteEntry():
             line = f"**Event {entry.seq}**: {escaped(headline(entry.line, 200))}"
             return f"{line}\n\n{quoted(cut(entry.text, limit))}" if entry.text else line
-
-
-def _part(part: Part | Thinking) -> str:
-    match part:
-        case Text() | Opaque() | Thinking():
-            return quoted(text_of(part) or "(nothing that can be read)")
-        case Image() | Document():
-            return quoted(text_of(part))
-
-
-def _tool_block(entry: ToolEntry, limit: int | None) -> str:
-    call, returned = entry.call, entry.returned
-    text = text_of(returned.result) if returned is not None else ""
-    arguments = arguments_of(call) if call is not None else ""
-    return _details(call_line(entry), fence(cut(arguments, limit)) if arguments.strip() else "", fence(cut(text, limit)) if text else "")
 
 
 def _edit_block(edit: EditEntry, limit: int | None) -> str:
@@ -148,10 +132,6 @@ def _edit_block(edit: EditEntry, limit: int | None) -> str:
     for items, verb in ((edit.hidden_items, "hid"), (edit.restored, "brought back")):
         if items:
             rest = f"\n- … and {len(items) - _MAX_LISTED:,} more" if len(items) > _MAX_LISTED else ""
-            listed = "\n".join(_item_line(item) for item in items[:_MAX_LISTED])
+            listed = "\n".join(f"- {item.id} {item.kind}: {escaped(item.line)}" for item in items[:_MAX_LISTED])
             blocks.append(_details(f"What edit {edit.seq} {verb}: {len(items):,}", listed + rest))
     return "\n\n".join(blocks)
-
-
-def _item_line(item: ItemLine) -> str:
-    return f"- {item.id} {item.kind}: {escaped(item.line)}"

@@ -73,9 +73,8 @@ def codex_target(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
     """The path and the command for Codex, which keeps the sessions of each day apart."""
     sessions = Path(environment.get("CODEX_HOME") or home / ".codex") / "sessions"
     thread = _UNSAFE.sub("-", thread_id(log))
-    path = _installed_path(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or sessions / rollout_name(log).replace(
-        thread_id(log), thread
-    )
+    new_path = sessions / rollout_name(log).replace(thread_id(log), thread)
+    path = _installed_path(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or new_path
     return ResumeTarget(str(path), f"cd {quote(folder)} && codex resume {quote(thread)}")
 
 

@@ -148,29 +148,25 @@ class _TurnBuilder:
             case ModelReplied() | Interrupted():
                 self._add_reply(event, body)
             case UserSaid() | ContextStated() | Recalled():
-                self._add_input(event)
+                for number, item in enumerate(items_of(event.seq, body)):
+                    if isinstance(item.content, Text | Image | Document | Opaque):
+                        content, source = self._cleaned(item.content), self._clean(item.source)
+                        self._entries.append(InputEntry(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
             case ToolReturned():
                 self._add_result(event, body, 0)
             case _:
-                self._note(event)
+                note = self._note_text(event)
+                if note is not None:
+                    self._add_note(event, *note)
 
     def _hidden(self, event: Event, number: int) -> bool:
         return f"{event.seq}.{number}" not in self._visible_ids
-
-    def _add_input(self, event: Event) -> None:
-        for number, item in enumerate(items_of(event.seq, event.body)):
-            if isinstance(item.content, Text | Image | Document | Opaque):
-                content, source = self._cleaned(item.content), self._clean(item.source)
-                self._entries.append(InputEntry(event.seq, event.at, item.kind, content, source, self._hidden(event, number)))
 
     def _add_reply(self, event: Event, body: ModelReplied | Interrupted) -> None:
         model = body.model or self._model
         self._usages.append((model, body.usage))
         if body.purpose != TURN:
-            text = "\n".join(text_of(part) for part in body.parts)
-            self._entries.append(
-                NoteEntry(event.seq, event.at, self._clean(f"a call beside the conversation ({body.purpose})"), self._clean(text))
-            )
+            self._add_note(event, f"a call beside the conversation ({body.purpose})", "\n".join(text_of(part) for part in body.parts))
             return
         for number, item in enumerate(items_of(event.seq, body)):
             part, hidden = item.content, self._hidden(event, number)
@@ -184,7 +180,7 @@ class _TurnBuilder:
                     self._entries.append(ReplyEntry(event.seq, event.at, model, self._cleaned(part), hidden))
         broken_off = body.error if isinstance(body, ModelReplied) else body.why or "interrupted"
         if broken_off:
-            self._entries.append(NoteEntry(event.seq, event.at, "the reply broke off", self._clean(broken_off)))
+            self._add_note(event, "the reply broke off", broken_off)
 
     def _add_result(self, event: Event, body: ToolReturned, number: int) -> None:
         hidden = self._hidden(event, number)
@@ -228,11 +224,8 @@ class _TurnBuilder:
         # Cleaned before it is cut, with enough text after the cut that no secret is shown in part.
         return tuple(ItemLine(item.id, item.kind, headline(self._clean(text_of(item.content)[:_CLEANED_LENGTH]))) for item in items)
 
-    def _note(self, event: Event) -> None:
-        note = self._note_text(event)
-        if note is not None:
-            line, text = note
-            self._entries.append(NoteEntry(event.seq, event.at, self._clean(line), self._clean(text)))
+    def _add_note(self, event: Event, line: str, text: str) -> None:
+        self._entries.append(NoteEntry(event.seq, event.at, self._clean(line), self._clean(text)))
 
     def _note_text(self, event: Event) -> tuple[str, str] | None:
         match event.body:

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Image, Part, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.deferred import DeferredBody, DeferredResult
-from palimpsest.foreign.reading.files import digest_of
+from palimpsest.foreign.reading.files import digest_of, raw_of
 from palimpsest.foreign.reading.parts import blob_part, call_of
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, DeferredResult, ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 
 # Starts of the setup message, in newer and older versions.
@@ -89,7 +87,7 @@ class ContentReader:
         """The events of one content."""
         key = f"{index}-{digest_of(msgspec.json.encode(content))}"
         if not is_json(content):
-            yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=Raw(msgspec.json.encode(content)))
+            yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=raw_of(content))
         elif text(content, "role") == "model":
             yield ReadEvent(call_of("gemini"), self._at, f"{key}/call")
             parts = tuple(self._parts(content))
@@ -117,11 +115,8 @@ class ContentReader:
 
     def _user_events(self, content: Json, key: str) -> Iterator[ReadEvent]:
         parts = content.get("parts")
-        bodies: list[Body | DeferredBody] = []
-        for part in parts_in(parts):
-            response = table_at(part, "functionResponse")
-            if response:
-                bodies.append(self._result(response))
+        responses = (table_at(part, "functionResponse") for part in parts_in(parts))
+        bodies: list[Body | DeferredBody] = [self._result(response) for response in responses if response]
         message_text, media = text_in(parts), tuple(media_in(parts, self._blobs))
         if is_setup(message_text):
             bodies.append(ContextStated((Statement("gemini.setup", message_text),)))

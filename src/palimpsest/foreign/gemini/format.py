@@ -8,8 +8,19 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.gemini.contents import ContentReader, contents_in
 from palimpsest.foreign.gemini.records import RecordReader
-from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
-from palimpsest.foreign.reading.files import changed, files_below, first_object, head_of, object_on, reason, rest_of, whole_lines
+from palimpsest.foreign.reading.files import (
+    GrowingDocument,
+    changed,
+    document_in,
+    first_object,
+    head_of,
+    not_a_document,
+    object_on,
+    rest_of,
+    sources_below,
+    starts_like_json,
+    whole_lines,
+)
 from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -29,27 +40,14 @@ class GeminiFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each recording or checkpoint."""
-        for file in files_below(path, lambda name: name.endswith((".json", ".jsonl"))):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                kind_and_header = _file_kind(file)
-                if kind_and_header is not None:
-                    # The recording of a sub-agent is in a folder named after its parent session.
-                    child = file.parent.parent.name == "chats"
-                    yield TranscriptSource(
-                        self.name, str(file), _session(file, *kind_and_header), changed(file), file.parent.name if child else ""
-                    )
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+        return sources_below(path, (".json", ".jsonl"), _sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session in order."""
         path = Path(source.path)
         kind_and_header = _file_kind(path)
         if kind_and_header is None:
-            yield from not_a_document(path)
+            yield not_a_document(path)
             return
         kind, header = kind_and_header
         if kind == "checkpoint":
@@ -76,6 +74,16 @@ class GeminiFormat:
         yield reader.position(records)
 
 
+def _sources(path: Path) -> Iterator[TranscriptSource]:
+    kind_and_header = _file_kind(path)
+    if kind_and_header is not None:
+        kind, header = kind_and_header
+        session = f"{path.parent.name}.{path.stem}" if kind == "checkpoint" else text(header, "sessionId")
+        # The recording of a sub-agent is in a folder named after its parent session.
+        parent = path.parent.name if path.parent.parent.name == "chats" else ""
+        yield TranscriptSource("gemini", str(path), session, changed(path), parent)
+
+
 def _file_kind(path: Path) -> tuple[FileKind, Json] | None:
     """What kind of file this is, and its header; None if it is of another program."""
     header = first_object(head_of(path))
@@ -93,10 +101,6 @@ def _file_kind(path: Path) -> tuple[FileKind, Json] | None:
 
 def _is_header(value: Json) -> bool:
     return bool(text(value, "sessionId")) and isinstance(value.get("projectHash"), str)
-
-
-def _session(path: Path, kind: FileKind, header: Json) -> str:
-    return f"{path.parent.name}.{path.stem}" if kind == "checkpoint" else text(header, "sessionId")
 
 
 def _folder(path: Path, header: Json) -> str:
@@ -128,18 +132,12 @@ def _checkpoint(source: TranscriptSource, path: Path, blobs: Blobs, position: Re
     document = document_in(path)
     contents = contents_in(document)
     if contents is None:
-        yield from not_a_document(path)
+        yield not_a_document(path)
         return
-    growing = GrowingDocument(position)
-    start = growing.read_before(contents)
     # A checkpoint has no times; the modification time is the best estimate.
     at = int(path.stat().st_mtime) * 1000
-    reader = ContentReader(blobs, at)
-    if not start:
-        stored = rest_of(document, "history", "clientHistory") if is_json(document) else rest_of({})
-        yield ReadEvent(SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"}), at, "opened", line=stored)
-    for index, content in enumerate(contents):
-        events = list(reader.events_of(index, content))
-        if index >= start:
-            yield from events
+    opened = SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"})
+    stored = rest_of(document if is_json(document) else {}, "history", "clientHistory")
+    growing = GrowingDocument(position)
+    yield from growing.new_events(contents, ReadEvent(opened, at, "opened", line=stored), ContentReader(blobs, at).events_of)
     yield growing.position(contents)

@@ -21,11 +21,9 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.gemini.contents import is_setup, media_in, parts_in, response_text, text_in
-from palimpsest.foreign.reading.deferred import DeferredFold, DeferredMask
-from palimpsest.foreign.reading.documents import GrowingDocument
-from palimpsest.foreign.reading.files import ReadExtent, digest_of, rest_of
+from palimpsest.foreign.reading.files import GrowingDocument, ReadExtent, digest_of, raw_of, rest_of, state_of, without
 from palimpsest.foreign.reading.parts import call_of, milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition
+from palimpsest.foreign.reading.transcript import DeferredFold, DeferredMask, ReadEvent, ReadPosition
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 _MESSAGE_TYPES = {"user", "gemini", "model", "info", "error", "warning"}
@@ -45,10 +43,8 @@ class RecordReader:
     def __init__(self, blobs: Blobs, position: ReadPosition | None) -> None:
         self._blobs = blobs
         self._growing = GrowingDocument(position)
-        self._earlier = _RecordsState()
+        self._earlier = state_of(position, _RecordsState) or _RecordsState()
         self.is_resumed = position is not None
-        if position is not None:
-            self._earlier = msgspec.json.decode(bytes(position.state), type=_RecordsState)
         self._at = 0
         # Messages on the current path, each with the key of its last event.
         self._path: dict[str, str] = {}
@@ -80,7 +76,7 @@ class RecordReader:
         position = self._growing.position(records[:-1])
         extent = msgspec.json.decode(bytes(position.state), type=ReadExtent)
         state = _RecordsState(extent.count, extent.digest, self._last, tuple(self._calls.get(self._last, ())))
-        return structs.replace(position, state=Raw(msgspec.json.encode(state)))
+        return structs.replace(position, state=raw_of(state))
 
     def title_event(self, title: str) -> ReadEvent:
         """The title of the session."""
@@ -105,7 +101,7 @@ class RecordReader:
 
     def _events(self, record: object, index: int) -> Iterator[ReadEvent]:
         if not is_json(record):
-            yield ReadEvent(ForeignNoted("gemini"), self._at, f"place-{index}", line=Raw(msgspec.json.encode(record)))
+            yield self._note_event(record, index)
             return
         self._at = milliseconds(record.get("timestamp")) or self._at
         changes = table_at(record, "$set")
@@ -122,7 +118,7 @@ class RecordReader:
             yield self._note_event(record, index)
 
     def _note_event(self, record: object, index: int) -> ReadEvent:
-        return ReadEvent(ForeignNoted("gemini"), self._at, f"place-{index}", line=Raw(msgspec.json.encode(record)))
+        return ReadEvent(ForeignNoted("gemini"), self._at, f"place-{index}", line=raw_of(record))
 
     def _event(self, body: Body, key: str, line: Raw) -> ReadEvent:
         after, self._after = self._after, ""
@@ -167,10 +163,7 @@ class RecordReader:
             yield self._event(call_of(model or "gemini"), f"{key}/call", Raw(b"null"))
             parts: tuple[Content, ...] = (*_reply_contents(record), *(_call(call) for call in calls))
             body = ModelReplied(parts, usage=_usage(record), stop="tool_use" if calls else "end_turn", model=model)
-            stored = {
-                **record,
-                "toolCalls": [{name: value for name, value in call.items() if name not in {"args", "result"}} for call in calls],
-            }
+            stored = {**record, "toolCalls": [without(call, "args", "result") for call in calls]}
             yield self._event(body, key, rest_of(stored, *(name for name in _BODY_FIELDS if name != "toolCalls")))
         elif new_calls:
             # The message was read before it was complete.

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from palimpsest.foreign.opencode.rows import OpencodeSession, PartRow, messages_of, part_of, try_parse
+from palimpsest.foreign.opencode.rows import OpencodeSession, PartRow, messages_of, part_of, row_or_none, try_parse
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json
 
@@ -126,18 +126,14 @@ def _session(connection: sqlite3.Connection, session: str, where: str) -> tuple[
         return None, problems
     parts: dict[str, list[PartRow]] = {}
     for key, message, data in connection.execute("SELECT id, message_id, data FROM part WHERE session_id = ?", (session,)):
-        found = try_parse(data, f"{where}:part/{_text(key)}")
-        if isinstance(found, ReadProblem):
-            problems.append(found)
-        else:
+        found = row_or_none(try_parse(data, f"{where}:part/{_text(key)}"), problems)
+        if found is not None:
             parts.setdefault(_text(message), []).append(part_of(_text(key), found))
-    messages: list[tuple[str, Json]] = []
-    for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,)):
-        found = try_parse(data, f"{where}:message/{_text(key)}")
-        if isinstance(found, ReadProblem):
-            problems.append(found)
-        else:
-            messages.append((_text(key), found))
+    messages = [
+        (_text(key), found)
+        for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,))
+        if (found := row_or_none(try_parse(data, f"{where}:message/{_text(key)}"), problems)) is not None
+    ]
     todo = _rows(connection, "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session) if "todo" in _tables(connection) else []
     return OpencodeSession(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo), folder=str(Path(where).parent)), problems
 

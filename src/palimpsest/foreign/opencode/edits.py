@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
 from palimpsest.core.events import Body, ForeignNoted, ModelReplied, ViewEdited
-from palimpsest.core.items import Item, kind_of
-from palimpsest.foreign.opencode.parts import CLEARED, line_of, model_content, model_of, raw, usage_of
+from palimpsest.core.items import kind_of
+from palimpsest.foreign.opencode.parts import model_content, model_of, usage_of, visible_line
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.files import raw_of
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.json_reading import text
 
 FORMAT = "opencode"
@@ -29,7 +29,7 @@ def fold_events(messages: Sequence[MessageRow], suffixes: Mapping[str, str], sum
     usage = usage_of(summary, summary.parts)
     yield ReadEvent(ModelReplied((), usage=usage, model=model, purpose="compaction"), summary.created, f"{summary.id}#call{suffix}")
     request = next((each for each in messages if each.id == text(summary.data, "parentID")), None)
-    line = raw({"info": summary.data, "parts": [_line(part) for part in summary.parts], "tail_start_id": _tail_start(request)})
+    line = raw_of({"info": summary.data, "parts": [visible_line(part) for part in summary.parts], "tail_start_id": _tail_start(request)})
     into = tuple(
         Put("thinking" if kind_of(content) == "thinking" else "summary", content)
         for part in summary.parts
@@ -38,10 +38,6 @@ def fold_events(messages: Sequence[MessageRow], suffixes: Mapping[str, str], sum
     request_keys = keys_of(request, suffixes) if request is not None else ()
     tail_keys = tuple(key for each in _tail(messages, request) for key in keys_of(each, suffixes))
     yield ReadEvent(_fold(into, request_keys, tail_keys, request), at, summary.id + suffix, line=line)
-
-
-def _line(part: PartRow) -> dict[str, object]:
-    return line_of(part, "text") if part.type in {"text", "reasoning"} and text(part.data, "text") else line_of(part)
 
 
 def keys_of(message: MessageRow, suffixes: Mapping[str, str]) -> tuple[str, ...]:
@@ -79,7 +75,9 @@ def _fold(into: Into, request_keys: Sequence[str], tail_keys: Sequence[str], req
     def build(context: ImportContext) -> Body:
         items = context.view.items
         request_items = {item for key in request_keys for item in context.item_ids(key)}
-        folded = _folded_items(items, request_items)
+        # The items up to the request for the summary.
+        ends = [index for index, item in enumerate(items) if item.id in request_items]
+        folded = items[: ends[-1] + 1] if ends else items
         if not folded:
             return ForeignNoted(FORMAT, (request.id,) if request is not None else ())
         tail_items = {item for key in tail_keys for item in context.item_ids(key)}
@@ -87,21 +85,6 @@ def _fold(into: Into, request_keys: Sequence[str], tail_keys: Sequence[str], req
         question = tuple(Keep(item.id) for item in folded if item.id in request_items)
         fold = Fold(folded[0].id, folded[-1].id, (*question, *into, *kept))
         return ViewEdited((fold,), FORMAT, why, moment)
-
-    return build
-
-
-def _folded_items(items: Sequence[Item], request_items: set[str]) -> Sequence[Item]:
-    """The items up to the request for the summary."""
-    ends = [index for index, item in enumerate(items) if item.id in request_items]
-    return items[: ends[-1] + 1] if ends else items
-
-
-def clear_result(result: str) -> DeferredBody:
-    """The edit that clears a result."""
-
-    def build(context: ImportContext) -> ViewEdited:
-        return ViewEdited((Mask(context.item_ids(result), CLEARED),), FORMAT, "old results were cleared", "turn_ends")
 
     return build
 

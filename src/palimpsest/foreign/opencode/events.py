@@ -21,8 +21,8 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.calls import TURN
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.items import Part as ContentPart
+from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode.edits import SUMMARY_QUESTION, fold_events, is_summary
 from palimpsest.foreign.opencode.parts import (
@@ -32,18 +32,18 @@ from palimpsest.foreign.opencode.parts import (
     line_of,
     model_content,
     model_of,
-    raw,
     result_line,
     result_of,
     shown_file,
     system_of,
     usage_of,
+    visible_line,
     wire_of,
 )
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
+from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.importing import session_id
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, dump, number, table_at, text
 
 FORMAT = "opencode"
@@ -92,7 +92,7 @@ def _user_events(conversation: ConversationState, message: MessageRow, suffix: s
         conversation.agent = agent
     yield from _system_events(conversation, message, suffix)
     before, user_parts, after = _split_by_author(message, conversation.blobs)
-    line = raw({"info": message.data, "parts": [_user_line(part) for part in message.parts]})
+    line = raw_of({"info": message.data, "parts": [_user_line(part) for part in message.parts]})
     if any(part.type == "compaction" for part in message.parts):
         before = (Statement("opencode/compaction", SUMMARY_QUESTION), *before)
     if not user_parts:
@@ -198,29 +198,21 @@ def _step_events(
         if part.type == "retry":
             error = table_at(part.data, "error")
             failed = Failed("call", text(error, "name") or "error", text(table_at(error, "data"), "message"))
-            yield ReadEvent(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw(line_of(part)))
+            yield ReadEvent(failed, number(table_at(part.data, "time"), "created") or start, part.id + suffix, line=raw_of(line_of(part)))
     yield from _snapshot_events([part for part in parts if part.type == "step-start"], start, suffix)
     purpose = _purpose(message)
     yield ReadEvent(CallStarted(model, wire_of(message), purpose=purpose), start, f"{message.id}#call{index or ''}{suffix}")
-    contents: list[Content] = []
-    for part in parts:
-        content = model_content(part, model)
-        if content is not None:
-            contents.append(content)
-    rows = [_reply_line(part) for part in parts if part.type not in {"tool", "retry"} and not _snapshot_id(part)]
+    contents = tuple(content for part in parts if (content := model_content(part, model)) is not None)
+    rows = [visible_line(part) for part in parts if part.type not in {"tool", "retry"} and not _snapshot_id(part)]
     line: Json = {"info": message.data, "parts": rows} if not index else {"parts": rows}
     ends = [text(part.data, "reason") for part in parts if part.type == "step-finish"]
     stop_reason = (ends[-1] if ends else "") or text(message.data, "finish")
-    reply = ModelReplied(tuple(contents), None, usage_of(message, parts), stop_reason, model, message.id, _error(message), purpose)
-    yield ReadEvent(reply, stop, key + suffix, line=raw(line))
+    reply = ModelReplied(contents, None, usage_of(message, parts), stop_reason, model, message.id, _error(message), purpose)
+    yield ReadEvent(reply, stop, key + suffix, line=raw_of(line))
     for part in parts:
         if part.type == "tool":
             yield from _result_events(conversation, part, stop, suffix)
     yield from _snapshot_events([part for part in parts if part.type != "step-start"], stop, suffix)
-
-
-def _reply_line(part: PartRow) -> Json:
-    return line_of(part, "text") if part.type in {"text", "reasoning"} and text(part.data, "text") else line_of(part)
 
 
 def _end_time(message: MessageRow, parts: Sequence[PartRow]) -> int:
@@ -237,7 +229,7 @@ def _result_events(conversation: ConversationState, part: PartRow, after: int, s
     if child:
         role = text(table_at(part.state, "input"), "subagent_type")
         yield ReadEvent(ChildOpened(session_id(FORMAT, child), body.result.call_id, role), start, f"{part.id}#opened{suffix}")
-    yield ReadEvent(body, stop, part.id + suffix, line=raw(result_line(part)))
+    yield ReadEvent(body, stop, part.id + suffix, line=raw_of(result_line(part)))
     if child and part.status in {"completed", "error"}:
         yield ReadEvent(ChildEnded(session_id(FORMAT, child), part.status), stop, f"{part.id}#ended{suffix}")
 
@@ -251,7 +243,7 @@ def _snapshot_events(parts: Sequence[PartRow], at: int, suffix: str) -> Iterator
         if found := _snapshot_id(part):
             files = part.data.get("files")
             paths = tuple(path for path in files if isinstance(path, str)) if isinstance(files, list) else ()
-            yield ReadEvent(FilesSnapshotted(found, paths), at, part.id + suffix, line=raw(line_of(part, "snapshot", "hash", "files")))
+            yield ReadEvent(FilesSnapshotted(found, paths), at, part.id + suffix, line=raw_of(line_of(part, "snapshot", "hash", "files")))
 
 
 def _error(message: MessageRow) -> str:

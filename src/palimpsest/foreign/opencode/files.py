@@ -16,9 +16,11 @@ from palimpsest.foreign.opencode.rows import (
     messages_of,
     parse,
     part_of,
+    row_or_none,
     try_parse,
     without_columns,
 )
+from palimpsest.foreign.reading.files import changed, head_of, reason
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
@@ -30,9 +32,7 @@ _SESSION = re.compile(rb'"ses_[0-9A-Za-z]')
 
 def may_be_export(path: Path) -> bool:
     """Whether a file starts like an export or a table dump; reads only 16 KiB."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD)
-    return _JSON_START.search(_utf8(head)) is not None
+    return _JSON_START.search(_utf8(head_of(path, _HEAD))) is not None
 
 
 def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
@@ -40,20 +40,17 @@ def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     try:
         value = _value(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        with path.open("rb") as file:
-            if _SESSION.search(_utf8(file.read(_HEAD))):
-                yield ReadProblem(str(path), f"this export cannot be read: {error}")
+        if _SESSION.search(_utf8(head_of(path, _HEAD))):
+            yield ReadProblem(str(path), f"this export cannot be read: {error}")
         return
-    status = path.stat()
-    changed = f"{status.st_size}-{status.st_mtime_ns}"
+    found: list[tuple[str, str]] = []
     if _is_export(value):
         info = table_at(value, "info")
-        yield TranscriptSource("opencode", str(path), text(info, "id"), changed, text(info, "parentID"))
-    elif _is_dump(value):
+        found = [(text(info, "id"), text(info, "parentID"))]
+    elif all(isinstance(value.get(name), list) for name in ("session", "message", "part")):
         rows = sorted(tables_at(value, "session"), key=lambda row: (number(row, "time_created"), text(row, "id")))
-        yield from (
-            TranscriptSource("opencode", str(path), text(row, "id"), changed, text(row, "parent_id")) for row in rows if text(row, "id")
-        )
+        found = [(text(row, "id"), text(row, "parent_id")) for row in rows if text(row, "id")]
+    yield from (TranscriptSource("opencode", str(path), session, changed(path), parent) for session, parent in found)
 
 
 def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
@@ -77,10 +74,6 @@ def _value(data: bytes) -> Json:
 
 def _is_export(value: Json) -> bool:
     return bool(text(table_at(value, "info"), "id")) and isinstance(value.get("messages"), list)
-
-
-def _is_dump(value: Json) -> bool:
-    return all(isinstance(value.get(name), list) for name in ("session", "message", "part"))
 
 
 def _session_in_export(value: Json, where: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
@@ -132,11 +125,7 @@ def _session_in_dump(value: Json, session: str, where: str) -> tuple[OpencodeSes
 def _data(row: Json, table: str, where: str, problems: list[ReadProblem]) -> Json | None:
     """The data of a row, which a dump may have as an object or as JSON text."""
     data = row.get("data")
-    found = data if is_json(data) else try_parse(data, f"{where}:{table}/{text(row, 'id')}")
-    if isinstance(found, ReadProblem):
-        problems.append(found)
-        return None
-    return found
+    return data if is_json(data) else row_or_none(try_parse(data, f"{where}:{table}/{text(row, 'id')}"), problems)
 
 
 def tree_of(path: Path) -> Path | None:
@@ -175,27 +164,20 @@ def read_tree(path: Path, storage: Path) -> tuple[OpencodeSession | None, list[R
     session = text(info, "id") or path.stem
     messages: list[MessageRow] = []
     for file in _files_of(storage, "message", session):
-        row = _row_or_none(_read_file(file), problems)
+        row = row_or_none(_read_file(file), problems)
         if row is None:
             continue
         key = text(row, "id") or file.stem
         parts = [
             part_of(text(part, "id") or each.stem, without_columns(part))
             for each in _files_of(storage, "part", key, session)
-            if (part := _row_or_none(_read_file(each), problems)) is not None
+            if (part := row_or_none(_read_file(each), problems)) is not None
         ]
         messages.append(message_of(key, without_columns(row), parts))
     todo = _read_list(storage / "todo" / f"{session}.json", problems)
     rows = tuple(each for each in todo if is_json(each))
     diff = _read_list(storage / "session_diff" / f"{session}.json", problems) or None
     return OpencodeSession(session, info, in_order(messages), rows, diff, str(storage.parent)), problems
-
-
-def _row_or_none(row: Json | ReadProblem, problems: list[ReadProblem]) -> Json | None:
-    if isinstance(row, ReadProblem):
-        problems.append(row)
-        return None
-    return row
 
 
 def _files_of(storage: Path, kind: str, owner: str, session: str = "") -> list[Path]:
@@ -210,7 +192,7 @@ def _read_file(path: Path) -> Json | ReadProblem:
     try:
         return try_parse(path.read_bytes(), str(path))
     except OSError as error:
-        return ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
+        return ReadProblem(str(path), reason(error))
 
 
 def _read_list(path: Path, problems: list[ReadProblem]) -> list[object]:

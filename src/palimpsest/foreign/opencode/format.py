@@ -10,6 +10,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode import database, files
 from palimpsest.foreign.opencode.incremental import read_events
 from palimpsest.foreign.opencode.rows import OpencodeSession
+from palimpsest.foreign.reading.files import reason
 from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 # Folders with thousands of files and no session.
@@ -35,7 +36,7 @@ class OpencodeFormat:
             elif path.is_file():
                 yield from _sources_in_file(path)
         except OSError as error:
-            yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
+            yield ReadProblem(str(path), reason(error))
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session; after a position only what is new or has changed since."""
@@ -84,7 +85,7 @@ def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         for each in sorted(names):
             if each.endswith(_SUFFIXES):
                 yield from _guarded(folder / each)
-    yield from (ReadProblem(str(error.filename), f"it cannot be read: {error.strerror or error}") for error in refused)
+    yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
 
 
 def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
@@ -92,7 +93,7 @@ def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         if path.is_file():
             yield from _sources_in_file(path)
     except OSError as error:
-        yield ReadProblem(str(path), f"it cannot be read: {error.strerror or error}")
+        yield ReadProblem(str(path), reason(error))
 
 
 def _without_duplicates(found: Iterator[TranscriptSource | ReadProblem]) -> Iterator[TranscriptSource | ReadProblem]:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from palimpsest.core.events import Body, ForeignNoted, SessionOpened, TaskChanged, Titled
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import Body, ForeignNoted, SessionOpened, TaskChanged, Titled, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.opencode.edits import clear_result, hide_reverted_parts
+from palimpsest.foreign.opencode.edits import hide_reverted_parts
 from palimpsest.foreign.opencode.events import FORMAT, ConversationState
-from palimpsest.foreign.opencode.parts import model_of, raw
-from palimpsest.foreign.opencode.rows import MessageRow, OpencodeSession, PartRow, digest, tool_parts
-from palimpsest.foreign.reading.deferred import DeferredBody, ImportContext
+from palimpsest.foreign.opencode.parts import CLEARED, model_of
+from palimpsest.foreign.opencode.rows import MessageRow, OpencodeSession, PartRow, digest
+from palimpsest.foreign.reading.files import raw_of, state_of
 from palimpsest.foreign.reading.importing import parent_place
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition
+from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent, ReadPosition
 from palimpsest.wire.json_reading import number, table_at, text
 
 
@@ -62,16 +63,9 @@ class _Note:
 def read_events(session: OpencodeSession, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadEvent | ReadPosition]:
     """The events of a session, `SessionOpened` first, and the position last."""
     yield _opened(session)
-    incremental = _IncrementalRead(session, blobs, _state(position))
+    incremental = _IncrementalRead(session, blobs, state_of(position, KnownSession))
     yield from incremental.events()
-    yield ReadPosition(len(session.messages), raw(incremental.state()))
-
-
-def _state(position: ReadPosition | None) -> KnownSession | None:
-    try:
-        return None if position is None else msgspec.json.decode(bytes(position.state), type=KnownSession)
-    except msgspec.DecodeError:
-        return None
+    yield ReadPosition(len(session.messages), raw_of(incremental.state()))
 
 
 def _opened(session: OpencodeSession) -> ReadEvent:
@@ -79,8 +73,10 @@ def _opened(session: OpencodeSession) -> ReadEvent:
     model = text(table_at(info, "model"), "id") or next((name for each in session.messages if (name := model_of(each))), "")
     names = {"version": "version", "agent": "agent", "projectID": "project", "slug": "slug"}
     meta = {word: text(info, name) for name, word in names.items() if text(info, name)}
-    body = SessionOpened(session.id, text(info, "directory"), FORMAT, model=model, opener=parent_place(FORMAT, session.parent), meta=meta)
-    return ReadEvent(body, number(table_at(info, "time"), "created"), session.id, line=raw(info))
+    body = SessionOpened(
+        session.id, text(info, "directory"), FORMAT, model=model, opener=parent_place(FORMAT, text(info, "parentID")), meta=meta
+    )
+    return ReadEvent(body, number(table_at(info, "time"), "created"), session.id, line=raw_of(info))
 
 
 @dataclass
@@ -190,16 +186,16 @@ class _IncrementalRead:
         if self.earlier is None:
             # `SessionOpened` has the row of the session already.
             self.notes_read[f"{session.id}#row"] = KnownNote(row)
-        yield _Note(f"{session.id}#row", row, 0, ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(info)))
+        yield _Note(f"{session.id}#row", row, 0, ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw_of(info)))
         if session.todo:
             at = max((number(each, "time_updated") for each in session.todo), default=0)
             todo_list = [{name: each.get(name) for name in ("content", "status", "priority") if name in each} for each in session.todo]
-            body = TaskChanged("todo", "list", raw(todo_list))
+            body = TaskChanged("todo", "list", raw_of(todo_list))
             yield _Note(
-                f"{session.id}#todo", digest(todo_list), len(session.messages), ReadEvent(body, at or updated, line=raw(session.todo))
+                f"{session.id}#todo", digest(todo_list), len(session.messages), ReadEvent(body, at or updated, line=raw_of(session.todo))
             )
         if session.diff is not None:
-            note = ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw(session.diff))
+            note = ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw_of(session.diff))
             yield _Note(f"{session.id}#diff", digest(session.diff), len(session.messages), note)
 
     def _row_notes(self, unchanged: int) -> Iterator[_Note]:
@@ -209,21 +205,18 @@ class _IncrementalRead:
             if row != known.row:
                 self.messages_read[index] = msgspec.structs.replace(known, row=row)
                 event = ReadEvent(
-                    ForeignNoted(FORMAT, (message.id,)), message.completed or message.created, line=raw({"info": message.data})
+                    ForeignNoted(FORMAT, (message.id,)), message.completed or message.created, line=raw_of({"info": message.data})
                 )
                 yield _Note(f"{message.id}#row", row, unchanged, event)
 
     def _cleared_notes(self, conversation: ConversationState) -> Iterator[_Note]:
-        index_of = {message.id: index for index, message in enumerate(self.session.messages)}
-        for message, part in tool_parts(self.session.messages):
-            at = number(table_at(part.state, "time"), "compacted")
-            if at and part.status == "completed":
-                index = max(self._messages_before(at), index_of[message.id] + 1)
-                yield _Note(f"{part.id}#cleared", str(at), index, ReadEvent(_clear(conversation, message, part), at))
-
-    def _messages_before(self, at: int) -> int:
-        """How many messages were created before a time."""
-        return bisect_right(self.session.messages, at, key=lambda message: message.created)
+        messages = self.session.messages
+        for number_before, message in enumerate(messages, 1):
+            for part in message.parts:
+                at = number(table_at(part.state, "time"), "compacted") if part.type == "tool" and part.status == "completed" else 0
+                if at:
+                    index = max(bisect_right(messages, at, key=lambda each: each.created), number_before)
+                    yield _Note(f"{part.id}#cleared", str(at), index, ReadEvent(_clear(conversation, message, part), at))
 
     def _revert(self, conversation: ConversationState, *, has_moved: bool) -> Iterator[ReadEvent]:
         """Follow a revert: the tip moves to its target. When the user takes it back, the tip is at the end again."""
@@ -240,7 +233,7 @@ class _IncrementalRead:
             return
         self.revert_count += 1
         key = f"{self.session.id}#revert{self.revert_count} {wanted}".rstrip()
-        note_event = ReadEvent(ForeignNoted(FORMAT, (self.session.id,)), at, key, self.last_key, raw(revert or None))
+        note_event = ReadEvent(ForeignNoted(FORMAT, (self.session.id,)), at, key, self.last_key, raw_of(revert or None))
         if not wanted:
             self.last_key = key
             yield note_event
@@ -287,7 +280,9 @@ def _unless_complete(key: str, body: Body | DeferredBody) -> DeferredBody:
 
 
 def _clear(conversation: ConversationState, message: MessageRow, part: PartRow) -> DeferredBody:
-    def build(context: ImportContext) -> Body | None:
-        return clear_result(part.id + conversation.suffixes[message.id])(context)
+    def build(context: ImportContext) -> ViewEdited:
+        # The suffix is known only when the message was read.
+        ids = context.item_ids(part.id + conversation.suffixes[message.id])
+        return ViewEdited((Mask(ids, CLEARED),), FORMAT, "old results were cleared", "turn_ends")
 
     return build

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
-import msgspec
-from msgspec import Raw
-
 from palimpsest.core.events import ToolReturned, Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.opencode.rows import MessageRow, PartRow, tokens_of
+from palimpsest.foreign.opencode.rows import MessageRow, PartRow
+from palimpsest.foreign.reading.files import without
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 CLEARED = "[Old tool result content cleared]"
@@ -27,14 +25,14 @@ _OUTPUT_NAME = re.compile(r"tool_[0-9A-Za-z]+")
 _PATHS = ("filePath", "path", "file_path")
 
 
-def raw(value: object) -> Raw:
-    """A value as JSON."""
-    return Raw(msgspec.json.encode(value))
-
-
 def line_of(part: PartRow, *fields: str) -> Json:
     """The row of a part without the fields that are in its body."""
-    return {"id": part.id, **{name: value for name, value in part.data.items() if name not in fields}}
+    return {"id": part.id, **without(part.data, *fields)}
+
+
+def visible_line(part: PartRow) -> Json:
+    """The row of a part of a reply without the text that is in its body."""
+    return line_of(part, "text") if part.type in {"text", "reasoning"} and text(part.data, "text") else line_of(part)
 
 
 def is_visible_text(part: PartRow) -> bool:
@@ -137,18 +135,14 @@ def _whole_output(path: str, folder: str, blobs: Blobs) -> str:
 
 def result_line(part: PartRow) -> Json:
     """The row of a tool part without what is in its call and its result."""
-    fields = {"input", "output"} if part.status == "completed" else {"input"}
-    state = {name: value for name, value in part.state.items() if name not in fields}
-    if number(table_at(state, "time"), "compacted") and part.status == "completed":
+    state = without(part.state, "input", *(("output",) if part.status == "completed" else ()))
+    time, metadata = state.get("time"), state.get("metadata")
+    if part.status == "completed" and is_json(time):
         # The time of clearing came later, and is in the edit.
-        state["time"] = {name: value for name, value in table_at(state, "time").items() if name != "compacted"}
-    if is_json(state.get("metadata")) and part.status == "completed":
+        state["time"] = without(time, "compacted") if number(time, "compacted") else time
+    if part.status == "completed" and is_json(metadata) and metadata.get("output") == part.state.get("output"):
         # The row of a shell command has its output twice.
-        metadata = table_at(part.state, "metadata")
-        repeated = [name for name in ("output",) if metadata.get(name) == part.state.get("output")]
-        state["metadata"] = {name: value for name, value in metadata.items() if name not in repeated}
-        if repeated:
-            state["same"] = repeated
+        state |= {"metadata": without(metadata, "output"), "same": ["output"]}
     return {**line_of(part, "state"), "state": state}
 
 
@@ -156,8 +150,12 @@ def usage_of(message: MessageRow, parts: Iterable[PartRow]) -> Usage:
     """The usage of a reply: of its last step, or else of its message."""
     ends = [part for part in parts if part.type == "step-finish" and is_json(part.data.get("tokens"))]
     table = table_at(ends[-1].data, "tokens") if ends else table_at(message.data, "tokens")
-    uncached, read, written, output, reasoning = tokens_of(table)
-    return Usage(uncached, read, written, output=output, reasoning=reasoning)
+    cache = table_at(table, "cache")
+    uncached, output, reasoning = number(table, "input"), number(table, "output"), number(table, "reasoning")
+    read, written = number(cache, "read"), number(cache, "write")
+    # Rows with a total count reasoning separately from output; in older ones it is part of the output.
+    is_separate = uncached + read + written + output + reasoning <= number(table, "total")
+    return Usage(uncached, read, written, output=output + reasoning if is_separate else max(output, reasoning), reasoning=reasoning)
 
 
 def model_of(message: MessageRow) -> str:

@@ -1,12 +1,13 @@
 """Rows of OpenCode's sessions, messages and parts, the same for every storage form."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
 
 from palimpsest.core.items import Value
+from palimpsest.foreign.reading.files import without
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
 
@@ -81,11 +82,6 @@ class OpencodeSession(Value, frozen=True):
     diff: object = None
     folder: str = ""
 
-    @property
-    def parent(self) -> str:
-        """The session that opened it; empty if none did."""
-        return text(self.info, "parentID")
-
 
 def digest(value: object) -> str:
     """The first 12 hexadecimal digits of a digest of a value."""
@@ -94,7 +90,7 @@ def digest(value: object) -> str:
 
 def without_columns(row: Json) -> Json:
     """A row from a file as the database keeps it, without ids."""
-    return {name: value for name, value in row.items() if name not in _COLUMNS}
+    return without(row, *_COLUMNS)
 
 
 def parse(data: bytes) -> Json:
@@ -115,6 +111,14 @@ def try_parse(data: object, where: str) -> Json | ReadProblem:
         return parse(data if isinstance(data, bytes) else str(data).encode())
     except (ValueError, RecursionError) as error:
         return ReadProblem(where, f"this row cannot be read: {error}")
+
+
+def row_or_none(row: Json | ReadProblem, problems: list[ReadProblem]) -> Json | None:
+    """The row; None if it could not be read, and then its problem is added."""
+    if isinstance(row, ReadProblem):
+        problems.append(row)
+        return None
+    return row
 
 
 def in_order(messages: Iterable[MessageRow]) -> tuple[MessageRow, ...]:
@@ -141,19 +145,3 @@ def _time_of(row_id: str) -> int | None:
 def messages_of(rows: Iterable[tuple[str, Json]], parts: dict[str, list[PartRow]]) -> tuple[MessageRow, ...]:
     """Messages with their parts, in order."""
     return in_order(message_of(key, data, parts.get(key, ())) for key, data in rows)
-
-
-def tokens_of(table: Json) -> tuple[int, int, int, int, int]:
-    """Tokens of input, cache read, cache write, output with reasoning, and reasoning."""
-    cache = table_at(table, "cache")
-    uncached, output, reasoning = number(table, "input"), number(table, "output"), number(table, "reasoning")
-    read, written = number(cache, "read"), number(cache, "write")
-    # Rows with a total count reasoning separately from output; in older ones it is part of the output.
-    total = number(table, "total")
-    output_total = output + reasoning if total and uncached + read + written + output + reasoning <= total else max(output, reasoning)
-    return uncached, read, written, output_total, reasoning
-
-
-def tool_parts(messages: Iterable[MessageRow]) -> Iterator[tuple[MessageRow, PartRow]]:
-    """All tool calls, with their messages."""
-    return ((message, part) for message in messages for part in message.parts if part.type == "tool")

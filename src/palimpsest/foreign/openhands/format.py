@@ -6,11 +6,19 @@ from pathlib import Path
 
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.openhands.events import EventConverter
-from palimpsest.foreign.openhands.sdk import SdkEvents
-from palimpsest.foreign.openhands.server import ServerEvents
-from palimpsest.foreign.reading.documents import GrowingDocument, document_in, not_a_document, starts_like_json
-from palimpsest.foreign.reading.files import changed, decoded, files_below, head_of, reason, rest_of
+from palimpsest.foreign.openhands.events import SdkEvents, ServerEvents
+from palimpsest.foreign.reading.files import (
+    GrowingDocument,
+    changed,
+    decoded,
+    document_in,
+    head_of,
+    not_a_document,
+    reason,
+    rest_of,
+    sources_below,
+    starts_like_json,
+)
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
@@ -33,20 +41,17 @@ class OpenhandsFormat:
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each folder of events, and for each document that lists events."""
         folders: set[Path] = set()
-        for file in files_below(path, lambda name: name.endswith(".json")):
-            if isinstance(file, ReadProblem):
-                yield file
-                continue
-            try:
-                if file.parent.name == "events" and _EVENT_FILE.fullmatch(file.name):
-                    if file.parent not in folders and _is_event(decoded(head_of(file, 1 << 26))):
-                        folders.add(file.parent)
-                        stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
-                        yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
-                elif starts_like_json(file, b'"source"', b'"timestamp"') and _events_in(document_in(file)) is not None:
-                    yield TranscriptSource(self.name, str(file), file.stem, changed(file))
-            except OSError as error:
-                yield ReadProblem(str(file), reason(error))
+
+        def sources_in(file: Path) -> Iterator[TranscriptSource]:
+            if file.parent.name == "events" and _EVENT_FILE.fullmatch(file.name):
+                if file.parent not in folders and _is_event(decoded(head_of(file, 1 << 26))):
+                    folders.add(file.parent)
+                    stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
+                    yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
+            elif starts_like_json(file, b'"source"', b'"timestamp"') and _events_in(document_in(file)) is not None:
+                yield TranscriptSource(self.name, str(file), file.stem, changed(file))
+
+        return sources_below(path, (".json",), sources_in)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a conversation in order."""
@@ -65,13 +70,13 @@ class OpenhandsFormat:
         else:
             listed = _events_in(document_in(path))
             if listed is None:
-                yield from not_a_document(path)
+                yield not_a_document(path)
                 return
             events = listed
         growing = GrowingDocument(position)
         start = growing.read_before(events)
         json_events = [event for event in events if is_json(event)]
-        converter: EventConverter = SdkEvents(state, blobs) if any("kind" in event for event in json_events) else ServerEvents(blobs)
+        converter = SdkEvents(state, blobs) if any("kind" in event for event in json_events) else ServerEvents(blobs)
         if not start:
             yield _opened(source, json_events, state)
         yield from converter.convert(events, start)

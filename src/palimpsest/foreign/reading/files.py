@@ -1,22 +1,26 @@
-"""Finds and reads files of other programs, and tolerates any content."""
+"""Finds and reads files of other programs: lines and JSON documents of any content, also while they grow."""
 
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import ReadProblem
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, shorten
 
 # Bytes of a file that are read to detect its format: the line that identifies it is first and short.
 HEAD = 256 * 1024
+# Bytes. A document is read whole, so a limit protects memory from files that are none.
+LARGEST = 1024 * 1024 * 1024
+
+State = TypeVar("State")
 
 
 class FileLine(NamedTuple):
@@ -35,8 +39,22 @@ class ReadExtent(Value, frozen=True):
     digest: str = ""
 
 
-def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | ReadProblem]:
-    """The file itself, or every file below a folder whose name `fits`, in sorted order; symbolic links to folders are not followed.
+def sources_below(
+    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource]]
+) -> Iterator[TranscriptSource | ReadProblem]:
+    """What `sources_in` finds in the file itself, or in every file below a folder; a file that cannot be read is a problem."""
+    for file in files_below(path, suffixes):
+        if isinstance(file, ReadProblem):
+            yield file
+            continue
+        try:
+            yield from sources_in(file)
+        except OSError as error:
+            yield ReadProblem(str(file), reason(error))
+
+
+def files_below(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path | ReadProblem]:
+    """The file itself, or every file with a suffix below a folder, in sorted order; symbolic links to folders are not followed.
 
     Pipes and devices are skipped, because opening one may block forever.
     """
@@ -47,7 +65,7 @@ def files_below(path: Path, fits: Callable[[str], bool]) -> Iterator[Path | Read
     refused: list[OSError] = []
     for folder, folders, names in os.walk(path, onerror=refused.append):
         folders.sort()
-        yield from (path for name in sorted(names) if fits(name) and not _is_special(path := Path(folder, name)))
+        yield from (path for name in sorted(names) if name.endswith(suffixes) and not _is_special(path := Path(folder, name)))
     yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
 
 
@@ -130,9 +148,22 @@ def object_on(line: FileLine, path: Path) -> Json | ReadProblem:
     return ReadProblem(f"{path}:{line.number}", f"this is not a JSON object: {shorten(line.data[:400], 60)!r}")
 
 
+def without(table: Json, *names: str) -> Json:
+    """An object without some of its fields."""
+    return {name: value for name, value in table.items() if name not in names}
+
+
 def rest_of(table: Json, *used: str) -> Raw:
     """The fields of an object without those in `used`, as JSON."""
-    return Raw(msgspec.json.encode({name: value for name, value in table.items() if name not in used}))
+    return raw_of(without(table, *used))
+
+
+def raw_of(value: object) -> Raw:
+    """A value as JSON, with integers of any size."""
+    try:
+        return Raw(msgspec.json.encode(value))
+    except OverflowError:
+        return Raw(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def digest_of(data: bytes) -> str:
@@ -140,9 +171,95 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 
 
-def state_of(state: Raw) -> ReadExtent:
-    """The extent that is encoded in the state of a position; an empty one if the state is something else."""
+def state_of(position: ReadPosition | None, kind: type[State]) -> State | None:
+    """The state in a position; None if there is no position, or if its state is something else."""
     try:
-        return msgspec.json.decode(bytes(state), type=ReadExtent)
+        return None if position is None else msgspec.json.decode(bytes(position.state), type=kind)
     except msgspec.DecodeError:
-        return ReadExtent()
+        return None
+
+
+class LineState(msgspec.Struct, omit_defaults=True):
+    """How far the lines of a file were read: the number of the last line, where it starts, and its digest."""
+
+    number: int = 0
+    start: int = 0
+    digest: str = ""
+
+    def position_after(self, last: FileLine) -> ReadPosition:
+        """The position after a line; its number is 0 if no line was read."""
+        if last.number:
+            self.number, self.start, self.digest = last.number, last.start, digest_of(last.data)
+        return ReadPosition(last.stop, raw_of(self))
+
+
+Lines = TypeVar("Lines", bound=LineState)
+
+
+def resumed(path: Path, position: ReadPosition | None, start: Lines) -> tuple[Lines, int]:
+    """The state and the offset to continue from; `start` and 0 if there is no position, or if the file has changed before it."""
+    state = state_of(position, type(start))
+    if position is None or state is None or not still_there(path, state.start, position.offset, state.digest):
+        return start, 0
+    return state, position.offset
+
+
+def document_in(path: Path) -> object:
+    """The JSON value in a file; None if it is not valid JSON, or not complete yet."""
+    return decoded(head_of(path, LARGEST))
+
+
+def starts_like_json(path: Path, *signs: bytes) -> bool:
+    """Whether a file starts like JSON and has all `signs` in its first or last 256 KiB: a cheap check that rules out most other files."""
+    head = head_of(path)
+    if not head.lstrip().startswith((b"{", b"[")):
+        return False
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - len(head)))
+        tail = file.read(len(head))
+    return all(sign in head or sign in tail for sign in signs)
+
+
+class GrowingDocument:
+    """The messages of a document of which an earlier import may have read the first ones."""
+
+    def __init__(self, position: ReadPosition | None) -> None:
+        self._old = state_of(position, ReadExtent) or ReadExtent()
+
+    def read_before(self, messages: list[object]) -> int:
+        """How many messages at the start were read before and are unchanged; 0 if one of them has changed, so that all are read again."""
+        old = self._old
+        if not old.count or old.count > len(messages):
+            return 0
+        return old.count if _digest(messages[: old.count]) == old.digest else 0
+
+    def new_events(
+        self, messages: list[object], opened: ReadEvent, events_of: Callable[[int, object], Iterable[ReadEvent]]
+    ) -> Iterator[ReadEvent]:
+        """The events of the messages that were not read before; `opened` first if that is all of them."""
+        start = self.read_before(messages)
+        if not start:
+            yield opened
+        for index, message in enumerate(messages):
+            # Messages that were read before still determine what later ones mean.
+            events = list(events_of(index, message))
+            if index >= start:
+                yield from events
+
+    def position(self, messages: list[object]) -> ReadPosition:
+        """The position after all messages."""
+        return ReadPosition(len(messages), raw_of(ReadExtent(len(messages), _digest(messages))))
+
+
+def _digest(messages: Iterable[object]) -> str:
+    digest = sha256()
+    for message in messages:
+        digest.update(msgspec.json.encode(message))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def not_a_document(path: Path) -> ReadProblem:
+    """The problem to report for a file that is no longer a document of the format."""
+    return ReadProblem(str(path), "this is not a whole JSON document, or not one of this format")

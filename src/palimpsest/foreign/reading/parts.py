@@ -1,14 +1,14 @@
-"""Conversion of timestamps, images, model names and token counts of other programs."""
+"""Conversion of timestamps, images, reasoning, calls, model names and token counts of other programs."""
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from palimpsest.core.events import CallStarted, Usage
-from palimpsest.core.items import Document, Image, Part, Role, Text
+from palimpsest.core.items import Document, Image, Part, Role, Signature, Text, Thinking, ToolCall
 from palimpsest.core.ports import Blobs
-from palimpsest.wire.json_reading import Json, is_json, number, table_at, text
+from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 # A number below this is in seconds (until the year 5138), one above in milliseconds (since 1973).
 _SECONDS_END = 100_000_000_000
@@ -17,30 +17,17 @@ _TOKEN_FIELDS = (("prompt", "input"), ("completion", "output"))
 
 def milliseconds(value: object) -> int:
     """A timestamp (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970; 0 if it is none."""
-    match value:
-        case str():
-            return _iso_to_ms(value)
-        case bool():
-            return 0
-        case int() | float():
-            return _number_to_ms(value)
-        case _:
-            return 0
-
-
-def _number_to_ms(value: float) -> int:
     try:
-        return int(value if value >= _SECONDS_END else value * 1000)
+        match value:
+            case str():
+                time = datetime.fromisoformat(value.strip())
+                return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
+            case int() | float() if not isinstance(value, bool):
+                return int(value if value >= _SECONDS_END else value * 1000)
+            case _:
+                return 0
     except (OverflowError, ValueError):
         return 0
-
-
-def _iso_to_ms(value: str) -> int:
-    try:
-        time = datetime.fromisoformat(value.strip())
-    except ValueError:
-        return 0
-    return int((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def call_of(model: str) -> CallStarted:
@@ -87,7 +74,15 @@ def parts_of(content: object, blobs: Blobs, role: Role = "user") -> tuple[Part, 
         return (Text(content, role),) if content else ()
     if not isinstance(content, Sequence):
         return ()
-    return tuple(part for each in content if (part := _part(each, blobs, role)) is not None)
+    found = (part for each in content for part in (linked_parts(each, blobs) or (_part(each, blobs, role),)))
+    return tuple(part for part in found if part is not None)
+
+
+def linked_parts(holder: object, blobs: Blobs) -> list[Part]:
+    """The images at the URLs that an object lists as `image_urls`."""
+    links = holder.get("image_urls") if is_json(holder) else None
+    listed = links if isinstance(links, list) else []
+    return [part for link in listed if isinstance(link, str) and (part := linked_part(link, blobs)) is not None]
 
 
 def _part(each: object, blobs: Blobs, role: Role) -> Part | None:
@@ -114,6 +109,30 @@ def texts_of(content: object) -> str:
     if not isinstance(content, Sequence):
         return ""
     return "\n".join(found for each in content if (found := each if isinstance(each, str) else text(each, "text") if is_json(each) else ""))
+
+
+def arguments_of(value: object) -> str:
+    """The arguments of a call as JSON text; they may be text already."""
+    return value if isinstance(value, str) else dump(value or {})
+
+
+def calls_of(message: Json) -> Iterator[ToolCall]:
+    """The calls of a message in the shape of Chat Completions."""
+    for request in tables_at(message, "tool_calls"):
+        function = table_at(request, "function")
+        yield ToolCall(text(request, "id"), text(function, "name"), arguments_of(function.get("arguments")))
+
+
+def thinking_of(holder: Json, model: str) -> Iterator[Thinking]:
+    """The reasoning of a message: blocks with the provider's signature, or else a text."""
+    blocks = tables_at(holder, "thinking_blocks")
+    for block in blocks:
+        thinking, signature = text(block, "thinking"), text(block, "signature")
+        seal = Signature(provider_of(model), model.rpartition("/")[2], signature) if signature else None
+        if thinking or seal is not None:
+            yield Thinking(thinking, seal, "whole" if thinking else "sealed")
+    if not blocks and text(holder, "reasoning_content"):
+        yield Thinking(text(holder, "reasoning_content"))
 
 
 def chat_usage(usage: Json) -> Usage:

@@ -11,8 +11,7 @@ from palimpsest.core.events import Body
 from palimpsest.core.ports import Blobs, LogFile
 from palimpsest.core.redaction import find_secrets, redact
 from palimpsest.foreign.reading.cleaning import clean_value
-from palimpsest.foreign.reading.deferred import ImportContext
-from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import Format, ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 _BATCH_BYTES = 64 * 1024
 

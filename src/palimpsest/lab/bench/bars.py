@@ -2,9 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow
+from palimpsest.lab.outcome import ProbeScores, SurvivalShares
 
 Better: TypeAlias = Literal["lower", "higher"]
 # The table of docs/benchmark.md that holds a bar: speed of this machine, or cost of replayed sessions.
@@ -99,6 +99,31 @@ class Bar(Struct, frozen=True):
     detail: dict[str, float] = {}
 
 
+class ProfileRow(Struct, frozen=True):
+    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, survival and probes."""
+
+    profile: str
+    usd: dict[str, float]
+    ratios: dict[str, float | None]
+    calls: int
+    rereads: int
+    folds: int
+    invalid: int
+    survival: SurvivalShares
+    probes: dict[str, ProbeScores]
+
+
+class SessionCostRow(Struct, frozen=True):
+    """One session: cost ratios of our profile to the baseline, and the re-reads of ours and of the baseline (`theirs`)."""
+
+    session: str
+    format: str
+    tokens: int
+    ratios: dict[str, float | None]
+    rereads: int
+    theirs: int
+
+
 class Report(Struct, frozen=True):
     """All bars of one run, and the length of `u` in milliseconds; `profiles` and `sessions` are set if sessions were replayed."""
 
@@ -123,6 +148,11 @@ def bar(name: str, value: float | None, peer: Peer | None = None, **detail: floa
     rounded_value = None if value is None else round_to_4(value)
     numbers = {key: round_to_4(each) for key, each in detail.items()}
     return Bar(name, rounded_value, goal.limit, goal.unit, within_limit(goal, rounded_value), peer, goal.better, numbers)
+
+
+def without_limit(each: Bar) -> Bar:
+    """Return a bar that is only reported."""
+    return structs.replace(each, limit=None, ok=True)
 
 
 def within_limit(goal: Goal, value: float | None) -> bool | None:

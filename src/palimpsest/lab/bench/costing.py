@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow, split_halves
+from palimpsest.lab.bench.bars import Bar, ProfileRow, SessionCostRow, bar, without_limit
+from palimpsest.lab.bench.tables import split_halves
 from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
-from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, mean_scores, ratio
+from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, ratio
 from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
 from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
@@ -53,14 +53,11 @@ def measure_costing(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterat
     if not table.sessions:
         raise BadInput("there is no session to replay", where=str(workspace.recorded))
     workspace.rows, workspace.session_rows = table.rows(), table.session_rows()
-    yield from (
-        _without_limit_if_synthetic(each, synthetic_session=workspace.recorded is None) for each in table.bars() if each.name in wanted
-    )
-
-
-def _without_limit_if_synthetic(each: Bar, *, synthetic_session: bool) -> Bar:
-    """Remove the limit of `rereads` for synthetic sessions, which cause too few re-reads for a meaningful ratio."""
-    return structs.replace(each, limit=None, ok=True) if synthetic_session and each.name == "rereads" and each.value is not None else each
+    for each in table.bars():
+        if each.name in wanted:
+            # Synthetic sessions cause too few re-reads for a meaningful ratio.
+            is_reported_only = workspace.recorded is None and each.name == "rereads" and each.value is not None
+            yield without_limit(each) if is_reported_only else each
 
 
 def sessions_of(workspace: BenchWorkspace) -> Iterator[LoadedSession]:
@@ -80,7 +77,6 @@ class _CostTable:
         self._profiles = tuple(profile(name) for name in names)
         self._cycles = cycles
         self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
-        self._probed: dict[str, list[dict[str, ProbeScores]]] = {}
         self.sessions: list[tuple[str, str, int]] = []
 
     def take(self, loaded: LoadedSession) -> None:
@@ -94,19 +90,13 @@ class _CostTable:
                     continue
                 model = replay_card(run.card)
                 outcome = replay(recording, each, model, ttl=run.ttl, names=names)
+                if rounds is not None and run is RUNS[0]:
+                    summary_source = SummarySource(recording.calibration.factor)
+                    outcome = replace(outcome, probes=probed(rounds, each, model, self._cycles, summary_source))
                 self._outcomes.setdefault((each.name, run.bar), []).append(outcome)
-            if rounds is not None:
-                summary_source = SummarySource(recording.calibration.factor)
-                found = probed(rounds, each, replay_card(RUNS[0].card), self._cycles, summary_source)
-                self._probed.setdefault(each.name, []).append(found)
 
     def _figures(self, name: str, run: str) -> Figures:
         return figures(self._outcomes[name, run])
-
-    def _probe_scores(self, name: str) -> dict[str, ProbeScores]:
-        """Return the mean probe scores, by the number of forced folds."""
-        many = self._probed.get(name, [])
-        return {str(number): mean_scores([each[str(number)] for each in many]) for number in self._cycles}
 
     def rows(self) -> tuple[ProfileRow, ...]:
         """Return one row for each profile."""
@@ -125,23 +115,19 @@ class _CostTable:
                     first.folds,
                     sum(total.invalid for total in by_run.values()),
                     first.survival,
-                    self._probe_scores(each.name),
+                    dict(first.probes["cycles"]),
                 )
             )
         return tuple(found)
 
     def session_rows(self) -> tuple[SessionCostRow, ...]:
         """Return one row for each session: our cost against the baseline."""
-        return tuple(
-            SessionCostRow(session, form, tokens, self._ratios(place), *self._rereads(place))
-            for place, (session, form, tokens) in enumerate(self.sessions)
-        )
-
-    def _ratios(self, place: int) -> dict[str, float | None]:
-        return {
-            run.bar: ratio(self._outcomes[OURS, run.bar][place].cost.total, self._outcomes[BASELINE, run.bar][place].cost.total)
-            for run in RUNS
-        }
+        found = []
+        for place, session in enumerate(self.sessions):
+            pairs = {run.bar: [self._outcomes[name, run.bar][place] for name in (OURS, BASELINE)] for run in RUNS}
+            ratios = {name: ratio(ours.cost.total, theirs.cost.total) for name, (ours, theirs) in pairs.items()}
+            found.append(SessionCostRow(*session, ratios, *(len(outcome.rereads) for outcome in pairs[RUNS[0].bar])))
+        return tuple(found)
 
     def _ratios_by_half(self, run: str) -> dict[str, float]:
         """Return the cost ratio over each half of the sessions; numbers tuned on one half are judged by the other."""
@@ -152,10 +138,6 @@ class _CostTable:
             if theirs:
                 found[half] = ours / theirs
         return found
-
-    def _rereads(self, place: int) -> tuple[int, int]:
-        first = RUNS[0].bar
-        return len(self._outcomes[OURS, first][place].rereads), len(self._outcomes[BASELINE, first][place].rereads)
 
     def bars(self) -> Iterator[Bar]:
         """Yield all bars of this module."""

@@ -12,7 +12,7 @@ import msgspec
 
 from palimpsest.core.tokens.estimate import Calibration, estimate, learn
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
-from palimpsest.lab.bench.peers.langchain import NAME, Langchain
+from palimpsest.lab.bench.peers import Langchain
 from palimpsest.lab.bench.workspace import BenchWorkspace, import_optional
 
 _MODULES = ("argparse", "dataclasses", "difflib", "heapq", "shutil", "statistics", "tarfile", "textwrap", "threading", "typing")
@@ -32,27 +32,19 @@ _CHINESE = (
 
 @cache
 def _prose() -> str:
+    """Return the Python language reference."""
     topics: dict[str, str] = pydoc_data.topics.topics
     return "\n\n".join(topics[name] for name in sorted(topics))
 
 
 @cache
 def _code() -> str:
+    """Return some modules of the Python standard library."""
     folder = Path(sysconfig.get_path("stdlib"))
     return "\n".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES)
 
 
-def prose(random: Random) -> str:
-    """Return an excerpt of the Python language reference."""
-    return _excerpt(_prose(), random)
-
-
-def code(random: Random) -> str:
-    """Return an excerpt of the Python standard library."""
-    return _excerpt(_code(), random)
-
-
-def records(random: Random) -> str:
+def _records(random: Random) -> str:
     """Return a JSON response of an API."""
     rows = [
         {
@@ -69,7 +61,7 @@ def records(random: Random) -> str:
     return (msgspec.json.format(text, indent=2) if random.random() < 0.5 else text).decode()
 
 
-def logs(random: Random) -> str:
+def _logs(random: Random) -> str:
     """Return log lines of a service."""
     return "\n".join(
         f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d}:{random.randrange(60):02d},{random.randrange(1000):03d} "
@@ -79,7 +71,7 @@ def logs(random: Random) -> str:
     )
 
 
-def chinese(random: Random) -> str:
+def _chinese(random: Random) -> str:
     """Return Chinese sentences of a user or a model."""
     return "".join(random.choice(_CHINESE) for _ in range(50))
 
@@ -89,9 +81,13 @@ def _excerpt(text: str, random: Random) -> str:
     return text[start : start + 4_000]
 
 
-KINDS: dict[str, Callable[[Random], str]] = {"prose": prose, "code": code, "json": records, "logs": logs, "chinese": chinese}
-
-
+KINDS: dict[str, Callable[[Random], str]] = {
+    "prose": lambda random: _excerpt(_prose(), random),
+    "code": lambda random: _excerpt(_code(), random),
+    "json": _records,
+    "logs": _logs,
+    "chinese": _chinese,
+}
 _MODEL = "gpt-5.5"
 _CALLS = 60
 
@@ -115,7 +111,8 @@ def measure_counting(workspace: BenchWorkspace, wanted: frozenset[str]) -> Itera
     langchain = Langchain.find(workspace)
     peer = langchain and mean(abs(langchain.count_text(text) - exact(text)) / exact(text) * 100 for _, text in calls)
     all_errors = [error for kind_errors in errors.values() for error in kind_errors]
-    yield bar("tokens_error", mean(all_errors), peer_value(NAME, peer), **{kind: mean(kind_errors) for kind, kind_errors in errors.items()})
+    by_kind = {kind: mean(kind_errors) for kind, kind_errors in errors.items()}
+    yield bar("tokens_error", mean(all_errors), peer_value(Langchain.NAME, peer), **by_kind)
 
 
 def _calls() -> Iterator[tuple[str, str]]:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
-from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.bars import Bar, bar, without_limit
 from palimpsest.lab.bench.workspace import BenchWorkspace, import_optional, seconds
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -27,6 +27,7 @@ REPLAY_BARS: Final = frozenset({"replay_seconds", "replay_peak_mb"})
 # The limits apply to sessions of at least this many tokens.
 LIMITED_TOKENS: Final = 1_000_000
 _SEED: Final = 1
+_SESSION: Final = f"made-up-{_SEED}"
 _MODEL: Final = "claude-sonnet-4-5"
 _ROUNDS: Final = 3
 
@@ -45,7 +46,7 @@ def measure_replaying(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iter
     workspace.announce(f"replaying {tokens:,} tokens under {len(COMPARED)} profiles")
     store = JsonlSessions(workspace.folder / "replayed")
     _write(store, tokens)
-    command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(store.folder), _session_id())
+    command = (sys.executable, "-m", "palimpsest.lab.bench.replaying", str(store.folder), _SESSION)
     run = partial(subprocess.run, command, check=True, capture_output=True)
     measured = msgspec.json.decode(run().stdout, type=ReplayMeasurement)
     # The shortest run counts; longer ones include other work on the machine.
@@ -54,15 +55,7 @@ def measure_replaying(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iter
         bar("replay_seconds", took, None, tokens=measured.tokens, profiles=len(COMPARED), cpu_s=measured.cpu_s),
         bar("replay_peak_mb", measured.peak_mb, None, tokens=measured.tokens),
     )
-    yield from (_without_limit_if_short(each, tokens) for each in found if each.name in wanted)
-
-
-def _without_limit_if_short(each: Bar, tokens: int) -> Bar:
-    return each if tokens >= LIMITED_TOKENS else structs.replace(each, limit=None, ok=True)
-
-
-def _session_id() -> str:
-    return f"made-up-{_SEED}"
+    yield from (each if tokens >= LIMITED_TOKENS else without_limit(each) for each in found if each.name in wanted)
 
 
 def _write(store: JsonlSessions, tokens: int) -> None:
@@ -70,7 +63,7 @@ def _write(store: JsonlSessions, tokens: int) -> None:
     memory = MemorySessions()
     # Synthetic sessions take an unscaled size; recordings count scaled tokens, as bills do.
     synthetic_session(_SEED, round(tokens / FAMILY_FACTORS[family_of(_MODEL)]), memory).close()
-    store.create(_session_id(), b"".join(chunk for _, chunk in memory.open(_session_id()).chunks())).close()
+    store.create(_SESSION, b"".join(chunk for _, chunk in memory.open(_SESSION).chunks())).close()
 
 
 def replay_stored(folder: Path, session: str) -> ReplayMeasurement:

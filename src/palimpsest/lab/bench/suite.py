@@ -14,10 +14,9 @@ from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, m
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
-from palimpsest.lab.bench.resuming import measure_load, measure_resuming
+from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
 from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
-from palimpsest.lab.bench.writing import measure_keeping, measure_writing
 
 Measurement: TypeAlias = Callable[[BenchWorkspace, frozenset[str]], Iterator[Bar]]
 
@@ -62,24 +61,16 @@ def run_bench(
     """Measure the wanted bars in a folder, which needs up to a gigabyte; `recorded` is a folder of sessions to replay."""
     begun = time.monotonic()
     workspace = BenchWorkspace(folder, sizes or (QUICK if quick else FULL), announce, help_command, recorded=recorded)
-    _require_tools(workspace, wanted)
-    try:
-        found = {bar.name: bar for names, measure in GROUPS if names & wanted for bar in measure(workspace, wanted)}
-        unit = workspace.unit.milliseconds if any(GOALS[name].table == "bench" for name in wanted) else 0.0
-    finally:
-        workspace.close()
-    bars = tuple(found[name] for name in GOALS if name in found)
-    replayed = "" if not workspace.rows else "sessions that were given" if recorded is not None else "synthetic sessions"
-    return Report(unit, bars, quick, time.monotonic() - begun, _machine(), workspace.rows, workspace.session_rows, replayed)
-
-
-def _require_tools(workspace: BenchWorkspace, wanted: frozenset[str]) -> None:
-    """Raise `BadInput` for missing tools before minutes are spent."""
-    if any(GOALS[name].table == "bench" for name in wanted):
-        workspace.require_orjson()
+    measures_speed = any(GOALS[name].table == "bench" for name in wanted)
+    # Missing tools are an error before minutes are spent.
+    if measures_speed:
+        _ = workspace.orjson
     if "search_vs_ripgrep" in wanted:
         find_ripgrep()
-
-
-def _machine() -> dict[str, str]:
-    return {"python": platform.python_version(), "system": platform.system(), "processors": str(os.cpu_count())}
+    with workspace.resources:
+        found = {bar.name: bar for names, measure in GROUPS if names & wanted for bar in measure(workspace, wanted)}
+        unit = workspace.unit.milliseconds if measures_speed else 0.0
+    bars = tuple(found[name] for name in GOALS if name in found)
+    replayed = "" if not workspace.rows else "sessions that were given" if recorded is not None else "synthetic sessions"
+    machine = {"python": platform.python_version(), "system": platform.system(), "processors": str(os.cpu_count())}
+    return Report(unit, bars, quick, time.monotonic() - begun, machine, workspace.rows, workspace.session_rows, replayed)

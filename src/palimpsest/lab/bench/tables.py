@@ -1,12 +1,12 @@
-"""Markdown tables of replayed sessions: by profile, by session, and by halves of the sessions."""
+"""Markdown tables of docs/benchmark.md: bars, and replayed sessions by profile, by session, and by halves."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from msgspec import Struct
-
-from palimpsest.lab.outcome import SURVIVALS, ProbeScores, SurvivalShares
+from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.bars import GOALS, Bar, ProfileRow, Report, SessionCostRow
+from palimpsest.lab.outcome import SURVIVALS, ProbeScores
 from palimpsest.lab.probes.probes import KINDS
 
 HALVES: Final = ("even", "odd")
@@ -28,31 +28,6 @@ _EVIDENCE_NOTE: Final = "\\* With our evidence block beside its summaries, which
 
 _SHORTEST_NAME: Final = 8
 Kind = TypeVar("Kind")
-
-
-class ProfileRow(Struct, frozen=True):
-    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, survival and probes."""
-
-    profile: str
-    usd: dict[str, float]
-    ratios: dict[str, float | None]
-    calls: int
-    rereads: int
-    folds: int
-    invalid: int
-    survival: SurvivalShares
-    probes: dict[str, ProbeScores]
-
-
-class SessionCostRow(Struct, frozen=True):
-    """One session: cost ratios of our profile to the baseline, and the re-reads of ours and of the baseline (`theirs`)."""
-
-    session: str
-    format: str
-    tokens: int
-    ratios: dict[str, float | None]
-    rereads: int
-    theirs: int
 
 
 REREADS_NOTE: Final = "\n\n† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known."
@@ -182,3 +157,73 @@ def _ratio_cell(value: float | None) -> str:
 def _table(titles: Sequence[str], rows: Sequence[Kind], cells: Callable[[Kind], Sequence[str]]) -> str:
     lines = [f"| {' | '.join(titles)} |", f"|---{'|---:' * (len(titles) - 1)}|"]
     return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
+
+
+def tables_of(report: Report) -> dict[str, str]:
+    """Return all tables of a report by placeholder name; empty tables are left out."""
+    found = {}
+    if any(GOALS[bar.name].table == "bench" for bar in report.bars):
+        found["bench"] = as_markdown(report)
+    costs = [bar for bar in report.bars if GOALS[bar.name].table == "cost"]
+    if costs:
+        found["cost"] = "\n".join([*_rows(costs), "", f"{len(report.sessions)} {report.replayed}.{_halves(costs)}"])
+    if report.profiles:
+        found["profiles"] = cost_table(report.profiles)
+        found["survival"] = survival_table(report.profiles)
+        found["sessions"] = sessions_table(report.sessions)
+    if report.profiles and report.profiles[0].probes:
+        found["probes"] = probes_table(report.profiles)
+        # The first two profiles are ours and the baseline.
+        found["kinds"] = kinds_table(report.profiles[:2])
+    return found
+
+
+def placeholders_for(wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return the placeholder names of the tables that a run with these bars may write."""
+    tables = {GOALS[name].table for name in wanted}
+    replayed = ("cost", "profiles", "survival", "sessions", "probes", "kinds")
+    return (*(("bench",) if "bench" in tables else ()), *(replayed if tables - {"bench"} else ()))
+
+
+def as_markdown(report: Report) -> str:
+    """Return the table of speed bars, followed by a line about the machine."""
+    rows = _rows([bar for bar in report.bars if GOALS[bar.name].table == "bench"])
+    machine = "{system}, Python {python}, {processors} processors".format(**report.machine)
+    size = " Smaller sizes (`--quick`)." if report.quick else ""
+    return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
+
+
+def replace_table(text: str, table: str, where: str, place: str = "bench") -> str:
+    """Return a document with the table inserted at its placeholder. Raises `BadInput` if the document has no such placeholder."""
+    first, last = f"<!-- {place} begins -->", f"<!-- {place} ends -->"
+    before, begins, rest = text.partition(first)
+    _, ends, after = rest.partition(last)
+    if not begins or not ends:
+        raise BadInput(f"the document has no placeholder for the table, which is two lines {first} and {last}", where=where)
+    return f"{before}{first}\n{table}\n{last}{after}"
+
+
+def _halves(bars: Sequence[Bar]) -> str:
+    """Return a sentence with the ratios of both halves of the sessions, for bars that have them."""
+    ratios = [f"`{bar.name}` {bar.detail['even']:.3f} / {bar.detail['odd']:.3f}" for bar in bars if {"even", "odd"} <= bar.detail.keys()]
+    return f" Their even and odd halves: {', '.join(ratios)}." if ratios else ""
+
+
+def _rows(bars: Sequence[Bar]) -> list[str]:
+    return ["| bar | what | value | limit | peer |", "|---|---|---:|---:|---|", *(_row(bar) for bar in bars)]
+
+
+def _row(bar: Bar) -> str:
+    sign = "≤" if bar.better == "lower" else "≥"
+    limit = "" if bar.limit is None else f"{sign} {format_value(bar.limit, bar.unit)}"
+    peer = "" if bar.peer is None else f"{bar.peer.name} {format_value(bar.peer.value, bar.unit)}"
+    value = format_value(bar.value, bar.unit) + (" (missed)" if bar.ok is False else "")
+    return f"| `{bar.name}` | {GOALS[bar.name].about} | {value} | {limit} | {peer} |"
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """Format a value with its unit; a dash for None."""
+    if value is None:
+        return "-"
+    number = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{number}{unit}" if unit in ("u", "x", "") else f"{number} {unit}"

@@ -10,11 +10,10 @@ from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.costing import RUNS, PricingRun
 from palimpsest.lab.bench.tables import HALVES, split_halves
 from palimpsest.lab.comparison import BASELINE
-from palimpsest.lab.outcome import Outcome
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import LoadedSession, load_all
 from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
 from palimpsest.policies.fold.bounds import Bounds
@@ -52,20 +51,16 @@ def fit(folder: Path, *, sessions: int = SESSIONS, tokens: int = TOKENS, announc
 def fit_markdown(found: Fit) -> str:
     """Return the table of docs/benchmark.md."""
     rows = [f"| | {found.recorded.sessions} recorded | {found.synthetic.sessions} synthetic |", "|---|---:|---:|"]
-    names = dict.fromkeys(_figure_name(name) for name in found.recorded.figures)
-    return "\n".join(
-        [*rows, *(f"| {_title(found, name)} | {_cell(found.recorded, name)} | {_cell(found.synthetic, name)} |" for name in names)]
-    )
+    for name in dict.fromkeys(_figure_name(name) for name in found.recorded.figures):
+        title = name if name in found.recorded.figures else f"{name} (median / p90 / mean)"
+        rows.append(f"| {title} | {_cell(found.recorded, name)} | {_cell(found.synthetic, name)} |")
+    return "\n".join(rows)
 
 
 def _figure_name(name: str) -> str:
     """Return the name of a figure without `median`, `p90` or `mean`."""
     start, _, last = name.rpartition(", ")
     return start if last in _STATISTICS else name
-
-
-def _title(found: Fit, name: str) -> str:
-    return name if name in found.recorded.figures else f"{name} (median / p90 / mean)"
 
 
 def _cell(shape: SessionStatistics, name: str) -> str:
@@ -187,7 +182,7 @@ class _SettingsTable:
         self.tokens[loaded.id] = loaded.recording.tokens
         for name, each in self._profiles.items():
             for run in _PRICING_RUNS:
-                outcome = _replay(loaded, each, run, names)
+                outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, names=names)
                 self._usd[name, run.bar, loaded.id] = outcome.cost.total
                 self._rereads[name, run.bar, loaded.id] = len(outcome.rereads)
 
@@ -204,7 +199,3 @@ class _SettingsTable:
         """Return the sum over sessions, divided by that of the baseline."""
         ours, theirs = (sum(found[each, run.bar, session] for session in sessions) for each in (name, BASELINE))
         return ours / theirs if theirs else float(ours > 0)
-
-
-def _replay(loaded: LoadedSession, each: Profile, run: PricingRun, names: NameIndex) -> Outcome:
-    return replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, names=names)

@@ -24,14 +24,14 @@ from palimpsest.engine.plans import carry_out_now
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
-from palimpsest.lab.bench.peers.langchain import NAME, Langchain
+from palimpsest.lab.bench.peers import Langchain
 from palimpsest.lab.bench.workspace import MODEL, BenchWorkspace, SyntheticRounds
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.cards import card
 
 _MODEL = "claude-sonnet-4-5"
 _TICK_S = 0.001
@@ -43,9 +43,6 @@ _RUNS = 3
 class _StreamingProvider:
     """A provider that streams a few words."""
 
-    def provider(self, _card: ModelCard, _purpose: str) -> "_StreamingProvider":
-        return self
-
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         words = ("Three ", "files ", "changed.")
         for word in words:
@@ -54,19 +51,15 @@ class _StreamingProvider:
         yield ModelReplied((Text("".join(words), "assistant"),), stop="end_turn", model=_MODEL)
 
 
-class _LoopLatency:
-    """Measures how late a timer of one millisecond fires, which is how long the event loop was blocked."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-
-    async def tick(self) -> None:
-        """Run until cancelled; `longest` is the longest delay in seconds."""
-        with suppress(asyncio.CancelledError):
-            while True:
-                begun = time.perf_counter()
-                await asyncio.sleep(_TICK_S)
-                self.longest = max(self.longest, time.perf_counter() - begun - _TICK_S)
+async def _longest_delay() -> float:
+    """Return how late a timer of one millisecond fired at most until cancelled, in seconds: so long was the event loop blocked."""
+    longest = 0.0
+    with suppress(asyncio.CancelledError):
+        while True:
+            begun = time.perf_counter()
+            await asyncio.sleep(_TICK_S)
+            longest = max(longest, time.perf_counter() - begun - _TICK_S)
+    return longest
 
 
 def measure_blocking(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
@@ -79,15 +72,14 @@ def measure_blocking(workspace: BenchWorkspace, wanted: frozenset[str]) -> Itera
 def _blocked_seconds(workspace: BenchWorkspace, number: int) -> tuple[float, int]:
     """Return the longest block in seconds during a turn with a fold, and the tokens before it."""
     log = synthetic_session(number + 1, _TOKENS, workspace.store, f"blocking-{number}")
-    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=_StreamingProvider().provider)
+    environment = Environment(workspace.store, MemoryBlobs(), workspace.clock, provider=lambda *_: _StreamingProvider())
     with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
         tokens = session.used
         return asyncio.run(_turn(session)), tokens
 
 
 async def _turn(session: Session) -> float:
-    latency = _LoopLatency()
-    ticking = asyncio.create_task(latency.tick())
+    ticking = asyncio.create_task(_longest_delay())
     await start_turn(session)
     session.log.append(UserSaid((Text("Summarise what you changed, file by file."),)))
     await call(session)
@@ -95,8 +87,7 @@ async def _turn(session: Session) -> float:
     await call(session)
     await end_turn(session)
     ticking.cancel()
-    await ticking
-    return latency.longest
+    return await ticking
 
 
 Result = TypeVar("Result")
@@ -111,9 +102,6 @@ class _InstantProvider:
     def __init__(self) -> None:
         self.reply = ModelReplied(())
         self.reached = 0.0
-
-    def provider(self, _card: ModelCard, _purpose: str) -> "_InstantProvider":
-        return self
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         self.reached = time.perf_counter()
@@ -130,9 +118,9 @@ class Turns:
         self._rounds = rounds
         self._provider = _InstantProvider()
         self._sync_seconds = 0.0
-        environment = Environment(store, blobs, clock, provider=self._provider.provider, offload=self._without_disk)
+        environment = Environment(store, blobs, clock, provider=lambda *_: self._provider, offload=self._without_disk)
         self._session = Session(log, _PROFILE, _CARD, environment)
-        self.decision_seconds = 0.0
+        self._decision_seconds = 0.0
         self.run_round()
 
     def run_round(self) -> float:
@@ -157,7 +145,7 @@ class Turns:
         decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
         decided = time.perf_counter()
         complete(call(session))
-        self.decision_seconds = decided - view_ready
+        self._decision_seconds = decided - view_ready
         return self._provider.reached - begun - self._sync_seconds
 
     async def _without_disk(self, work: Callable[[], Result], /) -> Result:
@@ -169,7 +157,7 @@ class Turns:
 
     def last_decision(self) -> float:
         """Return the seconds of the newest decision."""
-        return self.decision_seconds
+        return self._decision_seconds
 
 
 def measure_turns(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
@@ -186,9 +174,9 @@ def measure_turns(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator
             turns = Turns(log, rounds, MemoryBlobs(), workspace.clock, workspace.store)
             turn_units, decision_seconds[length] = workspace.unit.of_timed(workspace.sizes.rounds, turns.run_round, turns.last_decision)
         if name in wanted:
-            yield bar(name, turn_units, peer_value(NAME, peer and peer.turn(length)))
+            yield bar(name, turn_units, peer_value(Langchain.NAME, peer and peer.turn(length)))
     if "decide" in wanted:
-        yield bar("decide", max(decision_seconds.values()), peer_value(NAME, peer and peer.decide()), **decision_seconds)
+        yield bar("decide", max(decision_seconds.values()), peer_value(Langchain.NAME, peer and peer.decide()), **decision_seconds)
 
 
 # Tool, arguments and output of a call.

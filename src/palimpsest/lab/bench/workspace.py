@@ -1,10 +1,10 @@
-"""BenchWorkspace of a benchmark run: timing, sizes, the working folder, and the generated logs that measurements share."""
+"""Workspace of a benchmark run: timing, sizes, the working folder, and the generated logs that measurements share."""
 
 import gc
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from types import ModuleType
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -35,8 +35,9 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock, SessionStore
-from palimpsest.lab.bench.tables import ProfileRow, SessionCostRow
+from palimpsest.lab.bench.bars import ProfileRow, SessionCostRow
 from palimpsest.lab.synthetic.texts import TextGenerator
+from palimpsest.stores.home import SystemClock
 from palimpsest.stores.jsonl import JsonlSessions
 
 MODEL = "claude-sonnet-4-5"
@@ -102,7 +103,7 @@ class SyntheticRounds:
         random, texts, subject = self._random, self._texts, self._subject
         path = texts.path(random, subject)
         call = ToolCall(f"toolu_{self.seq:09d}", "read", msgspec.json.encode({"path": path}).decode())
-        text = _file_text(random, texts, self._blocks()) if random.random() < 0.75 else texts.test_run(random, subject, 0)
+        text = _file_text(random, texts, self._blocks()) if random.random() < 0.75 else texts.test_run(random, subject)
         text_parts = (Text(texts.step(random, subject), "assistant"),) if random.random() < 0.6 else ()
         yield from self._reply((*text_parts, call))
         yield self._count_event(ToolStarted(call.call_id, call.tool))
@@ -230,16 +231,14 @@ class DecodeUnit:
 
 
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
-# A peer that would take longer than this is not measured.
-PATIENCE_S = 20.0
+_sync_file = getattr(os, "fdatasync", os.fsync)
 
 
-class WallClock:
-    """The system clock."""
-
-    def now(self) -> int:
-        """Return milliseconds since 1970, UTC."""
-        return time.time_ns() // 1_000_000
+def write_synced(file: int, *chunks: bytes) -> None:
+    """Write chunks to a file descriptor, and sync it once."""
+    for chunk in chunks:
+        os.write(file, chunk)
+    _sync_file(file)
 
 
 @dataclass(frozen=True)
@@ -273,27 +272,23 @@ QUICK = BenchSizes(
 )
 
 
-class Closable(Protocol):
-    """A resource that is held for the whole run."""
-
-    def close(self) -> None:
-        """Release the resource."""
-        ...
-
-
 @dataclass
 class BenchWorkspace:
-    """State that measurements share; a log is written on first use, `recorded` is a folder of sessions to replay."""
+    """State that measurements share; a log is written on first use, `recorded` is a folder of sessions to replay.
+
+    `peers` are other libraries by name, `resources` are closed at the end of the run.
+    """
 
     folder: Path
     sizes: BenchSizes = FULL
     announce: Callable[[str], None] = print
     help_command: tuple[str, ...] = ()
-    clock: WallClock = field(default_factory=WallClock)
+    clock: SystemClock = field(default_factory=SystemClock)
     recorded: Path | None = None
     rows: tuple[ProfileRow, ...] = ()
     session_rows: tuple[SessionCostRow, ...] = ()
-    peers: dict[str, Closable] = field(default_factory=dict)
+    peers: dict[str, object] = field(default_factory=dict)
+    resources: ExitStack = field(default_factory=ExitStack)
     _rounds_by_log: dict[str, SyntheticRounds] = field(default_factory=dict)
 
     @cached_property
@@ -308,10 +303,6 @@ class BenchWorkspace:
         if found is None:
             raise BadInput(EXTRA)
         return found
-
-    def require_orjson(self) -> None:
-        """Raise `BadInput` if the JSON library of the unit is not installed."""
-        _ = self.orjson
 
     @cached_property
     def unit(self) -> DecodeUnit:
@@ -328,7 +319,8 @@ class BenchWorkspace:
             log, rounds = write_session(self.store, name, events, self.clock, seed=len(length))
             log.close()
             # Pending writes would slow down the syncs that are measured.
-            getattr(os, "sync", _no_sync)()
+            if hasattr(os, "sync"):
+                os.sync()
             self._rounds_by_log[name] = rounds
         return name
 
@@ -340,15 +332,6 @@ class BenchWorkspace:
     def reader(self, length: str) -> Log:
         """Return a log open for reading."""
         return Log.open(self.store, self.session(length), self.clock)
-
-    def close(self) -> None:
-        """Close all peers."""
-        while self.peers:
-            self.peers.popitem()[1].close()
-
-
-def _no_sync() -> None:
-    """Replace `os.sync` where the system has none."""
 
 
 def import_optional(module: str) -> ModuleType | None:

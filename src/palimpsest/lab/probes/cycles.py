@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -25,23 +25,19 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.items import ToolCall
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact
 from palimpsest.engine.plans import carry_out_now
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import KindScores, ProbeScores
 from palimpsest.lab.probes.probes import Probe, probes_of
-from palimpsest.lab.probes.score import Score, answerable, score
-from palimpsest.lab.probes.visible_texts import RecordedTexts, visible
-from palimpsest.lab.simulation.imitated_summaries import Summariser, summary_statistics_of
-from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedEncoder, SummaryProvider
+from palimpsest.lab.probes.score import RecordedTexts, answerable, score, visible
+from palimpsest.lab.simulation.simulated_requests import RealSummaries, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool
 
 CYCLES: Final = (1, 2, 5, 10)
 NOTHING_TO_FOLD: Final = "there was nothing to fold, or a fold would not have made it much smaller"
@@ -56,37 +52,14 @@ class SummarySource:
     real: RealSummaries | None = None
 
 
-class ProbeResult(Value, frozen=True, omit_defaults=False):
-    """Scores of a session after so many forced folds.
-
-    `forced` is the number of parts, `folds` the number of folds made; `rested` counts the reasons why the others were not made.
-    """
-
-    cycles: int
-    forced: int
-    folds: int
-    visible: Score
-    with_recall: Score
-    rested: Mapping[str, int] = {}
-
-    @property
-    def probed(self) -> ProbeScores:
-        """The scores as a replay reports them."""
-        folded = self.folds > 0
-        shares: dict[str, KindScores] = {
-            kind: KindScores(share, self.with_recall.kinds[kind], 1) for kind, share in self.visible.kinds.items()
-        }
-        return ProbeScores(
-            self.visible.total, self.with_recall.total, self.folds, self.forced, int(folded), int(not folded), self.rested, shares
-        )
-
-
 class ProbedSession:
     """A recorded session without its edits, with its probes; reusable under any profile."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: Sequence[Event] = tuple(
-            event for event in events if isinstance(event.body, _PROBED_BODIES) and not is_side_reply(event.body)
+            event
+            for event in events
+            if isinstance(event.body, _PROBED_BODIES) and not (isinstance(event.body, ModelReplied) and event.body.purpose != TURN)
         )
         self.recorded = RecordedTexts(self.events)
         self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.texts)
@@ -103,7 +76,7 @@ class ProbedSession:
 
 def probe_after(
     probed_session: ProbedSession, profile: Profile, model: ModelCard, cycles: int, summary_source: SummarySource | None = None
-) -> ProbeResult:
+) -> ProbeScores:
     """Feed a session part by part, force a fold after each part, and score the probes at the end."""
     clock = FixedClock()
     blobs = MemoryBlobs()
@@ -122,14 +95,9 @@ def probe_after(
         visible_texts = visible(view, recorded_seqs, drops_cached=drops)
         reachable_texts = probed_session.recorded.reachable(view, recorded_seqs)
     folds, forced = reasons.pop("", 0), len(probed_session.parts(cycles))
-    return ProbeResult(
-        cycles,
-        forced,
-        folds,
-        score(probed_session.probes, visible_texts),
-        score(probed_session.probes, visible_texts, reachable_texts),
-        dict(reasons),
-    )
+    alone, with_recall = score(probed_session.probes, visible_texts), score(probed_session.probes, visible_texts, reachable_texts)
+    kinds: dict[str, KindScores] = {kind: KindScores(share, with_recall.kinds[kind], 1) for kind, share in alone.kinds.items()}
+    return ProbeScores(alone.total, with_recall.total, folds, forced, int(folds > 0), int(not folds), dict(reasons), kinds)
 
 
 def probed(
@@ -144,7 +112,7 @@ def probed(
     for number in cycles:
         # A profile without policies never folds, so one run is enough.
         if profile.policies or not scores:
-            last = probe_after(probed_session, profile, model, number, summary_source).probed
+            last = probe_after(probed_session, profile, model, number, summary_source)
         scores[str(number)] = last
     return scores
 
@@ -162,14 +130,8 @@ def _as_recorded_by(session: Session, body: Body) -> Body:
 
 def _provide_summaries(session: Session, summary_source: SummarySource) -> None:
     """Connect a session to simulated requests and to the provider of summaries."""
-    statistics = summary_statistics_of(session.profile.name)
-    summariser = None if statistics is None else Summariser(statistics, summary_source.factor, session)
-    summaries = SummaryProvider(session.card, summariser, session.environment.blobs.get, real=summary_source.real)
-
-    def encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
-        return SimulatedEncoder(card, lambda: session.log.view, tools=tools, params=params)
-
-    session.environment = replace(session.environment, provider=summaries.provider, encoder=encoder)
+    summaries = SummaryProvider(session, summary_source.factor, summary_source.real)
+    session.environment = replace(session.environment, provider=summaries.provider, encoder=simulated_encoder(session))
 
 
 def _force_fold(session: Session) -> str:
@@ -182,11 +144,6 @@ def _force_fold(session: Session) -> str:
         return ""
     refused = next((event.body.why for event in policy_run.events if isinstance(event.body, EditRefused)), "")
     return refused or (policy_run.failure.message if policy_run.failure is not None else NOTHING_TO_FOLD)
-
-
-def is_side_reply(body: Body) -> bool:
-    """Whether a body is the reply to a side request."""
-    return isinstance(body, ModelReplied) and body.purpose != TURN
 
 
 def _safe_cuts(events: Sequence[Event]) -> tuple[list[tuple[int, int]], int]:

@@ -1,14 +1,16 @@
 """Probes: questions about a session whose answers follow from its log by rules, each with the facts that answer it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from palimpsest.audit.entities import argument_texts, is_name, names_of
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.core.events import Event, UserSaid
-from palimpsest.core.items import Text, Value
-from palimpsest.core.situation import CommandRun, Evidence
-from palimpsest.lab.probes.values import named_values
+from palimpsest.audit.tools.calls import action_of, result_text
+from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
+from palimpsest.core.items import Text, ToolCall, Value
+from palimpsest.core.situation import CommandRun
 
 Kind: TypeAlias = Literal["asked", "edited", "commands", "tests", "values", "open"]
 KINDS: Final[tuple[Kind, ...]] = ("asked", "edited", "commands", "tests", "values", "open")
@@ -52,12 +54,11 @@ Fact: TypeAlias = QuotedText | EditedFile | CommandOutcome | LastValue
 
 
 class Probe(Value, frozen=True):
-    """A question, the facts that answer it, and the recorded events that prove the facts."""
+    """A question, and the facts that answer it."""
 
     kind: Kind
     question: str
     facts: tuple[Fact, ...]
-    events: tuple[int, ...] = ()
 
 
 Element = TypeVar("Element")
@@ -70,13 +71,16 @@ def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
     for event in all_events:
         projection.take(event)
     evidence = projection.value()
+    ended = [run for run in evidence.commands if run.exit is not None][-MOST_PROBES:]
+    tests = evidence.tests
+    tasks: list[Fact] = [QuotedText(_plain_task(task)[:LONGEST_TEXT]) for task in evidence.tasks]
     probes = (
         *_user_request_probes(all_events),
         Probe("edited", "Which files were edited?", tuple(map(EditedFile, spread(evidence.edited, MOST_FACTS)))),
-        _command_probe(evidence),
-        _test_probe(evidence),
-        *_value_probes(all_events),
-        _open_task_probe(evidence),
+        Probe("commands", "Which commands were run last, and how did each end?", tuple(map(_outcome_of, ended))),
+        Probe("tests", "What was the exit code of the last test run?", () if tests is None else (_outcome_of(tests),)),
+        *(Probe("values", f"Which value did {fact.name} have last?", (fact,)) for fact in spread(named_values(all_events), MOST_PROBES)),
+        Probe("open", "What is still open?", tuple(spread([*tasks, *map(_outcome_of, evidence.errors)], MOST_FACTS))),
     )
     return tuple(probe for probe in probes if probe.facts)
 
@@ -86,7 +90,7 @@ def _user_request_probes(events: Sequence[Event]) -> list[Probe]:
     messages = [event for event in events if isinstance(event.body, UserSaid) and not event.body.steering]
     turns = list(enumerate(messages, 1))
     return [
-        Probe("asked", f"What did the user ask at turn {number}?", tuple(map(QuotedText, _sentences(event))), (event.seq,))
+        Probe("asked", f"What did the user ask at turn {number}?", tuple(map(QuotedText, _sentences(event))))
         for number, event in spread(turns, MOST_PROBES)
     ]
 
@@ -104,37 +108,8 @@ def _is_informative(text: str) -> bool:
     return sum(1 if character.isascii() else 3 for character in text) >= SHORTEST_TEXT
 
 
-def _command_probe(evidence: Evidence) -> Probe:
-    """Return a probe about the newest commands with a known exit code."""
-    runs = [run for run in evidence.commands if run.exit is not None][-MOST_PROBES:]
-    return Probe(
-        "commands", "Which commands were run last, and how did each end?", tuple(map(_outcome_of, runs)), tuple(each.seq for each in runs)
-    )
-
-
-def _test_probe(evidence: Evidence) -> Probe:
-    run = evidence.tests
-    question = "What was the exit code of the last test run?"
-    return Probe("tests", question, (_outcome_of(run),), (run.seq,)) if run is not None else Probe("tests", question, ())
-
-
 def _outcome_of(run: CommandRun) -> CommandOutcome:
     return CommandOutcome(run.command, run.exit, run.note, run.seq)
-
-
-def _value_probes(events: Sequence[Event]) -> list[Probe]:
-    """Return probes about the values of names that were used later, at even distances."""
-    values = spread(named_values(events), MOST_PROBES)
-    return [
-        Probe("values", f"Which value did {each.name} have last?", (LastValue(each.name, each.value),), (each.event,)) for each in values
-    ]
-
-
-def _open_task_probe(evidence: Evidence) -> Probe:
-    """Return a probe about open tasks and about commands that have not succeeded since they failed."""
-    tasks: list[Fact] = [QuotedText(_plain_task(task)[:LONGEST_TEXT]) for task in evidence.tasks]
-    facts = spread([*tasks, *map(_outcome_of, evidence.errors)], MOST_FACTS)
-    return Probe("open", "What is still open?", tuple(facts), tuple(fact.event for fact in facts if isinstance(fact, CommandOutcome)))
 
 
 def _plain_task(task: str) -> str:
@@ -148,3 +123,77 @@ def spread(elements: Sequence[Element], most: int) -> list[Element]:
     if len(elements) <= most:
         return list(elements)
     return [elements[round(number * (len(elements) - 1) / (most - 1))] for number in range(most)]
+
+
+# A name, an assignment sign and a number; Chinese has its own names, colons and verbs for this.
+_ASSIGNMENT: Final = re.compile(
+    r"(?<![\w./@$-])([A-Za-z_][\w-]{4,60}|[\u4e00-\u9fff]{2,12})(?:[\"'`]?\s{0,3}(?:=|:|：|＝)|为|是)\s{0,3}[\"']?"
+    r"(-?\d[\d_]*(?:\.\d+)?)(?![\w.:/-]|,\d)"
+)
+_LONGEST_LINE: Final = 400
+_LONGEST_TEXT: Final = 100_000
+_MOST_CHINESE: Final = 400
+
+
+@dataclass(slots=True)
+class _NameState:
+    """Last value of a name; `unique` is false if one text gives several values, `used` is the newest event that uses the name, or -1."""
+
+    value: str = ""
+    unique: bool = True
+    used: int = -1
+
+
+def named_values(events: Iterable[Event]) -> list[LastValue]:
+    """Return every name with a unique last value that was used later, ordered by last use."""
+    states: dict[str, _NameState] = {}
+    chinese: dict[str, None] = {}
+    for event in events:
+        match event.body:
+            case UserSaid(parts=parts):
+                _record_uses(states, chinese, [part.text for part in parts if isinstance(part, Text)], event.seq)
+            case ModelReplied(parts=parts):
+                calls = [part for part in parts if isinstance(part, ToolCall)]
+                texts = [part.text for part in parts if isinstance(part, Text)]
+                _record_uses(states, chinese, [*texts, *("\n".join(argument_texts(call)) for call in calls)], event.seq)
+                # An edit call holds the old text before the new one, so the last value counts.
+                written = "\n".join(word for call in calls if action_of(call).kind in ("edit", "write") for word in argument_texts(call))
+                _record_values(states, chinese, written, last_only=True)
+            case ToolReturned(result=result) if not result.error:
+                _record_values(states, chinese, result_text(result))
+            case _:
+                pass
+    used = sorted((state.used, name, state.value) for name, state in states.items() if state.used >= 0 and state.unique)
+    return [LastValue(name, value) for _, name, value in used]
+
+
+def _record_uses(states: dict[str, _NameState], chinese: dict[str, None], texts: list[str], seq: int) -> None:
+    for text in texts:
+        for name in names_of(text[:_LONGEST_TEXT]):
+            if name in states:
+                states[name].used = seq
+        for name in chinese if not text.isascii() else ():
+            if name in text:
+                states[name].used = seq
+
+
+def _record_values(states: dict[str, _NameState], chinese: dict[str, None], text: str, *, last_only: bool = False) -> None:
+    values_by_name: dict[str, list[str]] = {}
+    for name, value in assignments(text):
+        values_by_name.setdefault(name, []).append(value)
+    for name, values in values_by_name.items():
+        state = states.setdefault(name, _NameState())
+        state.value = values[-1]
+        state.unique = last_only or len(set(values)) == 1
+        if not name.isascii() and len(chinese) < _MOST_CHINESE:
+            chinese[name] = None
+
+
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield names and the numbers that a text assigns to them, in order."""
+    for line in text[:_LONGEST_TEXT].split("\n"):
+        if len(line) > _LONGEST_LINE:
+            continue
+        for name, value in _ASSIGNMENT.findall(line):
+            if len(value.lstrip("-")) > 1 and (not name.isascii() or is_name(name)):
+                yield name, value

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from palimpsest.lab.outcome import CardRun, Outcome, ReplayedEdit, ReplayedSession
-from palimpsest.lab.report.markup import colour_class, dollars, figure, short_number, snippet
+from palimpsest.lab.report.markup import colour_class, dollars, panels, profile_title, short_number, snippet
 from palimpsest.lab.report.plot import Plot, axis_steps, downsampled
 
 _CACHE_LIFETIME_MS = {"5m": 300_000, "1h": 3_600_000}
 _MOST_MARKS, _CROWDED = 400, 60
 _AFTER_CALL_MOMENTS = frozenset({"after_call", "turn_ends"})
+_DOT_RADIUS = {"fold": 4.5, "mask": 2.5}
 _MARKS = (
     ("fold", "fold"),
     ("mask", "mask or other edit"),
@@ -25,28 +26,24 @@ def context_charts(run: CardRun, session: ReplayedSession, colours: dict[str, st
     # A recording far below the window gets its own scale, else its curve would be flat; values far above the window are cut off
     # for the same reason.
     top = min(max(most, run.window * 1.02), run.window * 1.15) if most > run.window / 3 else most
-    panels = "".join(
-        figure(
-            f'<b class="{colours.get(name, colour_class(0))}">{snippet(name, 40)}</b> {_size_summary(outcome)}{_stop_note(outcome)}',
+    drawings = (
+        (
+            f"{profile_title(name, colours)} {_size_summary(outcome)}{_stop_note(outcome)}",
             _context_chart(outcome, run, (top, last), colours.get(name, colour_class(0))),
         )
         for name, outcome in session.profiles.items()
     )
     marks = "".join(f"<li>{_legend_mark(css_class)}{words}</li>" for css_class, words in _MARKS)
-    return f'<ul class="legend">{marks}</ul>\n<div class="panels">\n{panels}</div>\n'
+    return f'<ul class="legend">{marks}</ul>\n{panels(drawings)}'
 
 
 def _legend_mark(css_class: str) -> str:
     shape = (
         '<line x1="6" x2="6" y1="1" y2="11"/>'
         if css_class in {"reread", "pause"}
-        else f'<circle cx="6" cy="6" r="{_dot_radius(css_class)}"/>'
+        else f'<circle cx="6" cy="6" r="{_DOT_RADIUS[css_class]}"/>'
     )
     return f'<svg class="mark {css_class}" width="12" height="12" aria-hidden="true">{shape}</svg>'
-
-
-def _dot_radius(css_class: str) -> float:
-    return 4.5 if css_class == "fold" else 2.5
 
 
 def _size_summary(outcome: Outcome) -> str:
@@ -84,7 +81,7 @@ def _edit_marks(outcome: Outcome, plot: Plot) -> Iterator[str]:
     """Yield the marks of edits; folds come last, so that they are drawn on top, each with a line from the old to the new size."""
     masks = [edit for edit in outcome.edits if edit.kind != "fold"]
     # Many large marks would hide the curve.
-    size = _dot_radius("mask") if len(masks) <= _CROWDED else 1.4
+    size = _DOT_RADIUS["mask"] if len(masks) <= _CROWDED else 1.4
     for edit in masks[:: max(1, -(-len(masks) // _MOST_MARKS))]:
         yield plot.dot(
             _step_of(edit, outcome), edit.billed_after, "mask" if len(masks) <= _CROWDED else "mask small", _edit_title(edit), size
@@ -93,7 +90,7 @@ def _edit_marks(outcome: Outcome, plot: Plot) -> Iterator[str]:
         place, title = _step_of(edit, outcome), _edit_title(edit)
         x, ends = plot.x(place), f'y1="{plot.y(edit.billed_before)}" y2="{plot.y(edit.billed_after)}"'
         yield f'<line class="fall" x1="{x}" x2="{x}" {ends}/>'
-        yield plot.dot(place, edit.billed_before, "fold", title, _dot_radius("fold"))
+        yield plot.dot(place, edit.billed_before, "fold", title, _DOT_RADIUS["fold"])
 
 
 def _step_of(edit: ReplayedEdit, outcome: Outcome) -> int:

@@ -5,12 +5,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Loss
-from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned
+from palimpsest.core.events.event_items import items_of
+from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.foreign.exporting.formatting import counted, gist_of, headline
-from palimpsest.lab.outcome import HiddenEvent, Outcome, ReplayedEdit, ReplayedSession, Reread
-from palimpsest.lab.report.markup import dollars, legend, mean_survival, percent, scrollable_table, short_number, snippet
+from palimpsest.lab.outcome import SURVIVALS, HiddenEvent, Outcome, ReplayedEdit, ReplayedSession, Reread, SurvivalShares
+from palimpsest.lab.report.markup import (
+    dollars,
+    mean_survival,
+    percent,
+    profile_legend,
+    profile_title,
+    scrollable_table,
+    short_number,
+    snippet,
+)
 from palimpsest.lab.simulation.recording import RecordedSession
 
 _TEXT_WIDTH = 200
@@ -38,29 +48,26 @@ def hidden_events(recording: RecordedSession, outcomes: Iterable[Outcome]) -> It
 
 
 def _hidden_event(seq: int, body: Body, calls: dict[str, ToolCall], recording: RecordedSession) -> HiddenEvent:
-    contents, label = _contents_of(body, calls)
+    contents = [item.content for item in items_of(seq, body)]
     text = " ".join(text_of(content) for content in contents if not isinstance(content, ToolCall))
     tokens = recording.calibration.scaled(sum(map(palimpsest_size, contents)))
-    return HiddenEvent(seq, str(body.__struct_config__.tag), headline(label, 60), headline(text, _TEXT_WIDTH), tokens)
+    return HiddenEvent(seq, str(body.__struct_config__.tag), headline(_label_of(body, calls), 60), headline(text, _TEXT_WIDTH), tokens)
 
 
-def _contents_of(body: Body, calls: dict[str, ToolCall]) -> tuple[tuple[Content, ...], str]:
-    """Return the contents that an event brought into the view, and a label: tool, source or query."""
+def _label_of(body: Body, calls: dict[str, ToolCall]) -> str:
+    """Return the tools, sources or query that brought the contents of an event into the view."""
     match body:
         case ToolReturned():
             call = calls.get(body.result.call_id)
-            return (body.result,), f"{body.tool} {gist_of(call)}" if call is not None else body.tool
+            return body.tool if call is None else f"{body.tool} {gist_of(call)}"
         case ModelReplied():
-            return body.parts, ", ".join(f"{part.tool} {gist_of(part)}" for part in body.parts if isinstance(part, ToolCall))
-        case UserSaid():
-            return body.parts, ""
+            return ", ".join(f"{part.tool} {gist_of(part)}" for part in body.parts if isinstance(part, ToolCall))
         case ContextStated():
-            stated = (*(body.head or ()), *body.items)
-            return tuple(Text(one.text) for one in stated), ", ".join(one.source for one in stated)
+            return ", ".join(one.source for one in (*(body.head or ()), *body.items))
         case Recalled():
-            return body.parts, body.query
+            return body.query
         case _:
-            return (), ""
+            return ""
 
 
 _MOST_EDITS, _MOST_REREADS, _MOST_NAMES, _MOST_LINKS, _MOST_EVENTS = 300, 200, 40, 200, 2_000
@@ -70,7 +77,7 @@ def losses_tables(session: ReplayedSession, anchor: str, colours: dict[str, str]
     """Return the edits of every profile, then the hidden events; `anchor` is the prefix of all anchors of this session."""
     linked_events = frozenset(line.event for line in session.lines[:_MOST_EVENTS])
     blocks = "".join(
-        f'<details class="loss"><summary><b class="{colours[name]}">{snippet(name, 40)}</b> {_edit_counts(outcome)}</summary>\n'
+        f'<details class="loss"><summary>{profile_title(name, colours)} {_edit_counts(outcome)}</summary>\n'
         f"{_edits_table(outcome, anchor, linked_events)}{_rereads_table(outcome, anchor, linked_events)}</details>\n"
         for name, outcome in session.profiles.items()
         if outcome.edits or outcome.rereads
@@ -90,26 +97,24 @@ def _edit_counts(outcome: Outcome) -> str:
 def _edits_table(outcome: Outcome, anchor: str, linked_events: frozenset[int]) -> str:
     if not outcome.edits:
         return ""
-    words = ("call", "edit", "tokens", "price", "saves a call", "kept", "what it hid, and why")
-    heads = f"<tr>{''.join(f'<th>{word}</th>' for word in words)}</tr>"
+    heads = ("call", "edit", "tokens", "price", "saves a call", "kept", "what it hid, and why")
     # If there are too many, folds and the largest edits are shown instead of the first.
     ranked = sorted(outcome.edits, key=lambda edit: (edit.kind != "fold", edit.tokens_after - edit.tokens_before))[:_MOST_EDITS]
-    rows = "".join(_edit_row(edit, anchor, linked_events) for edit in sorted(ranked, key=lambda edit: (edit.step, edit.event)))
-    omitted = len(outcome.edits) - len(ranked)
-    rest = f'<p class="note">{counted(omitted, "smaller edit")} are left out here.</p>\n' if omitted else ""
-    return scrollable_table(f"<thead>{heads}</thead><tbody>\n{rows}</tbody>", "losses") + rest
+    rows = (_edit_row(edit, anchor, linked_events) for edit in sorted(ranked, key=lambda edit: (edit.step, edit.event)))
+    return scrollable_table(heads, rows, "losses") + _left_out(len(outcome.edits) - len(ranked), "smaller edit")
+
+
+def _left_out(number: int, word: str) -> str:
+    return f'<p class="note">{counted(number, word)} are left out here.</p>\n' if number > 0 else ""
 
 
 def _edit_row(edit: ReplayedEdit, anchor: str, linked_events: frozenset[int]) -> str:
-    survives = "" if edit.survival is None else f'<span title="{_survival_by_kind(edit)}">{percent(mean_survival(edit.survival))}</span>'
+    survives = "" if edit.survival is None else _survival_cell(edit.survival)
     named = "".join(_name_list(word, values) for word, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)))
     links = _event_links(edit.hides, anchor, linked_events)
     inner = f"{named}{f'<p>events {links}</p>' if links else ''}"
-    loss_cell = (
-        f"<details><summary>{_loss_summary(edit.loss, len(edit.hides))}</summary>{inner}</details>"
-        if inner
-        else _loss_summary(edit.loss, len(edit.hides))
-    )
+    summary = _loss_summary(edit.loss, len(edit.hides))
+    loss_cell = f"<details><summary>{summary}</summary>{inner}</details>" if inner else summary
     moment = f" · {snippet(edit.moment.replace('_', ' '), 40)}" if edit.moment else ""
     kind_cell = f"{edit.kind}<small>{snippet(edit.by, 40)}{moment}</small>"
     return (
@@ -121,11 +126,9 @@ def _edit_row(edit: ReplayedEdit, anchor: str, linked_events: frozenset[int]) ->
     )
 
 
-def _survival_by_kind(edit: ReplayedEdit) -> str:
-    found = edit.survival
-    return (
-        "" if found is None else ", ".join(f"{name.replace('_', ' ')} {percent(getattr(found, name))}" for name in found.__struct_fields__)
-    )
+def _survival_cell(survival: SurvivalShares) -> str:
+    by_kind = ", ".join(f"{name.replace('_', ' ')} {percent(getattr(survival, name))}" for name in SURVIVALS)
+    return f'<span title="{by_kind}">{percent(mean_survival(survival))}</span>'
 
 
 def _loss_summary(loss: Loss, events: int) -> str:
@@ -139,24 +142,25 @@ def _loss_summary(loss: Loss, events: int) -> str:
 def _name_list(word: str, values: Sequence[str]) -> str:
     if not values:
         return ""
-    more = f" … and {len(values) - _MOST_NAMES:,} more" if len(values) > _MOST_NAMES else ""
-    return f"<p>{word} <code>{'</code> <code>'.join(snippet(value, 120) for value in values[:_MOST_NAMES])}</code>{more}</p>"
+    names = "</code> <code>".join(snippet(value, 120) for value in values[:_MOST_NAMES])
+    return f"<p>{word} <code>{names}</code>{_more(len(values) - _MOST_NAMES)}</p>"
+
+
+def _more(number: int) -> str:
+    return f" … and {number:,} more" if number > 0 else ""
 
 
 def _event_links(events: Sequence[int], anchor: str, linked_events: frozenset[int]) -> str:
     shown = [f'<a href="#{anchor}-event-{seq}">{seq}</a>' if seq in linked_events else str(seq) for seq in events[:_MOST_LINKS]]
-    more = f" … and {len(events) - _MOST_LINKS:,} more" if len(events) > _MOST_LINKS else ""
-    return " ".join(shown) + more
+    return " ".join(shown) + _more(len(events) - _MOST_LINKS)
 
 
 def _rereads_table(outcome: Outcome, anchor: str, linked_events: frozenset[int]) -> str:
     if not outcome.rereads:
         return ""
-    heads = "<tr><th>call</th><th>tokens</th><th>event</th><th>names it needed again</th></tr>"
-    rows = "".join(_reread_row(one, anchor, linked_events) for one in outcome.rereads[:_MOST_REREADS])
-    omitted = len(outcome.rereads) - _MOST_REREADS
-    rest = f'<p class="note">{counted(omitted, "later re-read")} are left out here.</p>\n' if omitted > 0 else ""
-    return f"<h4>Re-reads</h4>\n{scrollable_table(f'<thead>{heads}</thead><tbody>{rows}</tbody>', 'losses')}{rest}"
+    rows = (_reread_row(one, anchor, linked_events) for one in outcome.rereads[:_MOST_REREADS])
+    table = scrollable_table(("call", "tokens", "event", "names it needed again"), rows, "losses")
+    return f"<h4>Re-reads</h4>\n{table}{_left_out(len(outcome.rereads) - _MOST_REREADS, 'later re-read')}"
 
 
 def _reread_row(one: Reread, anchor: str, linked_events: frozenset[int]) -> str:
@@ -177,14 +181,10 @@ def _events_table(session: ReplayedSession, anchor: str, colours: dict[str, str]
         for event in {event for edit in outcome.edits for event in edit.hides}:
             profiles_by_event.setdefault(event, []).append(name)
     needed = {one.event for outcome in session.profiles.values() for one in outcome.rereads}
-    rows = "".join(_event_rows(session, anchor, profiles_by_event, needed, colours))
-    omitted = len(session.lines) - _MOST_EVENTS
-    rest = f'<p class="note">{counted(omitted, "later event")} are left out here.</p>\n' if omitted > 0 else ""
-    heads = "<tr><th>event</th><th>what</th><th>tokens</th><th>hidden by</th><th>how it begins</th></tr>"
-    keys = legend(
-        [(colours[name], snippet(name, 40)) for name in dict.fromkeys(name for names in profiles_by_event.values() for name in names)]
-    )
-    inner = keys + scrollable_table(f"<thead>{heads}</thead><tbody>\n{rows}</tbody>", "losses events")
+    rows = _event_rows(session, anchor, profiles_by_event, needed, colours)
+    rest = _left_out(len(session.lines) - _MOST_EVENTS, "later event")
+    keys = profile_legend(dict.fromkeys(name for names in profiles_by_event.values() for name in names), colours)
+    inner = keys + scrollable_table(("event", "what", "tokens", "hidden by", "how it begins"), rows, "losses events")
     return f"<details><summary><b>The hidden events</b> {counted(len(session.lines), 'event')}</summary>\n{inner}{rest}</details>\n"
 
 

@@ -1,5 +1,6 @@
 """Markup, number formats and CSS that all parts of a report share."""
 
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from palimpsest.foreign.exporting.formatting import headline
@@ -16,6 +17,27 @@ SURVIVAL_WORDS = {
     "numbers": "numbers",
 }
 """Kinds of entities that can survive a fold, most important first."""
+
+PARTS = {
+    "cache_read": "cache reads",
+    "cache_write": "cache writes",
+    "input": "uncached input",
+    "output": "output",
+    "summaries": "summaries",
+    "rereads": "re-reads",
+}
+"""Parts of a cost bar: turn calls by part of the bill, then summaries, then re-reads."""
+
+WINDOW_GROUPS = {
+    "head": ("head and tools", "c5"),
+    "user": ("the user", "c0"),
+    "assistant": ("replies and calls", "c2"),
+    "result": ("results of tools", "c4"),
+    "summary": ("summaries", "c3"),
+    "context": ("context and reminders", "c7"),
+    "other": ("other", "c8"),
+}
+"""Groups of items in a window, with their titles and colours."""
 
 
 def snippet(text: str, width: int = 160) -> str:
@@ -68,12 +90,23 @@ def colour_class(number: int) -> str:
     return f"c{number % PALETTE}"
 
 
-def figure(title: str, inner: str, style: str = "") -> str:
-    """Return a drawing with a title above it; both are markup."""
-    return f'<figure class="{style or "panel"}"><figcaption>{title}</figcaption>\n{inner}</figure>\n'
+def profile_title(name: str, colours: Mapping[str, str]) -> str:
+    """Return the name of a profile in its colour."""
+    return f'<b class="{colours.get(name, colour_class(0))}">{snippet(name, 40)}</b>'
 
 
-def legend(entries: list[tuple[str, str]]) -> str:
+def panels(drawings: Iterable[tuple[str, str]], style: str = "panels") -> str:
+    """Return drawings beside each other, from pairs of a title and a drawing; both are markup."""
+    figures = "".join(f'<figure class="panel"><figcaption>{title}</figcaption>\n{inner}</figure>\n' for title, inner in drawings)
+    return f'<div class="{style}">\n{figures}</div>\n'
+
+
+def profile_legend(names: Iterable[str], colours: Mapping[str, str]) -> str:
+    """Return the legend of some profiles."""
+    return legend((colours[name], snippet(name, 40)) for name in names)
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
     """Return a legend from pairs of a CSS class and a label, which is markup."""
     keys = "".join(
         f'<li><svg class="key {style}" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>{words}</li>'
@@ -82,9 +115,11 @@ def legend(entries: list[tuple[str, str]]) -> str:
     return f'<ul class="legend">{keys}</ul>\n'
 
 
-def scrollable_table(rows: str, style: str = "") -> str:
-    """Return a table in a box that scrolls, also by keyboard, if it is wider than the screen."""
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table class="{style or "plain"}">\n{rows}</table></div>\n'
+def scrollable_table(heads: Iterable[str], rows: Iterable[str], style: str) -> str:
+    """Return a table in a box that scrolls, also by keyboard, if it is wider than the screen; a head is a label or a whole cell."""
+    head = "".join(cell if cell.startswith("<th") else f"<th>{cell}</th>" for cell in heads)
+    table = f'<table class="{style}">\n<thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table>'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="table">{table}</div>\n'
 
 
 PAGE_STYLE = """
@@ -164,19 +199,10 @@ background:var(--code);border-radius:3px;padding:0 .25rem;overflow-wrap:anywhere
 .events tr:target>*{background:color-mix(in srgb,var(--edit) 18%,transparent)}
 footer p{max-width:52rem}
 """
-_PARTS = {
-    "cache_read": "cache-read",
-    "cache_write": "cache-write",
-    "input": "input",
-    "output": "output",
-    "summaries": "summaries",
-    "rereads": "rereads",
-}
-_KINDS = {"head": "c5", "user": "c0", "assistant": "c2", "result": "c4", "summary": "c3", "context": "c7", "other": "c8"}
-PAGE_STYLE += "".join(f".part-{name}{{fill:var(--{colour_class})}}" for name, colour_class in _PARTS.items())
-PAGE_STYLE += "".join(f".kind-{name}{{fill:var(--{colour_class})}}" for name, colour_class in _KINDS.items())
+PAGE_STYLE += "".join(f".part-{name}{{fill:var(--{name.replace('_', '-')})}}" for name in PARTS)
+PAGE_STYLE += "".join(f".kind-{name}{{fill:var(--{colour})}}" for name, (_, colour) in WINDOW_GROUPS.items())
 PAGE_STYLE += "".join(
-    f".c{number}{{color:var(--c{number})}}circle.c{number},.key.c{number}{{fill:var(--c{number})}}" for number in range(9)
+    f".c{number}{{color:var(--c{number})}}circle.c{number},.key.c{number}{{fill:var(--c{number})}}" for number in range(PALETTE)
 )
 PAGE_STYLE += """
 @media (max-width:40rem){.map .tight{display:inline}.map .roomy{display:none}

@@ -61,11 +61,10 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     )
     yield f"{heading}{_headline(outcomes, comparison.against)}"
     yield f"<section>\n{profiles_table(outcomes, comparison.against)}{_settings_note(comparison)}</section>\n"
-    costs = cost_bars({name: cost_parts(found) for name, found in outcomes.items()}, comparison.against)
-    yield f"<section><h3>Cost by part</h3>\n{costs}</section>\n"
-    survival_sections = f"<section><h3>What survives, fold after fold</h3>\n{survival_charts(outcomes, colours)}</section>\n"
-    probe_section = probe_charts({name: figures(found).probes.get("cycles", {}) for name, found in outcomes.items()}, colours)
-    survival_sections += f"<section><h3>Probes, compaction after compaction</h3>\n{probe_section}</section>\n" if probe_section else ""
+    yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in outcomes.items()}, comparison.against))
+    survival_sections = _section("What survives, fold after fold", survival_charts(outcomes, colours))
+    probes = probe_charts({name: figures(found).probes.get("cycles", {}) for name, found in outcomes.items()}, colours)
+    survival_sections += _section("Probes, compaction after compaction", probes) if probes else ""
     if len(run.sessions) == 1:
         yield _session_charts(run, run.sessions[0], colours)
         yield survival_sections
@@ -75,7 +74,7 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     anchors = {number: f"{anchor}-session-{number}" for number in charted}
     rest = f'<p class="note">The {len(charted)} that cost most are drawn below.</p>\n' if len(charted) < len(run.sessions) else ""
     table = sessions_table(run, comparison.profiles, comparison.against, anchors)
-    yield f"<section><h3>Each session</h3>\n{rest}{table}</section>\n{survival_sections}"
+    yield _section("Each session", rest + table) + survival_sections
     most_expensive = max(charted, key=lambda number: _cost(run.sessions[number]), default=-1)
     for number, name in anchors.items():
         session = run.sessions[number]
@@ -95,17 +94,20 @@ def _cost(session: ReplayedSession) -> float:
 
 
 def _session_charts(run: CardRun, session: ReplayedSession, colours: dict[str, str]) -> str:
-    maps = treemaps(run, session, colours)
     parts = (
         ("Context, call by call", context_charts(run, session, colours)),
         ("The bill, call by call", spending_chart(session, colours)),
-        ("Who filled the window when it was fullest", maps),
+        ("Who filled the window when it was fullest", treemaps(run, session, colours)),
     )
-    return "".join(f"<section><h3>{title}</h3>\n{inner}</section>\n" for title, inner in parts if inner)
+    return "".join(_section(title, inner) for title, inner in parts if inner)
 
 
 def _losses_section(session: ReplayedSession, anchor: str, colours: dict[str, str]) -> str:
-    return f"<section><h3>Edits, and what they hid</h3>\n{losses_tables(session, anchor, colours)}</section>\n"
+    return _section("Edits, and what they hid", losses_tables(session, anchor, colours))
+
+
+def _section(title: str, inner: str) -> str:
+    return f"<section><h3>{title}</h3>\n{inner}</section>\n"
 
 
 def _recording_size(run: CardRun) -> str:

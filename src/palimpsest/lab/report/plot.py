@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import floor, log10
 
+from msgspec import Struct
+
 from palimpsest.lab.outcome import Outcome, ProbeScores, ReplayedSession, SurvivalShares, ratio
-from palimpsest.lab.report.markup import SURVIVAL_WORDS, dollars, figure, legend, percent, ratio_text, snippet
+from palimpsest.lab.report.markup import PARTS, SURVIVAL_WORDS, dollars, legend, panels, percent, profile_legend, ratio_text, snippet
 from palimpsest.wire.models.prices import FREE
 
 Point = tuple[float, float]
@@ -92,17 +94,6 @@ class Plot:
         return f'<svg class="plot" width="100%" height="{self.height}" role="img" aria-label="{label}">\n{"".join(pieces)}\n</svg>\n'
 
 
-PARTS = {
-    "cache_read": "cache reads",
-    "cache_write": "cache writes",
-    "input": "uncached input",
-    "output": "output",
-    "summaries": "summaries",
-    "rereads": "re-reads",
-}
-"""Parts of a cost bar: turn calls by part of the bill, then summaries, then re-reads."""
-
-
 def cost_parts(outcomes: Iterable[Outcome]) -> dict[str, float]:
     """Return dollars by part of a cost bar; their sum is the whole bill."""
     calls = [call for outcome in outcomes for call in outcome.calls]
@@ -122,7 +113,7 @@ def cost_bars(by_profile: Mapping[str, dict[str, float]], against: str = "") -> 
     highest_usd = max((sum(parts.values()) for parts in by_profile.values()), default=0.0)
     baseline_usd = sum(by_profile.get(against, {}).values())
     used = {name for parts in by_profile.values() for name, usd in parts.items() if usd > 0}
-    keys = legend([(f"part-{name}", words) for name, words in PARTS.items() if name in used])
+    keys = legend((f"part-{name}", words) for name, words in PARTS.items() if name in used)
     if baseline_usd:
         line = '<svg class="key yardstick" width="12" height="12" aria-hidden="true"><line x1="6" x2="6" y1="0" y2="12"/></svg>'
         keys = keys.replace("</ul>", f"<li>{line}what {snippet(against, 40)} costs</li></ul>")
@@ -145,11 +136,11 @@ def _cost_bar(profile: str, parts: dict[str, float], highest_usd: float, baselin
         place = _percent_of(baseline_usd, highest_usd)
         shapes.append(f'<line class="yardstick" x1="{place}" x2="{place}" y1="0" y2="100%"/>')
     words = ", ".join(f"{PARTS[name]} {dollars(usd)}" for name, usd in parts.items() if usd > 0)
-    profiles_table = f'<span class="times" role="cell">{ratio_text(ratio(total, baseline_usd))}</span>' if baseline_usd else ""
+    times = f'<span class="times" role="cell">{ratio_text(ratio(total, baseline_usd))}</span>' if baseline_usd else ""
     return (
         f'<div class="bar" role="row"><span class="who" role="rowheader">{snippet(profile, 40)}</span>'
         f'<span class="drawn" role="cell"><svg width="100%" height="22" role="img" aria-label="{words}">{"".join(shapes)}</svg></span>'
-        f'<span class="sum" role="cell">{dollars(total)}</span>{profiles_table}</div>\n'
+        f'<span class="sum" role="cell">{dollars(total)}</span>{times}</div>\n'
     )
 
 
@@ -171,17 +162,7 @@ def survival_charts(by_profile: Mapping[str, Sequence[Outcome]], colours: Mappin
     rest = f'<p class="note">Without a fold: {", ".join(unfolded)}.</p>\n' if unfolded else ""
     if not folded:
         return rest
-    panels = "".join(
-        figure(
-            words,
-            _share_chart(
-                {name: [(nth, getattr(mean, kind)) for nth, mean in found] for name, found in folded.items()}, colours, words, "fold"
-            ),
-        )
-        for kind, words in SURVIVAL_WORDS.items()
-    )
-    keys = legend([(colours[name], snippet(name, 40)) for name in folded])
-    return f'{keys}<div class="panels three">\n{panels}</div>\n{rest}'
+    return profile_legend(folded, colours) + panels(_share_charts(folded, SURVIVAL_WORDS, colours, "fold"), "panels three") + rest
 
 
 def probe_charts(by_profile: Mapping[str, Mapping[str, ProbeScores]], colours: Mapping[str, str]) -> str:
@@ -189,25 +170,13 @@ def probe_charts(by_profile: Mapping[str, Mapping[str, ProbeScores]], colours: M
     asked = {name: sorted((int(cycles), probed) for cycles, probed in found.items()) for name, found in by_profile.items() if found}
     if not asked:
         return ""
-    kinds = (("visible", "answered from what shows"), ("with_recall", "answered with one recall"))
-    panels = "".join(
-        figure(
-            words,
-            _share_chart(
-                {name: [(cycle, getattr(one, kind)) for cycle, one in found] for name, found in asked.items()}, colours, words, "cycle"
-            ),
-        )
-        for kind, words in kinds
-    )
+    kinds = {"visible": "answered from what shows", "with_recall": "answered with one recall"}
     folds_made = [
         f"{snippet(name, 40)} {last.folds:,} of {last.forced:,}" for name, found in asked.items() if (last := found[-1][1]).forced
     ]
-    note = (
-        f'<p class="note">Folds that were made in the last of these, of all that were forced: {", ".join(folds_made)}.</p>\n'
-        if folds_made
-        else ""
-    )
-    return f'{legend([(colours[name], snippet(name, 40)) for name in asked])}<div class="panels">\n{panels}</div>\n{note}'
+    note = f"Folds that were made in the last of these, of all that were forced: {', '.join(folds_made)}."
+    charts = panels(_share_charts(asked, kinds, colours, "cycle"))
+    return profile_legend(asked, colours) + charts + (f'<p class="note">{note}</p>\n' if folds_made else "")
 
 
 def _mean_survival_by_fold(outcomes: Sequence[Outcome]) -> list[tuple[int, SurvivalShares]]:
@@ -219,6 +188,15 @@ def _mean_survival_by_fold(outcomes: Sequence[Outcome]) -> list[tuple[int, Survi
         mean = SurvivalShares(**{kind: sum(float(getattr(one, kind)) for one in nth_folds) / len(nth_folds) for kind in SURVIVAL_WORDS})
         found.append((nth + 1, mean))
     return found
+
+
+def _share_charts(
+    by_profile: Mapping[str, Sequence[tuple[int, Struct]]], kinds: Mapping[str, str], colours: Mapping[str, str], unit: str
+) -> Iterator[tuple[str, str]]:
+    """Yield title and chart of each kind of share; `by_profile` has the shares after each `unit`, `kinds` the titles by field."""
+    for kind, words in kinds.items():
+        curves = {name: [(nth, getattr(shares, kind)) for nth, shares in found] for name, found in by_profile.items()}
+        yield words, _share_chart(curves, colours, words, unit)
 
 
 def _share_chart(by_profile: Mapping[str, Curve], colours: Mapping[str, str], words: str, unit: str) -> str:
@@ -255,7 +233,7 @@ def spending_chart(session: ReplayedSession, colours: dict[str, str]) -> str:
         pieces.append(plot.dot(*bill[-1], colours[name], f"{snippet(name, 40)}: {dollars(bill[-1][1])}", 4))
     pieces += plot.axis_labels([(0, "call 1"), (last, f"call {last + 1:,.0f}")])
     ends = ", ".join(f"{snippet(name, 40)} {dollars(bill[-1][1])}" for name, bill in bills.items())
-    return legend([(colours[name], snippet(name, 40)) for name in bills]) + plot.svg(f"The bill after the last call: {ends}", pieces)
+    return profile_legend(bills, colours) + plot.svg(f"The bill after the last call: {ends}", pieces)
 
 
 def _cumulative_cost(outcome: Outcome) -> list[Point]:

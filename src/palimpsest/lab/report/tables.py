@@ -28,13 +28,12 @@ def profiles_table(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> s
     """Return a table with one row for each profile."""
     figures_by_profile = {name: figures(many) for name, many in outcomes.items()}
     baseline_usd = figures_by_profile[against].usd if against in figures_by_profile else 0.0
-    ratios = f'<th title="cost against {snippet(against, 40)}">ratio</th>' if baseline_usd else ""
+    ratios = (f'<th title="cost against {snippet(against, 40)}">ratio</th>',) if baseline_usd else ()
     failures = {word: count for word, count in _FAILURE_COLUMNS.items() if any(count(total) for total in figures_by_profile.values())}
-    heads = "".join(f"<th>{word}</th>" for word in (*_COLUMNS, *failures))
-    rows = "".join(
+    rows = (
         _profile_row(name, total, baseline_usd, [count(total) for count in failures.values()]) for name, total in figures_by_profile.items()
     )
-    table = scrollable_table(f"<thead><tr><th>profile</th>{ratios}{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared")
+    table = scrollable_table(("profile", *ratios, *_COLUMNS, *failures), rows, "compared")
     return table + "".join(_failure_note(name, total) for name, total in figures_by_profile.items() if total.failed)
 
 
@@ -67,20 +66,18 @@ def _profile_row(name: str, total: Figures, baseline_usd: float, failures: Seque
 
 def sessions_table(run: CardRun, profiles: Sequence[str], against: str, anchors: Mapping[int, str]) -> str:
     """Return a table of the cost of each session under each profile; `anchors` link sessions, by number, to their sections."""
-    heads = "".join(f"<th>{snippet(name, 24)}</th>" for name in profiles)
-    rows = "".join(_session_row(session, profiles, against, anchors.get(number, "")) for number, session in enumerate(run.sessions))
-    return scrollable_table(f"<thead><tr><th>session</th><th>tokens</th>{heads}</tr></thead><tbody>\n{rows}</tbody>", "compared each")
+    rows = (_session_row(session, profiles, against, anchors.get(number, "")) for number, session in enumerate(run.sessions))
+    return scrollable_table(("session", "tokens", *(snippet(name, 24) for name in profiles)), rows, "compared each")
 
 
 def cards_table(comparison: Comparison) -> str:
     """Return a table of the cost of all sessions under each profile, card by card."""
-    heads = "".join(f"<th>{snippet(name, 24)}</th>" for name in comparison.profiles)
     rows = []
     for run in comparison.runs:
         costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in outcomes_by_profile(run).items()}
         cells = _cost_cells(costs, comparison.profiles, comparison.against)
         rows.append(f'<tr><th scope="row">{snippet(run.card, 60)}</th><td>{snippet(run.ttl, 10)}</td>{cells}</tr>\n')
-    return scrollable_table(f"<thead><tr><th>card</th><th>cache</th>{heads}</tr></thead><tbody>\n{''.join(rows)}</tbody>", "compared")
+    return scrollable_table(("card", "cache", *(snippet(name, 24) for name in comparison.profiles)), rows, "compared")
 
 
 def _cost_cells(costs: Mapping[str, float], profiles: Sequence[str], against: str) -> str:

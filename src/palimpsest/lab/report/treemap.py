@@ -4,36 +4,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from palimpsest.lab.outcome import CardRun, ReplayedSession, WindowShare
-from palimpsest.lab.report.markup import figure, legend, percent, short_number, snippet
+from palimpsest.lab.report.markup import WINDOW_GROUPS, legend, panels, percent, profile_title, short_number, snippet
 from palimpsest.lab.simulation.replay import UNSEEN_SOURCE
 
-GROUP_TITLES = {
-    "head": "head and tools",
-    "user": "the user",
-    "assistant": "replies and calls",
-    "result": "results of tools",
-    "summary": "summaries",
-    "context": "context and reminders",
-    "other": "other",
+_KINDS_BY_GROUP = {
+    "head": ("head", "tools", "system"),
+    "user": ("user", "steering"),
+    "assistant": ("assistant", "thinking", "tool_call", "call"),
+    "result": ("tool_result", "result"),
+    "summary": ("summary",),
+    "context": ("context", "reminder", "recalled", "notes"),
 }
-_GROUPS = {
-    "head": "head",
-    "tools": "head",
-    "system": "head",
-    "user": "user",
-    "steering": "user",
-    "assistant": "assistant",
-    "thinking": "assistant",
-    "tool_call": "assistant",
-    "call": "assistant",
-    "tool_result": "result",
-    "result": "result",
-    "summary": "summary",
-    "context": "context",
-    "reminder": "context",
-    "recalled": "context",
-    "notes": "context",
-}
+_GROUPS = {kind: group for group, kinds in _KINDS_BY_GROUP.items() for kind in kinds}
 # Width and height in pixels for which cells are laid out; the SVG stretches to the available width.
 _LAYOUT_SIZE = (480.0, 230.0)
 _LETTER_WIDTH, _LINE_HEIGHT = 7.0, 15.0
@@ -93,15 +75,12 @@ def treemaps(run: CardRun, session: ReplayedSession, colours: dict[str, str]) ->
     most = max((sum(share.tokens for share in census) for census in censuses.values()), default=0)
     frame = run.window if most > run.window / 4 else most
     groups = {_group_of(share) for census in censuses.values() for share in census}
-    keys = legend([(f"kind-{group}", words) for group, words in GROUP_TITLES.items() if group in groups])
-    panels = "".join(
-        figure(
-            f'<b class="{colours[name]}">{snippet(name, 40)}</b> {_usage_text(census, run.window)}',
-            _treemap(name, census, run.window, frame),
-        )
+    keys = legend((f"kind-{group}", title) for group, (title, _) in WINDOW_GROUPS.items() if group in groups)
+    drawings = (
+        (f"{profile_title(name, colours)} {_usage_text(census, run.window)}", _treemap(name, census, run.window, frame))
         for name, census in censuses.items()
     )
-    return f'{keys}<div class="panels">\n{panels}</div>\n' if censuses else ""
+    return keys + panels(drawings) if censuses else ""
 
 
 def _merge_unseen(census: Sequence[WindowShare]) -> list[WindowShare]:

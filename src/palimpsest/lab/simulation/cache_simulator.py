@@ -1,11 +1,11 @@
 """Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache state."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
-from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, shared_prefix_length
+from palimpsest.core.items import Item, Thinking, ToolCall, ToolResult, shared_prefix_length
 from palimpsest.core.view import View, shown
 from palimpsest.wire.encoding.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions
 from palimpsest.wire.encoding.fragments import BlockKind, Fragment
@@ -13,13 +13,6 @@ from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.encoding.sendable import role_of
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import BreakpointRule, Params
-
-
-class BilledRequest(NamedTuple):
-    """Usage of a request, and the items at its cache breakpoints."""
-
-    usage: Usage
-    breakpoints: tuple[str, ...]
 
 
 class BlockLayout:
@@ -108,38 +101,33 @@ class CacheSimulator:
         self._prompt = Prompt.of(self._layout.blocks, self._prompt)
         return self._prompt.tokens
 
-    def turn(self, view: View, params: Params, now: int) -> BilledRequest:
+    def turn(self, view: View, params: Params, now: int) -> Usage:
         """Bill the request of a turn call at time `now`, in milliseconds."""
         self.size(view)
-        layout, breakpoint_spots = self._layout, self._breakpoint_spots(view, params)
-        usage = self._bill(self._prompt, [layout.place_of(spot) for spot in breakpoint_spots], now)
-        return BilledRequest(usage, tuple(dict.fromkeys(breakpoint_label(spot, layout.messages) for spot in breakpoint_spots)))
+        return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), now)
+
+    def aside(self, view: View, params: Params, now: int) -> Usage:
+        """Bill a side request; a prefix that it shares with the conversation is read from the same cache."""
+        layout = BlockLayout(self._count)
+        layout.update(view.head, view.items)
+        return self._bill(layout, Prompt.of(layout.blocks), breakpoint_positions(self._rule(params), layout.heads, layout.messages), now)
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """Return the item ids, or `head:n`, at the cache breakpoints of the request for a view."""
         self.size(view)
         return tuple(dict.fromkeys(breakpoint_label(spot, self._layout.messages) for spot in self._breakpoint_spots(view, params)))
 
-    def _breakpoint_spots(self, view: View, params: Params) -> list[BlockPosition]:
-        layout = self._layout
-        rule = params.breakpoint_rule if self._rules.kind == "breakpoints" else "none"
+    def _rule(self, params: Params) -> BreakpointRule:
+        return params.breakpoint_rule if self._rules.kind == "breakpoints" else "none"
+
+    def _breakpoint_spots(self, view: View, params: Params) -> Iterable[BlockPosition]:
+        layout, rule = self._layout, self._rule(params)
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
-        return list(breakpoint_positions(rule, layout.heads, layout.messages, wanted))
+        return breakpoint_positions(rule, layout.heads, layout.messages, wanted)
 
-    def tokens(self, items: Iterable[Item]) -> int:
-        """Return the tokens of some items."""
-        return sum(self._count(item) for item in items)
-
-    def aside(self, head: tuple[Item, ...], items: Iterable[Item], rule: BreakpointRule, now: int) -> BilledRequest:
-        """Bill a side request; a prefix that it shares with the conversation is read from the same cache."""
-        layout = BlockLayout(self._count)
-        layout.update(head, tuple(items))
-        rule = rule if self._rules.kind == "breakpoints" else "none"
-        breakpoint_spots = breakpoint_positions(rule, layout.heads, layout.messages)
-        return BilledRequest(self._bill(Prompt.of(layout.blocks), [layout.place_of(spot) for spot in breakpoint_spots], now), ())
-
-    def _bill(self, prompt: Prompt, breakpoints: Iterable[int], now: int) -> Usage:
-        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in sorted(set(breakpoints))])
+    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int) -> Usage:
+        places = sorted({layout.place_of(spot) for spot in spots})
+        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in places])
         self._kept = billed.contents
         return billed.usage
 
@@ -158,9 +146,5 @@ def _place_of(item: Item) -> int:
             return BlockKind.CALL
         case Thinking():
             return BlockKind.THINKING
-        case Text(role=role):
-            return BlockKind.ASSISTANT if role == "assistant" else BlockKind.USER
-        case Opaque():
-            return BlockKind.ASSISTANT if role_of(item) == "assistant" else BlockKind.USER
         case _:
-            return BlockKind.ASSISTANT if item.kind == "assistant" else BlockKind.USER
+            return BlockKind.ASSISTANT if role_of(item) == "assistant" else BlockKind.USER

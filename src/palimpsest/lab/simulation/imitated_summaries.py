@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.items import Item, Opaque, Text, Value, text_of
+from palimpsest.core.items import Content, Opaque, Text, Value, text_of
 from palimpsest.core.situation import Card, Evidence
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
@@ -57,53 +57,46 @@ SUMMARY_STATISTICS: Final[Mapping[str, SummaryStatistics]] = {
 }
 
 
+BeforeSummary = Callable[[str, SummaryStatistics], None]
+
+
 def summary_statistics_of(profile: str) -> SummaryStatistics | None:
     """Return the statistics of a profile's summaries; None for a profile that folds without a model."""
     return next((statistics for name, statistics in SUMMARY_STATISTICS.items() if profile == name or profile.startswith(f"{name}-")), None)
 
 
 class Summariser:
-    """Writes the summaries of one session like an imitated program; `before_summary` gets the marker of each one first."""
+    """Writes the summaries of one session like an imitated program; each may repeat names and messages of the previous summary.
+
+    `before_summary` gets the marker of each summary and the statistics first.
+    """
 
     def __init__(
-        self, statistics: SummaryStatistics, factor: float, session: Session, before_summary: Callable[[str], None] = lambda _: None
+        self, statistics: SummaryStatistics, factor: float, session: Session, before_summary: BeforeSummary = lambda *_: None
     ) -> None:
         self._statistics = statistics
-        self._factor = factor
+        self._token_limit = round(statistics.kept / factor)
         self._session = session
-        self._writer = SummaryWriter(statistics, factor)
         self._before_summary = before_summary
         self._count = 0
-
-    def reply(self, view: View, params: Params, card: Card) -> ModelReplied:
-        """Return the summary for a request, in the form that it asks for."""
-        self._count += 1
-        marker = f"summary {self._count} of this session"
-        self._before_summary(marker)
-        text = self._writer.next(marker, self._session)
-        written = min(self._statistics.written, params.max_tokens or self._statistics.written)
-        return reply_to(view, params, text, card, Usage(output=written), size=round(self._statistics.kept / self._factor))
-
-
-class SummaryWriter:
-    """Writes successive summaries of one session; each may repeat names and messages of the previous summary."""
-
-    def __init__(self, statistics: SummaryStatistics, factor: float) -> None:
-        self._statistics = statistics
-        self._token_limit = round(statistics.kept / factor)
         self._messages: dict[str, None] = {}
         self._names: dict[str, None] = {}
 
-    def next(self, marker: str, session: Session) -> str:
+    def reply(self, view: View, params: Params) -> ModelReplied:
+        """Return the summary for a request, in the form that it asks for."""
+        self._count += 1
+        marker = f"summary {self._count} of this session"
+        self._before_summary(marker, self._statistics)
+        written = min(self._statistics.written, params.max_tokens or self._statistics.written)
+        return reply_to(view, params, self._next(marker), self._session.card, Usage(output=written), size=self._token_limit)
+
+    def _next(self, marker: str) -> str:
         """Return the text of the next summary, from the visible items and the previous summary."""
-        evidence = session.derived.evidence.value()
-        user_messages = _merge_newest_last(
-            self._messages, (text_of(item.content) for item in session.log.view.items if item.kind == "user")
-        )
+        evidence, items = self._session.derived.evidence.value(), self._session.log.view.items
+        user_messages = _merge_newest_last(self._messages, (text_of(item.content) for item in items if item.kind == "user"))
         names = _merge_newest_last(self._names, evidence.names)
-        lines, size = select_lines(
-            marker, self._statistics, replace(evidence, names=tuple(names)), reversed(user_messages), self._token_limit
-        )
+        evidence = replace(evidence, names=tuple(names))
+        lines, size = select_lines(marker, self._statistics, evidence, reversed(user_messages), self._token_limit)
         self._messages = {text: None for text in user_messages if (_MESSAGES, text) in lines}
         self._names = {text: None for text in names if (_NAMES, text) in lines}
         return compose_summary(marker, lines, self._token_limit - size)
@@ -122,25 +115,19 @@ def is_sampled(name: str, share: float) -> bool:
 
 def sampled_names(names: Iterable[str], statistics: SummaryStatistics, evidence: Evidence) -> frozenset[str]:
     """Return the names that survive a summary."""
-    edited = {plain_name(path) for path in evidence.edited}
-    read = {plain_name(path) for path in evidence.read}
-    return frozenset(name for name in names if is_sampled(name, _share_of(name, statistics, edited, read)))
-
-
-def _share_of(name: str, statistics: SummaryStatistics, edited: set[str], read: set[str]) -> float:
-    return statistics.edited if name in edited else statistics.read if name in read else statistics.others
+    shares = {plain_name(path): statistics.read for path in evidence.read}
+    shares |= {plain_name(path): statistics.edited for path in evidence.edited}
+    return frozenset(name for name in names if is_sampled(name, shares.get(name, statistics.others)))
 
 
 def reply_to(view: View, params: Params, text: str, card: Card, usage: Usage, *, size: int) -> ModelReplied:
     """Return a summary as text, or as an opaque compaction item of `size` unscaled tokens if the request asks for one."""
-    if params.endpoint or (view.items and _is_trigger(view.items[-1])):
+    part: Content = Text(text, "assistant")
+    last = view.items[-1].content if view.items else None
+    if params.endpoint or (isinstance(last, Opaque) and opaque_type(last) == _TRIGGER):
         data = '{"type":"compaction","encrypted_content":"' + "A" * ((size * 4 + 650) * 4 // 3) + '"}'
-        return ModelReplied((Opaque(card.provider, card.name, data, text),), usage=usage, stop="end_turn", model=card.name)
-    return ModelReplied((Text(text, "assistant"),), usage=usage, stop="end_turn", model=card.name)
-
-
-def _is_trigger(item: Item) -> bool:
-    return isinstance(item.content, Opaque) and opaque_type(item.content) == _TRIGGER
+        part = Opaque(card.provider, card.name, data, text)
+    return ModelReplied((part,), usage=usage, stop="end_turn", model=card.name)
 
 
 def select_lines(

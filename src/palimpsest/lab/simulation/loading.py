@@ -7,7 +7,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
-from palimpsest.core.ports import Blobs
+from palimpsest.core.ports import BlobStore
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
@@ -45,7 +45,7 @@ def find_own_logs(path: Path) -> list[Path]:
     return [each for each in found if each.is_file() and is_own_log(each)]
 
 
-def load_log(log: Log, blobs: Blobs, source: str, form: str = OWN_FORMAT) -> LoadedSession:
+def load_log(log: Log, blobs: BlobStore, source: str, form: str = OWN_FORMAT) -> LoadedSession:
     """Load an open log."""
     return LoadedSession(log.session, source, form, tuple(log.events()), recording_of(log, blobs))
 
@@ -65,15 +65,9 @@ def load_foreign(source: TranscriptSource) -> LoadedSession | ReadProblem:
     return loaded
 
 
-def find_foreign(paths: list[Path]) -> tuple[tuple[TranscriptSource, ...], tuple[ReadProblem, ...]]:
-    """Return the sessions of other programs in files and below folders, and the files that were skipped."""
-    found = find_sources(FORMATS, paths)
-    return found.sources, found.skipped
-
-
 def load_all(paths: list[Path]) -> Iterator[LoadedSession]:
     """Yield all readable sessions of other programs below some paths that contain a model call."""
-    for source in find_foreign(paths)[0]:
+    for source in find_sources(FORMATS, paths).sources:
         loaded = load_foreign(source)
         if isinstance(loaded, LoadedSession) and loaded.recording.steps:
             yield loaded

@@ -34,20 +34,13 @@ class Observer:
         self.faults: list[str] = []
         self.invalid = 0
         self.refused = 0
-        self._recorded_seqs: dict[int, int] = {}
+        # The recorded event that each event of the replayed log repeats.
+        self.recorded_seqs: dict[int, int] = {}
         self._unchecked = 0
         self._peak_tokens = -1
         self._fullest_view = simulation.session.log.view
         session = simulation.session
         self._encoder = Encoder(session.card, session.tools, session.params, session.environment.blobs.get)
-
-    def link(self, seq: int, recorded_seq: int) -> None:
-        """Link an event of the replayed log to the recorded event that it repeats."""
-        self._recorded_seqs[seq] = recorded_seq
-
-    def recorded_seq(self, seq: int) -> int:
-        """Return the recorded event that an event of the replayed log repeats; -1 if the replay created it."""
-        return self._recorded_seqs.get(seq, -1)
 
     def record_policy_run(self, _: Moment, run: PolicyRun) -> None:
         """Record the edits and refusals of one policy run."""
@@ -86,7 +79,7 @@ class Observer:
     def _record_edit(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
         kind = _kind_of(body.edits)
         loss = body.loss or Loss()
-        hides = {self._recorded_seqs[seq] for name in loss.ids if (seq := seq_of(name)) in self._recorded_seqs}
+        hides = {self.recorded_seqs[seq] for name in loss.ids if (seq := seq_of(name)) in self.recorded_seqs}
         simulation = self._simulation
         survived = self._count_survival(body, event.seq, before.items) if kind == "fold" else None
         self.edits.append(
@@ -123,7 +116,7 @@ class Observer:
         after = log.view if log.tip == seq else log.state_at(seq).view
         visible = VisibleText([*texts_of(after.head), *texts_of(after.items)])
         events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
-        wanted = self._recorded_seqs.keys() & set(numbers)
+        wanted = self.recorded_seqs.keys() & set(numbers)
         span = [each for each in events if each.seq in wanted]
         return survival_of(span, visible, numbers=self._names.numbers)
 
@@ -150,9 +143,6 @@ def _origin_of(item: Item, calls: Mapping[str, ToolCall]) -> str:
 
 
 def _kind_of(edits: Iterable[Edit]) -> EditKind:
-    kinds = tuple(edits)
-    if any(isinstance(edit, Fold) for edit in kinds):
-        return "fold"
-    if any(isinstance(edit, Mask) for edit in kinds):
-        return "mask"
-    return "insert" if any(isinstance(edit, Insert) for edit in kinds) else "unmask"
+    forms: dict[type[Edit], EditKind] = {Fold: "fold", Mask: "mask", Insert: "insert"}
+    present = {type(edit) for edit in edits}
+    return next((kind for form, kind in forms.items() if form in present), "unmask")

@@ -1,7 +1,12 @@
-"""A recorded session as steps to replay: inputs, the time of the request, and the reply."""
+"""A recorded session as steps to replay, and the calibration of our token estimate to the usage that the recording reports."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from palimpsest.core.events import (
     TURN,
@@ -18,16 +23,25 @@ from palimpsest.core.events import (
     ToolReturned,
     TurnEnded,
     UserSaid,
+    ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log.log import Log
-from palimpsest.core.ports import Blobs
+from palimpsest.core.ports import BlobStore
+from palimpsest.core.projections.view import ViewProjection
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.calibration import TokenCalibration, calibrate
 
 # Bodies that change the view or the evidence; edits of the recorded program are left out, because the raw conversation is replayed.
 _INPUT_BODIES = (UserSaid, ToolReturned, ContextStated, Recalled, TaskChanged, NotesTaken, Pinned)
+# Factors beyond these come from incomplete files, not from the tokenizer of a model.
+LOWEST_FACTOR, HIGHEST_FACTOR = 0.7, 2.0
+# Fewer added and reported tokens than these say nothing about the tokenizer.
+_FEWEST_TOKENS = 5_000
+# Runs of fewer calls say too little about the tokens that all their requests share.
+_FEWEST_CALLS = 5
 
 
 class RecordedInput(Value, frozen=True):
@@ -54,40 +68,45 @@ class Step(Value, frozen=True):
     ends: bool = False
 
 
+class TokenCalibration(Value, frozen=True):
+    """Tokens are `factor` times our estimate; `unseen` tokens are in every request but not in the recording, usually head and tools."""
+
+    factor: float = 1.0
+    unseen: int = 0
+
+    def scaled(self, raw: int) -> int:
+        """Convert an unscaled estimate to tokens."""
+        return round(raw * self.factor)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
     """A session ready for any number of replays; all of them bill tokens by the same `calibration`."""
 
     session: str
     cwd: str
-    origin: str
     model: str
     title: str
     events: int
     steps: tuple[Step, ...]
     calibration: TokenCalibration
-    blobs: Blobs
+    blobs: BlobStore
 
     @property
     def tokens(self) -> int:
         """Tokens of the whole conversation: the size of the last request if nothing were ever edited."""
-        contents = [item.content for step in self.steps for body in (*_input_bodies(step), step.reply) for item in items_of(0, body)]
-        return self.calibration.unseen + self.calibration.scaled(sum(map(palimpsest_size, contents)))
+        bodies = [body for step in self.steps for body in (*(each.body for each in step.inputs), step.reply)]
+        sizes = (palimpsest_size(item.content) for body in bodies for item in items_of(0, body))
+        return self.calibration.unseen + self.calibration.scaled(sum(sizes))
 
 
-def _input_bodies(step: Step) -> list[Body]:
-    return [each.body for each in step.inputs]
-
-
-def recording_of(log: Log, blobs: Blobs) -> RecordedSession:
+def recording_of(log: Log, blobs: BlobStore) -> RecordedSession:
     """Return the recording of a log of any origin, along its current path."""
     events = list(log.events())
     calibration = calibrate(events)
-    opened = log.opened
     return RecordedSession(
         session=log.session,
-        cwd=opened.cwd,
-        origin=opened.origin,
+        cwd=log.opened.cwd,
         model=log.view.model,
         title=next((event.body.title for event in reversed(events) if isinstance(event.body, Titled)), ""),
         events=len(events),
@@ -152,11 +171,68 @@ def _has_pending_calls(steps: list[Step], inputs: list[RecordedInput]) -> bool:
 
 def _mark_turn_end(steps: list[Step]) -> None:
     if steps:
-        last = steps[-1]
-        steps[-1] = Step(last.number, last.seq, last.at, last.reply, last.output, last.inputs, last.turn, ends=True)
+        steps[-1] = replace(steps[-1], ends=True)
 
 
 def _output_tokens(reply: ModelReplied, calibration: TokenCalibration) -> int:
     """Return the output tokens: as recorded, but at least our estimate, because some programs record only the first part."""
     recorded = reply.usage.output
     return max(recorded, sum(calibration.scaled(palimpsest_size(part)) for part in reply.parts))
+
+
+class UsageSample(NamedTuple):
+    """One recorded call: our unscaled estimate of the prompt, the reported tokens, and the number of edits before it (`run`)."""
+
+    raw: int
+    reported: int
+    run: int
+
+
+def calibrate(events: Iterable[Event]) -> TokenCalibration:
+    """Fit a calibration to a recording; without enough usage, take the factor of the model's family."""
+    samples, model = samples_of(events)
+    factor = _factor(samples)
+    if factor is None:
+        factor = FAMILY_FACTORS[family_of(model)]
+    return TokenCalibration(round(factor, 4), _unseen_tokens(samples, factor))
+
+
+def samples_of(events: Iterable[Event]) -> tuple[list[UsageSample], str]:
+    """Return a sample for each turn call with usage, and the model that replied last."""
+    projection, counter = ViewProjection(), TokenCounter(palimpsest_size)
+    samples: list[UsageSample] = []
+    raw, run, model = 0, 0, ""
+    for event in events:
+        body = event.body
+        if isinstance(body, CallStarted) and body.purpose == "turn":
+            raw = counter.raw(projection.view)
+        elif isinstance(body, ModelReplied) and body.purpose == TURN:
+            if body.usage.prompt and raw:
+                samples.append(UsageSample(raw, body.usage.prompt, run))
+            model = body.model or model
+        run += isinstance(body, ViewEdited)
+        projection.take(event)
+    return samples, model
+
+
+def _unseen_tokens(samples: Sequence[UsageSample], factor: float) -> int:
+    """Return the tokens that every request had beside the recorded ones.
+
+    It is the lowest median of all runs, because after an edit programs add text that is not in the file.
+    """
+    runs: dict[int, list[float]] = {}
+    for sample in samples:
+        runs.setdefault(sample.run, []).append(sample.reported - factor * sample.raw)
+    middles = [median(rest) for rest in runs.values() if len(rest) >= _FEWEST_CALLS or len(runs) == 1]
+    return max(0, round(min(middles, default=0.0)))
+
+
+def _factor(samples: Sequence[UsageSample]) -> float | None:
+    """Return reported growth divided by estimated growth between edits, within bounds; None if too few tokens were added."""
+    steps = [(one, later) for one, later in pairwise(samples) if one.run == later.run]
+    growths = [(later.raw - one.raw, later.reported - one.reported) for one, later in steps]
+    growths = [(raw, reported) for raw, reported in growths if raw > 0 and reported > 0]
+    added = sum(raw for raw, _ in growths)
+    if added < _FEWEST_TOKENS:
+        return None
+    return min(HIGHEST_FACTOR, max(LOWEST_FACTOR, sum(reported for _, reported in growths) / added))

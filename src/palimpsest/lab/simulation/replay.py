@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Event, ModelReplied, Statement, ToolReturned, UserSaid
-from palimpsest.core.items import Text, ToolResult
+from palimpsest.core.items import Text, ToolResult, seq_of
 from palimpsest.core.policy import complete
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
@@ -17,7 +17,7 @@ from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
-from palimpsest.lab.simulation.rereads import MissingContent, NameIndex, source_seq
+from palimpsest.lab.simulation.rereads import MissingContent, NameIndex, RequiredNames
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.profile import Profile
@@ -38,7 +38,7 @@ def replay(
     names: NameIndex | None = None,
     timing: bool = False,
     real: RealSummaries | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Outcome:
     """Replay a recording under a profile; `names` of the same recording may be shared between replays.
 
@@ -68,18 +68,15 @@ class _Replay:
         self._rereads: list[Reread] = []
         self._offloads = 0
         self._fetches = 0
-        self._step: Step | None = None
         self._pending_fetches: list[MissingContent] | None = None
         self._fetching: MissingContent | None = None
-        simulation.answer = self._answer
         simulation.on_policy_run = self._observer.record_policy_run
 
-    async def replay_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None] | None) -> None:
+    async def replay_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None]) -> None:
         """Replay all recorded calls in order."""
         for step in steps:
             await self._replay_step(step)
-            if on_progress is not None:
-                on_progress(step.number + 1, len(steps))
+            on_progress(step.number + 1, len(steps))
 
     async def _replay_step(self, step: Step) -> None:
         """Replay one recorded call: append its inputs, call, and end the turn if it ended there."""
@@ -94,7 +91,7 @@ class _Replay:
                 opened = True
                 await simulation.start_turn(_input_tokens(recorded_input.body, simulation))
             self._append_input(recorded_input)
-        self._step, self._pending_fetches = step, None
+        self._pending_fetches, simulation.answer = None, partial(self._answer, step)
         while await self._call(step):
             pass
         if step.ends:
@@ -108,7 +105,7 @@ class _Replay:
         seq = (reply.call or 0) + 1
         missing, self._fetching = self._fetching, None
         if missing is None:
-            self._observer.link(seq, step.seq)
+            self._observer.recorded_seqs[seq] = step.seq
             return False
         self._append_fetched(step, seq, missing)
         return True
@@ -127,22 +124,19 @@ class _Replay:
             invalid=self._observer.invalid,
             refused=self._observer.refused,
             faults=tuple(self._observer.faults),
-            overflows=simulation.billing.overflows,
+            overflows=simulation.overflows,
             too_long=sum(call.tokens > self._session.card.window for call in simulation.calls),
             plan_ms=simulation.plan_seconds * 1_000 if timing else None,
             stopped=simulation.stopped,
         )
 
-    def _answer(self, view: View) -> tuple[ModelReplied, int, Purpose]:
-        """Return the reply to a view, its output tokens and its purpose.
+    def _answer(self, step: Step, view: View) -> tuple[ModelReplied, int, Purpose]:
+        """Return the reply of a step to a view, its output tokens and its purpose.
 
         Content that the recorded reply needs and the view does not show is fetched first, one item a call.
         """
-        step = self._step
-        if step is None:
-            raise BadInput("a replay was asked for a reply before its first step")
         if self._pending_fetches is None:
-            self._pending_fetches = self._missing_content(step, view)
+            self._pending_fetches = self._missing_content(self._required_names[step.number], view)
         if not self._pending_fetches:
             return step.reply, step.output, "turn"
         self._fetching = missing = self._pending_fetches.pop(0)
@@ -150,8 +144,7 @@ class _Replay:
         call = replace(missing.call, call_id=f"again_{self._fetches}", ref="", given="")
         return ModelReplied((call,), stop="tool_use"), self._simulation.calibration.scaled(palimpsest_size(call)), "reread"
 
-    def _missing_content(self, step: Step, view: View) -> list[MissingContent]:
-        required = self._required_names[step.number]
+    def _missing_content(self, required: RequiredNames, view: View) -> list[MissingContent]:
         if not required.names and not required.edited:
             return []
         self._simulation.visible_names.update(view)
@@ -162,9 +155,8 @@ class _Replay:
         simulation = self._simulation
         result = ToolResult(f"again_{self._fetches}", missing.content.parts)
         event = self._append_result(ToolReturned(result, tool=missing.call.tool))
-        recorded = self._observer.recorded_seq(source_seq(missing))
-        self._observer.link(seq, recorded)
-        self._observer.link(event.seq, recorded)
+        recorded_seqs = self._observer.recorded_seqs
+        recorded = recorded_seqs[seq] = recorded_seqs[event.seq] = recorded_seqs.get(seq_of(missing.item), -1)
         tokens = simulation.counter.item(self._session.log.view.items[-1])
         self._rereads.append(Reread(step.number, simulation.now, missing.names, recorded, tokens))
 
@@ -177,7 +169,7 @@ class _Replay:
             event = log.append(replace(body, head=(*self._head[:-1], *body.head)))
         else:
             event = log.append(body)
-        self._observer.link(event.seq, recorded_input.seq)
+        self._observer.recorded_seqs[event.seq] = recorded_input.seq
 
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation

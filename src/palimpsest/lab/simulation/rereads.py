@@ -10,7 +10,7 @@ from palimpsest.audit.tools.calls import Action, action_of
 from palimpsest.audit.visibility.result_index import names_in_result
 from palimpsest.audit.visibility.survival import numbers_in
 from palimpsest.audit.visibility.visible import last_two_parts
-from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, seq_of, shared_prefix_length, text_of
+from palimpsest.core.items import Content, Item, Opaque, Text, ToolCall, ToolResult, Value, shared_prefix_length, text_of
 from palimpsest.core.view import View, shown
 from palimpsest.lab.simulation.recording import Step
 
@@ -161,17 +161,14 @@ class VisibleNames:
     def missing(self, required_names: RequiredNames) -> list[MissingContent]:
         """Return the contents to fetch before these names can be used and these paths edited, without duplicates."""
         found: list[MissingContent] = []
-        fetched_names: set[str] = set()
         for path in required_names.edited:
             items = self._items_by_path.get(path)
             if items and not self._is_visible(items) and not any(each.item in items for each in found):
-                found.append(self._content_to_fetch(self._best_source(items), required_names, (path,)))
-                fetched_names.update(found[-1].names)
+                found.append(self._content_to_fetch(items, required_names, path))
         for name in required_names.names:
             items = self._items_by_name.get(name)
-            if items and name not in fetched_names and not self._is_visible(items):
-                found.append(self._content_to_fetch(self._best_source(items), required_names, (name,)))
-                fetched_names.update(found[-1].names)
+            if items and not any(name in each.names for each in found) and not self._is_visible(items):
+                found.append(self._content_to_fetch(items, required_names, name))
         return found
 
     def _add_item(self, item: Item) -> None:
@@ -194,39 +191,33 @@ class VisibleNames:
             names = {*names, *(name for marker, sampled in self._sampled.items() if marker in text for name in sampled)}
         for name in names:
             self._items_by_name.setdefault(name, []).append(item_id)
+        paths: list[str] = []
         if isinstance(content, ToolCall):
             self._calls[content.call_id] = content
-            for path in paths_of(content, ("edit", "write")):
-                self._items_by_path.setdefault(path, []).append(item_id)
+            paths = paths_of(content, ("edit", "write"))
         elif isinstance(content, ToolResult) and content.call_id in self._calls:
-            for path in paths_of(self._calls[content.call_id], ("read",)):
-                self._items_by_path.setdefault(path, []).append(item_id)
+            paths = paths_of(self._calls[content.call_id], ("read",))
+        for path in paths:
+            self._items_by_path.setdefault(path, []).append(item_id)
 
     def _is_visible(self, items: list[str]) -> bool:
         seen = self._visible_ids
         return any(item in seen for item in reversed(items))
 
-    def _best_source(self, items: list[str]) -> str:
+    def _content_to_fetch(self, items: list[str], required_names: RequiredNames, name: str) -> MissingContent:
         """Return the newest tool result among the items, else the newest item; stubs only if there is nothing else."""
         real = [item for item in items if not item.endswith(_MASKED)] or items
-        return next((item for item in reversed(real) if isinstance(self._contents[item], ToolResult)), real[-1])
-
-    def _content_to_fetch(self, item_id: str, required_names: RequiredNames, names: tuple[str, ...]) -> MissingContent:
+        item_id = next((item for item in reversed(real) if isinstance(self._contents[item], ToolResult)), real[-1])
         content = self._contents[item_id]
         call = self._calls.get(content.call_id) if isinstance(content, ToolResult) else None
         if call is None:
-            call = ToolCall("", "Grep", msgspec.json.encode({"pattern": names[0]}).decode())
+            call = ToolCall("", "Grep", msgspec.json.encode({"pattern": name}).decode())
         result = content if isinstance(content, ToolResult) else ToolResult("", (Text(text_of(content)),))
         if item_id.endswith(_TRUNCATED):
-            result = ToolResult(result.call_id, (Text(_excerpt(text_of(result), names[0])),))
+            result = ToolResult(result.call_id, (Text(_excerpt(text_of(result), name)),))
         fetched = {*self._names.of(result), *self._names.of(call)}
-        wanted = tuple(name for name in required_names.names if name in fetched and not self._is_visible(self._items_by_name.get(name, [])))
-        return MissingContent(tuple(dict.fromkeys((*names, *wanted))), item_id.rstrip(_TRUNCATED + _MASKED), call, result)
-
-
-def source_seq(missing: MissingContent) -> int:
-    """Return the sequence number, in the replayed log, of the event that showed the content."""
-    return seq_of(missing.item)
+        wanted = [each for each in required_names.names if each in fetched and not self._is_visible(self._items_by_name.get(each, []))]
+        return MissingContent(tuple(dict.fromkeys((name, *wanted))), item_id.rstrip(_TRUNCATED + _MASKED), call, result)
 
 
 def _excerpt(text: str, name: str) -> str:

@@ -1,45 +1,106 @@
-"""A session that runs a recording under a profile through the engine, with a provider that bills instead of sending."""
+"""A session that runs a recording under a profile through the engine: its environment, and the bill of its requests, which are not sent."""
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace as with_fields
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.core.errors import PromptTooLong, TooFull
+from palimpsest.audit.entities import argument_texts
+from palimpsest.audit.tools.calls import action_of, result_text
+from palimpsest.audit.visibility.result_index import normalized_path
+from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
 from palimpsest.core.events import TURN, ModelReplied, SessionOpened, Usage
-from palimpsest.core.items import ToolCall
+from palimpsest.core.events.deltas import Delta
+from palimpsest.core.items import ToolCall, ToolResult
+from palimpsest.core.policy import Look
+from palimpsest.core.ports import BlobStore, Provider, Sendable
 from palimpsest.core.situation import Moment
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.call import call, turn_request
+from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.sending import send
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose
-from palimpsest.lab.simulation.billing import Billing
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
-from palimpsest.lab.simulation.environment import ReplayEnvironment
-from palimpsest.lab.simulation.imitated_summaries import Summariser, sampled_names, summary_statistics_of
+from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.rereads import NameIndex, VisibleNames
-from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedEncoder, SummaryProvider
+from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.providers.retrying import NO_RETRIES
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.overlay import OverlayBlobs
+from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.request import Params
 
 Result = TypeVar("Result")
+WINDOW: Final = 200_000
+# Replies are recorded, so the reply limit of a card matters only to the trigger formulas of imitated programs.
+_REPLY_LIMIT: Final = 32_000
+# Line numbers as programs print them before the lines of a file.
+_LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
+
+
+def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = WINDOW) -> ModelCard:
+    """Return a card with a common window and reply limit, so that every profile triggers at the same size for every model."""
+    found = card(name, cards, window=window)
+    return replace(found, reply=max(found.reply, min(_REPLY_LIMIT, window // 2)), input_limit=None)
+
+
+class ReplayEnvironment:
+    """Recorded time, blobs and files of a replay; a file has the content that was last read or written."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.clock = FixedClock()
+        self.blobs = OverlayBlobs(blobs)
+        self._files: dict[str, str] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._saved_names: set[str] = set()
+
+    def for_session(self) -> Environment:
+        """Return the environment for a session; it has no models."""
+        return Environment(MemorySessions(), self.blobs, self.clock, self._save_file, self._read_file, offload=inline, retries=NO_RETRIES)
+
+    def record_call(self, call: ToolCall) -> None:
+        """Record a tool call; a write call sets the content of its file."""
+        self._calls[call.call_id] = call
+        action = action_of(call)
+        if action.kind == "write" and action.paths:
+            self._files[normalized_path(action.paths[0].path)] = max(argument_texts(call), key=len, default="")
+
+    def record_result(self, result: ToolResult) -> None:
+        """Record a tool result; the result of a read call sets the content of its file."""
+        call = self._calls.pop(result.call_id, None)
+        if call is None or result.error:
+            return
+        action = action_of(call)
+        if action.kind == "read" and len(action.paths) == 1:
+            self._files[normalized_path(action.paths[0].path)] = _LINE_NUMBER.sub("", result_text(result))
+
+    def _save_file(self, name: str, data: bytes) -> str:
+        self._saved_names.add(name)
+        return f"kept/{name}"
+
+    def _read_file(self, want: Look) -> str | None:
+        if want.what != "file":
+            return None
+        return "" if want.name in self._saved_names else self._files.get(normalized_path(want.name))
 
 
 class Simulation:
-    """One recording under one profile: its session, its environment, and all billed calls.
+    """One recording under one profile: its session, its environment, and all billed calls; it is the provider of the session.
 
     `answer` returns the reply to a turn call, its output tokens and its purpose; `on_policy_run` gets the policy run of each moment.
+    `overflows` counts requests that exceeded the window.
     """
 
     def __init__(
@@ -63,34 +124,24 @@ class Simulation:
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
         self.session.params = replace(self.session.params, ttl=ttl)
         self.session.derived.remember_names(names.shown, names.used_in)
-        self.billing = self._create_billing(profile, card, real)
-        environment = self.session.environment
-        self.session.environment = with_fields(environment, provider=self.billing.provider, encoder=self._encoder, offload=self._timed)
-        self.answer: Callable[[View], tuple[ModelReplied, int, Purpose]] = _nothing_recorded
+        self._summaries = SummaryProvider(self.session, self.calibration.factor, real, self._sample_names)
+        encoder = simulated_encoder(self.session, self._breakpoints)
+        self.session.environment = with_fields(self.session.environment, provider=self._provider, encoder=encoder, offload=self._timed)
+        self.answer: Callable[[View], tuple[ModelReplied, int, Purpose]]
         self.on_policy_run: Callable[[Moment, PolicyRun], None] = lambda *_: None
         self.calls: list[BilledCall] = []
         self.step = 0
         self.stopped = ""
-        self._purpose: Purpose = "turn"
+        self.overflows = 0
+        self._accepts_all = False
         self._offloaded_seconds = 0.0
+        self._layout_seconds = 0.0
 
-    def _create_billing(self, profile: Profile, card: ModelCard, real: RealSummaries | None) -> Billing:
-        statistics = summary_statistics_of(profile.name)
-
-        def sample_names(marker: str) -> None:
-            # A summary keeps as many names as those of the imitated program.
-            if statistics is not None:
-                self.visible_names.update(self.session.log.view)
-                self.visible_names.add_sampled(
-                    marker, sampled_names(self.visible_names.visible(), statistics, self.session.derived.evidence.value())
-                )
-
-        summariser = None if statistics is None else Summariser(statistics, self.calibration.factor, self.session, sample_names)
-        summaries = SummaryProvider(card, summariser, self.environment.blobs.get, self.calibration.scaled, real=real)
-        return Billing(card, self.simulator, summaries, now=self.environment.clock.now, reply=self._reply, book=self._book)
-
-    def _encoder(self, card: ModelCard, tools: tuple[Tool, ...], params: Params, _: Fetch) -> SimulatedEncoder:
-        return SimulatedEncoder(card, lambda: self.session.log.view, self.billing.breakpoints, tools=tools, params=params)
+    def _sample_names(self, marker: str, statistics: SummaryStatistics) -> None:
+        """Let a summary keep as many names as those of the imitated program."""
+        self.visible_names.update(self.session.log.view)
+        evidence = self.session.derived.evidence.value()
+        self.visible_names.add_sampled(marker, sampled_names(self.visible_names.visible(), statistics, evidence))
 
     @property
     def now(self) -> int:
@@ -100,7 +151,7 @@ class Simulation:
     @property
     def plan_seconds(self) -> float:
         """Seconds spent on planning and checking edits."""
-        return self._offloaded_seconds - self.billing.layout_seconds
+        return self._offloaded_seconds - self._layout_seconds
 
     async def start_turn(self, incoming: int) -> None:
         """Start a turn with `incoming` tokens of input."""
@@ -112,15 +163,15 @@ class Simulation:
 
     async def call(self) -> ModelReplied:
         """Make one call through the engine. A request that stays too long is sent unchanged, because the recorded work went on."""
-        overflows_before = self.billing.overflows
+        overflows_before = self.overflows
         try:
             reply = await call(self.session, after_policies=self.on_policy_run)
         except (TooFull, PromptTooLong) as error:
             if isinstance(error, TooFull):
                 self.stopped = self.stopped or error.message
             # A request that the engine refused never reached the provider, so it is counted here.
-            if overflows_before == self.billing.overflows and self.simulator.size(self.session.log.view) > self.session.card.window:
-                self.billing.overflows += 1
+            if overflows_before == self.overflows and self.simulator.size(self.session.log.view) > self.session.card.window:
+                self.overflows += 1
             reply = await self._send_unchanged()
         for part in reply.parts:
             if isinstance(part, ToolCall):
@@ -128,11 +179,11 @@ class Simulation:
         return reply
 
     async def _send_unchanged(self) -> ModelReplied:
-        self.billing.accepts_all = True
+        self._accepts_all = True
         try:
             return await send(self.session, turn_request(self.session))
         finally:
-            self.billing.accepts_all = False
+            self._accepts_all = False
 
     async def _record_moment(self, moment: Moment, policy_run: Awaitable[PolicyRun]) -> None:
         try:
@@ -140,13 +191,47 @@ class Simulation:
         except TooFull as error:
             self.stopped = self.stopped or error.message
 
-    def _reply(self, view: View) -> tuple[ModelReplied, int]:
-        reply, output, self._purpose = self.answer(view)
-        return reply, output
+    def _provider(self, card: ModelCard, purpose: str) -> Provider:
+        """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
+        if purpose != TURN:
+            self._summaries.provider(card, purpose)
+        return self
 
-    def _book(self, usage: Usage, purpose: str) -> None:
-        booked: Purpose = self._purpose if purpose == TURN else "summary"
-        self.calls.append(BilledCall(self.step, self.now, booked, usage, cost(usage, self.session.card)))
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Yield the reply, with the usage that the cache simulator computes. Raises `PromptTooLong` if the window is exceeded."""
+        if not isinstance(request, SimulatedRequest):
+            raise NoModel("a replay bills only its own simulated requests")
+        yield await self._summary(request) if request.aside else self._turn(request)
+
+    def _turn(self, request: SimulatedRequest) -> ModelReplied:
+        view, card = request.view, self.session.card
+        if not self._accepts_all and self.simulator.size(view) > card.window:
+            self.overflows += 1
+            raise PromptTooLong("the request is longer than the window")
+        reply, output, purpose = self.answer(view)
+        usage = replace(self.simulator.turn(view, request.params, self.now), output=output)
+        self._bill(usage, purpose)
+        return replace(reply, usage=usage, model=card.name, foreign=Raw(b"null"))
+
+    async def _summary(self, request: SimulatedRequest) -> ModelReplied:
+        """Return a summary, billed as if it shared the cache of the conversation."""
+        view = request.view
+        if sum(map(self.counter.item, (*view.head, *view.items))) > self.session.card.window:
+            raise PromptTooLong("the request for the summary is too long")
+        usage = self.simulator.aside(view, request.params, self.now)
+        reply = await self._summaries.reply(request)
+        usage = replace(usage, output=reply.usage.output)
+        self._bill(usage, "summary")
+        return replace(reply, usage=usage)
+
+    def _bill(self, usage: Usage, purpose: Purpose) -> None:
+        self.calls.append(BilledCall(self.step, self.now, purpose, usage, cost(usage, self.session.card)))
+
+    def _breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
+        began = perf_counter()
+        found = self.simulator.breakpoints(view, params)
+        self._layout_seconds += perf_counter() - began
+        return found
 
     async def _timed(self, work: Callable[[], Result], /) -> Result:
         began = perf_counter()
@@ -154,7 +239,3 @@ class Simulation:
             return work()
         finally:
             self._offloaded_seconds += perf_counter() - began
-
-
-def _nothing_recorded(_: View) -> tuple[ModelReplied, int, Purpose]:
-    return ModelReplied(()), 0, "turn"

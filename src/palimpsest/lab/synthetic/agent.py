@@ -164,12 +164,8 @@ class SyntheticAgent:
         source = self.project.add(self.area)
         self._touch(source.path)
         path = _absolute_path(source.path)
-        return _tool_use(
-            call_id,
-            "Write",
-            {"file_path": path, "content": "\n".join(source.lines)},
-            f"File created successfully at: {path}\n{len(source.lines)} lines",
-        )
+        reply = f"File created successfully at: {path}\n{len(source.lines)} lines"
+        return _tool_use(call_id, "Write", {"file_path": path, "content": "\n".join(source.lines)}, reply)
 
     def _search(self, call_id: str, tokens: int) -> SyntheticToolUse:
         if self._random.random() < 0.3:
@@ -207,46 +203,44 @@ class SyntheticAgent:
             lines = output.lines_for(source, tokens)
             first = random.randrange(1, max(2, len(source.lines) - lines + 2))
             shown = "\n".join(source.lines[first - 1 : first - 1 + lines])
-            return self._shell_use(call_id, f"sed -n '{first},{first + lines - 1}p' {_absolute_path(source.path)}", shown)
+            return _shell_use(call_id, f"sed -n '{first},{first + lines - 1}p' {_absolute_path(source.path)}", shown)
         if roll < 0.5:
             name = self.name()
-            return self._shell_use(call_id, f"grep -rn {name} src/{self.area}", output.matches(name, self.area, tokens))
+            return _shell_use(call_id, f"grep -rn {name} src/{self.area}", output.matches(name, self.area, tokens))
         if roll < 0.65:
             return self._tests(call_id, tokens, f"pytest -q tests/{self.area}")
         if roll < 0.75:
-            return self._shell_use(call_id, f"git diff {source.path}", output.diff(source, tokens))
+            return _shell_use(call_id, f"git diff {source.path}", output.diff(source, tokens))
         if roll < 0.82:
-            return self._shell_use(call_id, f"git log --oneline -{max(2, tokens // 12)}", output.history(tokens))
+            return _shell_use(call_id, f"git log --oneline -{max(2, tokens // 12)}", output.history(tokens))
         if roll < 0.88:
-            return self._shell_use(call_id, f"find src/{self.area} -name '*.py'", output.paths(tokens))
+            return _shell_use(call_id, f"find src/{self.area} -name '*.py'", output.paths(tokens))
         failed = random.random() < COMMAND_FAILS * 2
         if roll < 0.94:
-            return self._shell_use(
+            return _shell_use(
                 call_id, output.script(self.area, tuple(self.name() for _ in range(3))), output.log(self.area, tokens), int(failed)
             )
         last = f"KeyError: '{self.name()}'" if failed else f"done in {random.randrange(10, 900)} ms"
-        return self._shell_use(call_id, f"python -m shop --trace {self.name()}", output.log(self.area, tokens, last), int(failed))
+        return _shell_use(call_id, f"python -m shop --trace {self.name()}", output.log(self.area, tokens, last), int(failed))
 
     def _tests(self, call_id: str, tokens: int, command: str) -> SyntheticToolUse:
         random = self._random
         failed = random.randrange(1, 5) if random.random() < 0.32 else 0
         source = self._file()
         self.failing = FailingCommand(command, source.path) if failed else None
-        return self._shell_use(call_id, command, self._output.test_run(self.area, tokens, failed, source), int(failed > 0))
-
-    def _shell_use(self, call_id: str, command: str, output: str, code: int = 0) -> SyntheticToolUse:
-        text = f"Exit code {code}\n{output}" if code else output
-        call = ToolCall(call_id, "Bash", _json({"command": command}))
-        return SyntheticToolUse(call, ToolReturned(ToolResult(call_id, (Text(text),), error=code != 0), "Bash", code))
+        return _shell_use(call_id, command, self._output.test_run(self.area, tokens, failed, source), int(failed > 0))
 
 
-def _tool_use(call_id: str, tool: str, args: Mapping[str, object], text: str, *, error: bool = False) -> SyntheticToolUse:
-    return SyntheticToolUse(ToolCall(call_id, tool, _json(args)), ToolReturned(ToolResult(call_id, (Text(text),), error=error), tool))
+def _shell_use(call_id: str, command: str, output: str, code: int = 0) -> SyntheticToolUse:
+    return _tool_use(call_id, "Bash", {"command": command}, f"Exit code {code}\n{output}" if code else output, code, error=code != 0)
+
+
+def _tool_use(
+    call_id: str, tool: str, args: Mapping[str, object], text: str, code: int | None = None, *, error: bool = False
+) -> SyntheticToolUse:
+    call = ToolCall(call_id, tool, msgspec.json.encode(args).decode())
+    return SyntheticToolUse(call, ToolReturned(ToolResult(call_id, (Text(text),), error=error), tool, code))
 
 
 def _absolute_path(path: str) -> str:
     return f"/home/dev/shop/{path}"
-
-
-def _json(value: Mapping[str, object]) -> str:
-    return msgspec.json.encode(value).decode()

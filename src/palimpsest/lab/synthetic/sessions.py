@@ -11,12 +11,12 @@ from palimpsest.core.events import (
     ModelReplied,
     SessionOpened,
     Statement,
-    ToolReturned,
     ToolStarted,
     TurnEnded,
     Usage,
     UserSaid,
 )
+from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import SessionStore
@@ -74,15 +74,7 @@ def synthetic_session(seed: int, tokens: int, store: SessionStore, session: str 
 
 
 def _tokens_of(body: Body) -> int:
-    match body:
-        case ModelReplied(parts=parts) | UserSaid(parts=parts):
-            return sum(map(palimpsest_size, parts))
-        case ToolReturned(result=result):
-            return palimpsest_size(result)
-        case ContextStated():
-            return sum(palimpsest_size(Text(each.text)) for each in (*(body.head or ()), *body.items))
-        case _:
-            return 0
+    return sum(palimpsest_size(item.content) for item in items_of(0, body))
 
 
 class _SessionGenerator:

@@ -210,8 +210,8 @@ class _SessionCollector:
             self._touched_paths.add(path)
 
 
-def _percent(part: float, sample_int: float) -> float:
-    return 100 * part / sample_int if sample_int else 0.0
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else 0.0
 
 
 def _distribution(name: str, values: list[int] | list[float]) -> dict[str, float]:

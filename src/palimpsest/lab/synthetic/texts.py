@@ -2,9 +2,9 @@
 
 from random import Random
 
-_AREAS = ("orders", "billing", "parser", "cache", "search", "invoice", "ledger", "router", "session", "worker", "report", "schema")
-_THINGS = ("window", "bucket", "cursor", "token", "batch", "ticket", "margin", "signal", "branch", "record", "anchor", "widget")
-_VERBS = ("load", "merge", "split", "check", "count", "render", "store", "drop", "group", "trace", "lift", "close")
+from palimpsest.lab.synthetic.project import AREAS, THINGS, VERBS
+
+_AREAS, _THINGS, _VERBS = AREAS[:12], THINGS[:12], VERBS[:12]
 _LEVELS = ("INFO", "DEBUG", "WARNING", "INFO", "INFO")
 
 _ASKS = (
@@ -72,16 +72,7 @@ class TextGenerator:
         text = "\n\n".join(self._block(random.randrange(400)) for _ in range(blocks))
         return "\n".join(f"{number:>5}\t{line}" for number, line in enumerate(text.split("\n"), 1))
 
-    def matches(self, random: Random, subject: dict[str, str]) -> str:
-        """Return the output of a text search."""
-        word = f"{subject['verb']}_{subject['thing']}"
-        lines = (
-            f"{self.path(random, subject)}:{random.randrange(1, 400)}: {word}({random.choice(_THINGS)})"
-            for _ in range(random.randrange(4, 40))
-        )
-        return "\n".join(lines)
-
-    def test_run(self, random: Random, subject: dict[str, str], failed: int) -> str:
+    def test_run(self, random: Random, subject: dict[str, str], failed: int = 0) -> str:
         """Return the output of a test run, with log lines in between."""
         lines = [
             f"2031-04-{random.randrange(1, 29):02d} 09:{random.randrange(60):02d} {random.choice(_LEVELS)} {random.choice(_AREAS)}."

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
+from palimpsest.audit.pricing.prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.audit.pricing.price import Rates, rates_of
-from palimpsest.audit.pricing.warm_prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold_threshold import fold_threshold
-
-_ALWAYS: frozenset[Moment] = frozenset({"before_call", "overflow"})
 
 
 class Clearing(Value, frozen=True):
@@ -35,7 +33,7 @@ class ClearDead:
     """
 
     name: str = "clear_dead"
-    moments: frozenset[Moment] = _ALWAYS
+    moments: frozenset[Moment] = frozenset({"before_call", "overflow"})
     shrinks: bool = True
     cover: float = 2.0
     gain: int = 2_000
@@ -119,3 +117,26 @@ def _why(best: Clearing) -> str:
     if best.price <= 0:
         return f"{best.count} dead results, {best.gain} tokens, and clearing them costs nothing now"
     return f"{best.count} dead results, {best.gain} tokens, paid {best.rent:.0f} in rent against a price of {best.price:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Masks dead results that later ones superseded, and acknowledgements of edits.
+
+    It does so once that frees `gain` tokens, or at once when nothing is cached.
+    """
+
+    name: str = "supersede"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = True
+    gain: int = 2_000
+
+    def plan(self, situation: Situation) -> Outcome:
+        """Propose one edit that masks them; nothing if the view was edited since the last call."""
+        if situation.cache.edited:
+            return ()
+        dead = with_masks(dead_results(situation, which=lambda use: use.kind == "acknowledgement" or use.superseded is not None), situation)
+        gain = sum(result.gain for result in dead)
+        if not dead or (gain < self.gain and warm_prefixes(situation).longest):
+            return ()
+        return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")

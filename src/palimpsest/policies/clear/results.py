@@ -1,7 +1,6 @@
 """Claude Code's microcompaction: policies that mask the oldest tool results by tokens, after idle time, or in the provider's cache."""
 
 from collections.abc import Generator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import msgspec
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Edit, Mask
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Document, Image, Item, Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.policy import Answer, Plan, Proposal, Save, Steps, Want, save
 from palimpsest.core.situation import Moment, Situation
@@ -21,9 +20,9 @@ CLEARED = "[Old tool result content cleared]"
 PERSISTED = "<persisted-output>"
 
 
-def maskable(view: View, tools: AbstractSet[str] = TOOLS) -> tuple[Item, ...]:
-    """Return the results of the given tools, masked or not, oldest first."""
-    return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and call.content.tool in tools])
+def maskable(view: View) -> tuple[Item, ...]:
+    """Return the results of `TOOLS`, masked or not, oldest first."""
+    return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and call.content.tool in TOOLS])
 
 
 def protected_ids(view: View) -> frozenset[str]:
@@ -52,15 +51,9 @@ def parts_json(parts: tuple[Part, ...]) -> bytes:
 
 
 def _block(part: Part) -> object:
-    match part:
-        case Text(text=text):
-            return {"type": "text", "text": text}
-        case Image(media=media, blob=blob, url=url):
-            return {"type": "image", "media_type": media, "source": url or blob}
-        case Document(media=media, blob=blob, url=url):
-            return {"type": "document", "media_type": media, "source": url or blob}
-        case Opaque(text_fallback=text):
-            return {"type": "text", "text": text}
+    if isinstance(part, Image | Document):
+        return {"type": "image" if isinstance(part, Image) else "document", "media_type": part.media, "source": part.url or part.blob}
+    return {"type": "text", "text": text_of(part)}
 
 
 _MINUTE_MS = 60_000
@@ -118,10 +111,10 @@ class ClearChoice(NamedTuple):
     total: int = 0
 
 
-def choose(situation: Situation, target: int = TARGET, keep: int = KEEP, tools: AbstractSet[str] = TOOLS) -> ClearChoice:
+def choose(situation: Situation, target: int = TARGET, keep: int = KEEP) -> ClearChoice:
     """Choose the oldest unmasked results until at most `target` tokens of results stay; protected and the newest `keep` are skipped."""
     view, count = situation.view, situation.tokens.item
-    unmasked = [item for item in maskable(view, tools) if item.mask is None]
+    unmasked = [item for item in maskable(view) if item.mask is None]
     protected = protected_ids(view).union(item.id for item in unmasked[len(unmasked) - keep :] if keep)
     total = sum(count(item) for item in unmasked)
     chosen: list[Item] = []

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 FULL_WINDOW = 200_000
 # Tokens; halving a smaller part gains nothing.
 _LEAST_HALVED = 400
+_SCALED = ("messages", "evidence", "names", "seen", "narrative", "results", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,8 @@ class Bounds:
         if not window or window >= FULL_WINDOW:
             return self
         share = window / FULL_WINDOW
-        return replace(
-            self,
-            messages=int(self.messages * share),
-            evidence=int(self.evidence * share),
-            names=int(self.names * share),
-            seen=int(self.seen * share),
-            narrative=int(self.narrative * share),
-            results=int(self.results * share),
-            tail=int(self.tail * share),
-        )
+        scaled: dict[str, Any] = {name: int(getattr(self, name) * share) for name in _SCALED}
+        return replace(self, **scaled)
 
 
 USUAL_LEVEL = 2

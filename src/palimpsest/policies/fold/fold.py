@@ -57,8 +57,9 @@ class FoldFromLog:
         floor = check_floor(situation)
         now = situation.tokens.total(situation.view) + situation.tools_tokens
         limit, most = self._limits(situation, floor.tokens, now)
-        under_pressure, smallest = self._under_pressure(situation), None
-        largest = now if under_pressure else now * self._largest_share(situation)
+        under_pressure, smallest = situation.moment == "overflow" or bool(self._reason_by_pressure(situation)), None
+        share = _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else _LARGEST_SHARE_AUTO
+        largest = now if under_pressure else now * share
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
             candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
             if candidate is None or candidate.tokens >= largest:
@@ -107,10 +108,6 @@ class FoldFromLog:
         )
         return not shows_held_items(situation) and situation.used > self.shrink * after
 
-    def _largest_share(self, situation: Situation) -> float:
-        """Return the largest share of the view that a fold may leave without pressure."""
-        return _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else _LARGEST_SHARE_AUTO
-
     def _reason_when_idle(self, situation: Situation) -> str:
         """Return why to fold while the user is away: the cache is warm for the narrative now, and cold at the next call anyway."""
         if self.narrative != "auto" or not self._shrinks_much(situation):
@@ -139,9 +136,6 @@ class FoldFromLog:
         if room is not None and situation.used >= room and situation.moment != "asked":
             raise too_full(situation, floor, room)
         return ()
-
-    def _under_pressure(self, situation: Situation) -> bool:
-        return situation.moment == "overflow" or bool(self._reason_by_pressure(situation))
 
     def _notes(self, situation: Situation, bounds: Bounds) -> Put | None:
         notes = situation.view.notes

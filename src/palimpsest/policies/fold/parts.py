@@ -24,7 +24,7 @@ from palimpsest.audit.fold_texts import (
     time_of,
     truncated,
 )
-from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
 from palimpsest.core.redaction import redact
@@ -32,6 +32,7 @@ from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.policies.fold_threshold import tokens_after
 
 _OLDER_TITLE = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
 _EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
@@ -193,7 +194,7 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     into += [Keep(item.id) for item in run if item.id in context and item.id not in kept]
     into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | context]
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return FoldCandidate(fold, _tokens(situation, fold.into, run, tail))
+    return FoldCandidate(fold, tokens_after(situation, run, fold))
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
@@ -325,11 +326,3 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
             room -= tokens
             kept.update(item.id for item in kept_pair)
     return kept
-
-
-def _tokens(situation: Situation, into: Into, run: Sequence[Item], tail: Sequence[Item]) -> int:
-    counter = situation.tokens
-    sizes = {item.id: counter.item(item) for item in run}
-    folded = sum(sizes[piece.id] if isinstance(piece, Keep) else counter.content(piece.content) for piece in into)
-    rest = sum(counter.item(item) for item in (*situation.view.head, *tail))
-    return folded + rest + situation.tools_tokens

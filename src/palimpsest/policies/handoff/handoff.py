@@ -1,4 +1,4 @@
-"""Codex's compaction: a model summarizes the work, and the summary and the newest user messages replace the conversation."""
+"""Codex's compaction into a summary by a model and the newest user messages, and the last resort if it fails."""
 
 from collections.abc import Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -7,17 +7,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.fold_texts import evidence_block, older_messages_block
-from palimpsest.core.edits import Fold, Into, Keep, Put
+from palimpsest.audit.pins import pinned
+from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Text
-from palimpsest.core.policy import Answer, Ask, Look, Outcome, Plan, Proposal, Steps, Want, look
+from palimpsest.core.items import Text, ToolResult
+from palimpsest.core.pairs import rounds
+from palimpsest.core.policy import Answer, Ask, Look, Outcome, Plan, Policy, Proposal, Steps, Want, look
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.policies.budgets import percent_left
+from palimpsest.policies.fold_threshold import tokens_after
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
-from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, tokens_after
+from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, just_edited
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items
@@ -113,7 +117,7 @@ class Handoff:
         last = Put("summary", Text(summary_text(situation, summary, messages, evidence)))
         groups = (*(Group(message) for message in messages), Group((last,), "summary"))
         fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
-        return fold, tokens_after(situation, run, fold)
+        return fold, tokens_after(situation, run.items, fold)
 
 
 def last_message(reply: ModelReplied) -> str:
@@ -149,3 +153,36 @@ def _ask(want: Ask, situation: Situation) -> Generator[Want, Answer, TrimmedRepl
             return (yield from ask_dropping_items(want))
         except PalimpsestError:
             raise first from None
+
+
+@dataclass(frozen=True, slots=True)
+class LastResort:
+    """Frees tokens when every handoff failed and the view exceeds the effective window: masks old results, else folds without a model.
+
+    `fallback` is the policy that folds without a model.
+    """
+
+    fallback: Policy | None = None
+    name: str = "last_resort"
+    moments: frozenset[Moment] = frozenset({"turn_starts", "before_call", "overflow"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose masks if they free enough tokens, else the fold of the fallback."""
+        room = effective_window(situation)
+        if situation.used < room and (situation.moment != "overflow" or just_edited(situation.view)):
+            return ()
+        masks, saved = _masks(situation)
+        if masks and (situation.used - saved < room or self.fallback is None):
+            return Proposal(masks, f"{situation.used:,} tokens are used, {room:,} can be sent, and no summary could be made")
+        return self.fallback.plan(situation) if self.fallback is not None and situation.may_fold else ()
+
+
+def _masks(situation: Situation) -> tuple[tuple[Mask, ...], int]:
+    """Return masks for the results before the last round, and the tokens that they save."""
+    items, pins = situation.view.items, pinned(situation.view)
+    starts = rounds(items)
+    older = enumerate(items[: starts[-1]] if starts else ())
+    places = [place for place, item in older if isinstance(item.content, ToolResult) and item.mask is None and item.id not in pins]
+    worth = [(mask, gain) for mask, gain in clearing_masks(situation.view, places, situation.tokens) if gain > 0]
+    return tuple(mask for mask, _ in worth), sum(gain for _, gain in worth)

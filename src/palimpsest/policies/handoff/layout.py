@@ -7,8 +7,8 @@ from typing import Final, Literal, NamedTuple
 from palimpsest.audit.context_tags import is_turn_boundary
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep
-from palimpsest.core.items import Item, Text, seq_of, text_of
-from palimpsest.core.pairs import pending_calls
+from palimpsest.core.items import MODEL_KINDS, Item, Text, seq_of, text_of
+from palimpsest.core.pairs import settled
 from palimpsest.core.situation import Situation
 from palimpsest.core.view import View
 
@@ -42,21 +42,9 @@ class HandoffRun(NamedTuple):
 
 def handoff_run(view: View) -> HandoffRun:
     """Return the items up to the first reply with pending calls."""
-    items = view.items
-    pending = pending_calls(items)
-    if pending:
-        seq = seq_of(pending[0].id)
-        items = items[: next(place for place, item in enumerate(items) if seq_of(item.id) == seq)]
-    return HandoffRun(items, _trailing_switch(items))
-
-
-def _trailing_switch(items: Sequence[Item]) -> Item | None:
-    for item in reversed(items):
-        if is_turn_boundary(item):
-            return None
-        if is_model_switch(item):
-            return item
-    return None
+    items = view.items[: settled(view.items)]
+    newest = next((item for item in reversed(items) if is_turn_boundary(item) or is_model_switch(item)), None)
+    return HandoffRun(items, newest if newest is not None and is_model_switch(newest) else None)
 
 
 def is_model_switch(item: Item) -> bool:
@@ -76,7 +64,7 @@ def just_edited(view: View) -> bool:
 def worth_folding(run: HandoffRun) -> bool:
     """Return whether the model or a tool did anything since the last summary."""
     place = max((place for place, item in enumerate(run.items) if item.kind == "summary"), default=-1)
-    return any(item.kind in {"assistant", "thinking", "call", "result"} for item in run.items[place + 1 :])
+    return any(item.kind == "result" or item.kind in MODEL_KINDS for item in run.items[place + 1 :])
 
 
 def stated_context(run: HandoffRun) -> tuple[Keep, ...]:
@@ -87,7 +75,9 @@ def stated_context(run: HandoffRun) -> tuple[Keep, ...]:
             by_source.setdefault(item.source, []).append(item)
     # Sources keep the order of their first statement.
     current = [item for statements in by_source.values() for item in _current(statements)]
-    return tuple(Keep(item.id) for item in sorted(current, key=_is_in_user_role))
+    return tuple(
+        Keep(item.id) for item in sorted(current, key=lambda item: getattr(item.content, "role", "") not in {"developer", "system"})
+    )
 
 
 def _current(statements: Sequence[Item]) -> Sequence[Item]:
@@ -102,10 +92,6 @@ def _reports_event(item: Item) -> bool:
     # A message without a named source reports an event; lasting context has a tag.
     nameless = item.source in {"", "developer"}
     return nameless or not _EVENT_SOURCES.isdisjoint(item.source.split(".")) or item.source.startswith("agent:") or is_model_switch(item)
-
-
-def _is_in_user_role(item: Item) -> bool:
-    return not (isinstance(item.content, Text) and item.content.role in {"developer", "system"})
 
 
 def place_context(groups: Sequence[Group], context: Into) -> Into:
@@ -146,13 +132,3 @@ def _pin(item: Item) -> Group:
 
 def _ids(pieces: Into) -> tuple[str, ...]:
     return tuple(piece.id for piece in pieces if isinstance(piece, Keep))
-
-
-def tokens_after(situation: Situation, run: HandoffRun, fold: Fold) -> int:
-    """Return the tokens of the request after a fold, tool definitions included."""
-    counter, view = situation.tokens, situation.view
-    items = {item.id: item for item in run.items}
-    size = sum(counter.item(item) for item in (*view.head, *view.items[len(run.items) :]))
-    for piece in fold.into:
-        size += counter.item(items[piece.id]) if isinstance(piece, Keep) else counter.content(piece.content)
-    return size + situation.tools_tokens

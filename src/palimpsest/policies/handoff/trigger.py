@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Item, Opaque, seq_of
+from palimpsest.core.items import MODEL_KINDS, Item, Opaque, seq_of
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Answer, EventSpan, Want, span
 from palimpsest.core.situation import Moment, Situation
@@ -14,7 +14,6 @@ from palimpsest.policies.fold_threshold import fold_threshold
 from palimpsest.policies.handoff.layout import handoff_run, just_edited, worth_folding
 
 MOMENTS: Final[frozenset[Moment]] = frozenset({"turn_starts", "before_call", "after_call", "overflow", "asked", "switched"})
-_MODEL_KINDS: Final = frozenset({"assistant", "thinking", "call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,8 @@ class HandoffTrigger:
         old, new = situation.previous, situation.card
         if old is None or old.name == new.name:
             return ""
-        if any(_is_opaque_summary_of(item, old.provider) for item in situation.view.items) and old.provider != new.provider:
+        sealed = {item.content.provider for item in situation.view.items if item.kind == "summary" and isinstance(item.content, Opaque)}
+        if old.provider in sealed and old.provider != new.provider:
             return f"{new.name} cannot read the encrypted summary of {old.name}"
         if codex_effective(old.window) <= codex_effective(new.window):
             return ""
@@ -94,20 +94,16 @@ def continues_turn(items: tuple[Item, ...]) -> bool:
     for place, item in enumerate(reversed(items)):
         if item.kind == "user":
             return False
-        if item.kind in _MODEL_KINDS:
+        if item.kind in MODEL_KINDS:
             return place > 0
     return False
-
-
-def _is_opaque_summary_of(item: Item, provider: str) -> bool:
-    return item.kind == "summary" and isinstance(item.content, Opaque) and item.content.provider == provider
 
 
 def _prefix_tokens(situation: Situation) -> Generator[Want, Answer, int]:
     """Return the prompt tokens of the first reply since the last fold; 0 if there is none."""
     items = situation.view.items
     start = max((place for place, item in enumerate(items) if item.kind == "summary"), default=-1)
-    first = next((item for item in items[start + 1 :] if item.kind in _MODEL_KINDS), None)
+    first = next((item for item in items[start + 1 :] if item.kind in MODEL_KINDS), None)
     if first is None:
         return 0
     seq = seq_of(first.id)

@@ -8,7 +8,7 @@ import msgspec
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import settled
 from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
 from palimpsest.core.situation import Moment, Situation
@@ -43,23 +43,13 @@ def _line(content: Content | None, longest: int) -> str:
         case ToolCall():
             return f"[Assistant tool call]: {content.tool}({content.args})"
         case ToolResult():
-            text = "\n".join(_part(part) for part in content.parts)
+            text = "\n".join(attachment_name(part) if isinstance(part, Image | Document) else text_of(part) for part in content.parts)
             cut = f"{text[:longest]}\n[truncated]" if len(text) > longest else text
             return f"[{'Tool error' if content.error else 'Tool result'}]: {cut}"
         case Image() | Document():
             return f"[User]: {attachment_name(content)}"
         case Opaque():
             return f"[Assistant]: {content.text_fallback}" if content.text_fallback else ""
-
-
-def _part(part: Text | Image | Document | Opaque) -> str:
-    match part:
-        case Text():
-            return part.text
-        case Opaque():
-            return part.text_fallback
-        case Image() | Document():
-            return attachment_name(part)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -23,15 +23,16 @@ def ask_dropping_rounds(
 
     Raises `CannotFold` when the retries are used up or a single round is left.
     """
-    for remaining in range(retries, -1, -1):
+    while True:
         try:
             return (yield from ask(Ask(items, prompt, "summary")))
         except PromptTooLong as error:
             starts = rounds(items)
-            if not remaining or len(starts) < 2:
+            if not retries or len(starts) < 2:
                 raise CannotFold(f"too long to compact: {error.message}", kind="too_long_to_compact", where=error.where) from error
-            items = _after_gap(items[starts[rounds_to_drop(items, starts, error.gap, counter)] :])
-    raise CannotFold("too long to compact", kind="too_long_to_compact")
+            retries -= 1
+            # A conversation must begin with the user role.
+            items = (Item("", "notice", Text(_GAP)), *items[starts[rounds_to_drop(items, starts, error.gap, counter)] :])
 
 
 def rounds_to_drop(items: Sequence[Item], starts: Sequence[int], gap: int | None, counter: CountsTokens) -> int:
@@ -45,11 +46,6 @@ def rounds_to_drop(items: Sequence[Item], starts: Sequence[int], gap: int | None
         if size >= gap:
             return number + 1
     return most
-
-
-def _after_gap(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Put a notice before the items that earlier ones were left out; a conversation must begin with the user role."""
-    return (Item("", "notice", Text(_GAP)), *items)
 
 
 def ask_halving_rounds(
@@ -86,19 +82,16 @@ def ask_dropping_items(want: Ask, requests: int = REQUESTS) -> Generator[Want, A
 
     Raises `PromptTooLong` if the last request is still too long, or nothing more can be dropped.
     """
-    items = want.items
-    for number in range(1, requests):
+    items, number = want.items, 0
+    while True:
+        number += 1
         try:
-            reply = yield from ask(replace(want, items=items))
+            return TrimmedReply((yield from ask(replace(want, items=items))), len(want.items) - len(items))
         except PromptTooLong:
-            start = start_after_drop(items, 5 if number == 1 else 2)
+            start = start_after_drop(items, 5 if number == 1 else 2) if number < requests else None
             if start is None:
                 raise
             items = items[start:]
-        else:
-            return TrimmedReply(reply, len(want.items) - len(items))
-    reply = yield from ask(replace(want, items=items))
-    return TrimmedReply(reply, len(want.items) - len(items))
 
 
 def start_after_drop(items: Sequence[Item], share: int) -> int | None:

@@ -10,7 +10,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import BadInput, CannotFold, NoModel, WireError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Content, Document, Image, Item, Opaque, Part, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Document, Image, Item, Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pending_calls, rounds
 from palimpsest.core.policy import Plan, Proposal, Steps
 from palimpsest.core.situation import Moment, Situation
@@ -230,21 +230,11 @@ def strip_images(items: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def _without_files(content: Content) -> Content:
-    match content:
-        case Image() | Document():
-            return _part_without_file(content)
-        case ToolResult(parts=parts):
-            plain = tuple(_part_without_file(part) for part in parts)
-            return content if plain == parts else replace(content, parts=plain)
-        case Text() | Thinking() | ToolCall() | Opaque():
-            return content
+    if isinstance(content, ToolResult):
+        plain = tuple(_part_without_file(part) for part in content.parts)
+        return content if plain == content.parts else replace(content, parts=plain)
+    return _part_without_file(content) if isinstance(content, Image | Document) else content
 
 
 def _part_without_file(part: Part) -> Part:
-    match part:
-        case Image(ref=ref):
-            return Text(IMAGE, ref=ref)
-        case Document(ref=ref):
-            return Text(DOCUMENT, ref=ref)
-        case Text() | Opaque():
-            return part
+    return Text(IMAGE if isinstance(part, Image) else DOCUMENT, ref=part.ref) if isinstance(part, Image | Document) else part

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
-from palimpsest.core.items import Item, Text, seq_of
+from palimpsest.core.items import MODEL_KINDS, Item, Text, seq_of
 from palimpsest.core.pairs import pairs_of, pending_calls
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -72,14 +72,11 @@ class SwapNotes:
         floor = _after_summary(items)
         start = max(covered, floor)
         tokens = sum(counter.item(item) for item in items[start:])
-        while start > floor and not self._enough(tokens, _count_texts(items[start:])):
+        while start > floor and tokens < self.most and (tokens < self.least or _count_texts(items[start:]) < self.texts):
             earlier = _message_start(items, start - 1, floor)
             tokens += sum(counter.item(item) for item in items[earlier:start])
             start = earlier
         return _with_calls(items, start, floor)
-
-    def _enough(self, tokens: int, texts: int) -> bool:
-        return tokens >= self.most or (tokens >= self.least and texts >= self.texts)
 
     def _still_full(self, situation: Situation, put: Put, kept: list[Item]) -> bool:
         level = situation.budget.compact_at
@@ -111,8 +108,8 @@ def _after_summary(items: tuple[Item, ...]) -> int:
 
 def _message_start(items: tuple[Item, ...], place: int, floor: int) -> int:
     """Return the start of the message of an item: the run of items of the same side, model or user."""
-    side = _is_by_model(items[place])
-    while place > floor and _is_by_model(items[place - 1]) == side:
+    by_model = items[place].kind in MODEL_KINDS
+    while place > floor and (items[place - 1].kind in MODEL_KINDS) == by_model:
         place -= 1
     return place
 
@@ -121,8 +118,8 @@ def _count_texts(items: tuple[Item, ...]) -> int:
     """Return how many messages contain text."""
     count, side, counted = 0, None, False
     for item in items:
-        if _is_by_model(item) != side:
-            side, counted = _is_by_model(item), False
+        if (item.kind in MODEL_KINDS) != side:
+            side, counted = item.kind in MODEL_KINDS, False
         if not counted and isinstance(item.content, Text) and item.content.text.strip():
             count, counted = count + 1, True
     return count
@@ -135,7 +132,3 @@ def _with_calls(items: tuple[Item, ...], start: int, floor: int) -> int:
     if not calls_before:
         return start
     return _with_calls(items, _message_start(items, min(calls_before), floor), floor)
-
-
-def _is_by_model(item: Item) -> bool:
-    return item.kind in {"assistant", "thinking", "call"}

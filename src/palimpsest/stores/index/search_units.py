@@ -22,6 +22,7 @@ from palimpsest.core.events import (
 from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.items import text_of
 from palimpsest.core.ports import SessionRow, UnitKind
+from palimpsest.core.projections.ledger import total_of
 
 _TITLE_CHARS = 80
 # The largest number that SQLite can store.
@@ -93,21 +94,15 @@ class SessionRowBuilder:
             case ModelReplied() | Interrupted() as body:
                 if body.purpose == TURN:
                     self.model = body.model or self.model
-                self._add_usage(body.model or self.model, body.usage)
+                if body.usage.total:
+                    model = body.model or self.model
+                    self.usage[model] = total_of((self.usage.get(model, Usage()), body.usage))
             case ModelSwitched() as body:
                 self.model = body.model
             case Titled() as body:
                 self.title = body.title
             case _:
                 pass
-
-    def _add_usage(self, model: str, usage: Usage) -> None:
-        if usage.total:
-            self.usage[model] = _add(self.usage[model], usage) if model in self.usage else usage
-
-
-def _add(first: Usage, second: Usage) -> Usage:
-    return Usage(*(a + b for a, b in zip(structs.astuple(first), structs.astuple(second), strict=True)))
 
 
 def _first_line(text: str) -> str:

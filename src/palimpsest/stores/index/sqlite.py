@@ -10,16 +10,7 @@ from palimpsest.core.errors import Locked, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.ports import Hit, LogFile, Progress, RefreshReport, SessionArchive, SessionRow, UnitKind
 from palimpsest.stores.index.database import Database, is_damaged, is_unwritable
-from palimpsest.stores.index.purge import purge
-from palimpsest.stores.index.refresh import (
-    SCHEMA,
-    VERSION,
-    Refresher,
-    forget,
-    known_faults,
-    known_stats,
-    session_row,
-)
+from palimpsest.stores.index.refresh import SCHEMA, VERSION, Refresher, forget, known_faults, known_stats, session_row
 from palimpsest.stores.index.search_text import Query, read_query, snippet
 from palimpsest.stores.index.search_units import search_units
 
@@ -28,6 +19,16 @@ _OPEN_LOGS = 32
 # Deleted units below this number are no reason to rebuild.
 _FEW_UNITS = 10_000
 
+# The documents of the full-text index whose unit was deleted.
+_DEAD = "CREATE TEMP TABLE dead AS SELECT id FROM words_docsize WHERE id NOT IN (SELECT num FROM units)"
+# FTS5 deletes a document only by its words; its text is not stored, but the index can list them.
+_VOCABULARY = "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'words', 'instance')"
+_DEAD_WORDS = (
+    "CREATE TEMP TABLE gone AS SELECT doc, group_concat(term, ' ') AS text FROM vocabulary WHERE doc IN (SELECT id FROM dead) GROUP BY doc"
+)
+_DELETE = "INSERT INTO words(words, rowid, text) SELECT 'delete', id, coalesce(text, '') FROM dead LEFT JOIN gone ON doc = id"
+# Words of more than 32 KiB are cut when they are indexed, perhaps within a character, and then cannot be deleted by name.
+_REMAINING = "SELECT EXISTS(SELECT 1 FROM vocabulary WHERE doc IN (SELECT id FROM dead))"
 
 Hits: TypeAlias = list[Hit]
 Rows: TypeAlias = list[SessionRow]
@@ -62,6 +63,34 @@ def selection(
     return statement, (match, *(value for _, value in conditions if value is not None), limit)
 
 
+def _purge_words(database: Database) -> bool:
+    """Delete the words of deleted units; return false if some remain, so that the index must be rebuilt.
+
+    Raises `Locked` while another process reads the index.
+    """
+    connection = database.connection
+    with database.writing():
+        try:
+            connection.execute(_DEAD)
+            connection.execute(_VOCABULARY)
+            connection.execute(_DEAD_WORDS)
+            connection.execute(_DELETE)
+            # A deleted word stays in the file until its segment is merged with the older ones.
+            connection.execute("INSERT INTO words(words) VALUES ('optimize')")
+            (remaining,) = connection.execute(_REMAINING).fetchone()
+            if not remaining:
+                connection.execute("UPDATE counts SET value = 0 WHERE name = 'dead'")
+        finally:
+            for table in ("vocabulary", "gone", "dead"):
+                connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+    if remaining:
+        return False
+    if not database.compact():
+        message = "another process is reading the index; the deleted words leave its file when that one ends"
+        raise Locked(message, where=str(database.path))
+    return True
+
+
 class SqliteIndex:
     """Lists and searches sessions without reading the logs.
 
@@ -86,10 +115,8 @@ class SqliteIndex:
 
     def stats_changed(self) -> bool:
         """Return whether a log changed since the last refresh, without opening a file."""
-        return self._guarded(self._stats_changed)
-
-    def _stats_changed(self) -> bool:
-        return {stat.session: (stat.size, stat.changed) for stat in self._store.stats()} != known_stats(self._database.connection)
+        stats = {stat.session: (stat.size, stat.changed) for stat in self._store.stats()}
+        return stats != self._guarded(lambda: known_stats(self._database.connection))
 
     def refresh(self, progress: Progress | None = None) -> RefreshReport:
         """Read what is new in the logs; logs that cannot be read are listed in the report."""
@@ -123,7 +150,7 @@ class SqliteIndex:
 
     def _purge(self, progress: Progress | None) -> bool:
         (dead,) = self._database.connection.execute("SELECT value FROM counts WHERE name = 'dead'").fetchone()
-        if dead and not purge(self._database):
+        if dead and not _purge_words(self._database):
             self._rebuild(progress)
         return bool(dead)
 
@@ -144,11 +171,8 @@ class SqliteIndex:
         if refresh and self.stats_changed():
             with suppress(Locked):
                 self.refresh()
-        return self._guarded(self._list)
-
-    def _list(self) -> Rows:
-        found = self._database.connection.execute("SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id")
-        return [session_row(values) for values in found]
+        statement = "SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id"
+        return [session_row(values) for values in self._guarded(lambda: self._database.connection.execute(statement).fetchall())]
 
     def search(
         self,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from palimpsest.tools.files.confined import LARGEST_FILE, read_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -44,10 +45,9 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
         raise ToolError("`old` is empty; use `write` to create a file", where=name)
     if arguments.old == arguments.new:
         raise ToolError("`old` and `new` are the same; nothing would change", where=name)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+    data = read_file(workspace, path, LARGEST_FILE)
+    if data is None:
+        raise ToolError(f"there is no file {name}; use `write` to create it", where=name)
     workspace.check_unchanged(path, data)
     text = _decoded(data, name)
     # Models write plain newlines, whatever the file has.
@@ -59,7 +59,10 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
     if count > 1 and not arguments.all:
         raise ToolError(f"`old` occurs {count} times in {name}; add lines around it until it is unique, or set `all`", where=name)
     changed = text.replace(old, new).encode("utf-8", "surrogateescape")
-    workspace.write(path, changed)
+    try:
+        workspace.write(path, changed)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
     workspace.saw(path, changed)
     return ToolOutput(f"Edited {name}: {count} replacement{'s' if count > 1 else ''}", paths=(name,))
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.tools.files.confined import LARGEST_FILE, make_folders, read_file, remove_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -133,7 +134,7 @@ def _patch_now(changes: list[FileChange], workspace: Workspace) -> ToolOutput:
 def _plan(change: FileChange, workspace: Workspace, contents: dict[Path, bytes | None]) -> None:
     """Work out the new contents of the files of one change; `None` deletes a file. Nothing is written yet."""
     path = workspace.resolve(change.path)
-    current = contents[path] if path in contents else path.read_bytes() if path.is_file() else None
+    current = contents[path] if path in contents else read_file(workspace, path, LARGEST_FILE)
     if change.action == "add":
         if current is not None:
             raise ToolError(f"{change.path} exists already; update it instead of adding it")
@@ -185,7 +186,7 @@ def _find(lines: list[str], hunk: Hunk, start: int) -> int:
 
 def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None:
     """Write all files; if the disk refuses one, those that were written get their old content back."""
-    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
+    before = {path: read_file(workspace, path, LARGEST_FILE) for path in contents}
     done: list[Path] = []
     try:
         for path, data in contents.items():
@@ -204,7 +205,7 @@ def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None
 
 def _put(path: Path, data: bytes | None, workspace: Workspace) -> None:
     if data is None:
-        path.unlink(missing_ok=True)
+        remove_file(workspace, path)
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(workspace, path.parent)
         workspace.write(path, data)

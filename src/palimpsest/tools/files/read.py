@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.items import Image
+from palimpsest.tools.files.confined import LARGEST_FILE, entries_of, read_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
 MOST_LINES: Final = 2_000
 LONGEST_LINE: Final = 2_000
-LARGEST_FILE: Final = 20_000_000
 LARGEST_IMAGE: Final = 5_000_000
 MOST_ENTRIES: Final = 1_000
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
@@ -51,14 +51,12 @@ def _read_now(path: Path, arguments: ReadArguments, workspace: Workspace) -> Too
     name = workspace.shown(path)
     try:
         if path.is_dir():
-            return ToolOutput(_entries(path), paths=(name,))
-        if not path.is_file():
-            raise ToolError(f"there is no file {name}" if not path.exists() else f"{name} is no regular file", where=name)
-        if path.stat().st_size > LARGEST_FILE:
-            raise ToolError(f"{name} has more than {LARGEST_FILE:,} bytes; use grep to find the part that you need", where=name)
-        data = path.read_bytes()
+            return ToolOutput(_entries(entries_of(workspace, path)), paths=(name,))
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+    data = read_file(workspace, path, LARGEST_FILE)
+    if data is None:
+        raise ToolError(f"there is no file {name}", where=name)
     media = _IMAGES.get(path.suffix.lower())
     if media is not None:
         return _image(name, media, data, workspace)
@@ -97,8 +95,7 @@ def _bounded(line: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} [{len(line) - LONGEST_LINE:,} more characters]"
 
 
-def _entries(path: Path) -> str:
-    names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in path.iterdir())
+def _entries(names: list[str]) -> str:
     more = [f"[{len(names) - MOST_ENTRIES:,} more entries]"] if len(names) > MOST_ENTRIES else []
     return "\n".join((*names[:MOST_ENTRIES], *more)) or "the folder is empty"
 

@@ -73,7 +73,7 @@ async def _grep(arguments: GrepArguments, workspace: Workspace) -> ToolOutput:
         pattern = re.compile(arguments.pattern, re.IGNORECASE if arguments.ignore_case else 0)
     except re.error as error:
         raise ToolError(f"the pattern is no regular expression: {error}") from error
-    ripgrep = shutil.which("rg")
+    ripgrep = _ripgrep(workspace)
     if ripgrep is not None:
         lines = await _by_ripgrep(ripgrep, arguments, path, workspace)
     else:
@@ -82,6 +82,15 @@ async def _grep(arguments: GrepArguments, workspace: Workspace) -> ToolOutput:
         return ToolOutput("no line matches")
     more = [f"[more than {MOST_LINES} lines match; narrow the search]"] if len(lines) > MOST_LINES else []
     return ToolOutput("\n".join((*lines[:MOST_LINES], *more)))
+
+
+def _ripgrep(workspace: Workspace) -> str | None:
+    """The program, unless it lies in the workspace, where the agent itself can have written it."""
+    program = shutil.which("rg")
+    if program is None:
+        return None
+    place = Path(program).resolve()
+    return None if any(folder in place.parents for folder in (workspace.root, *workspace.extra)) else program
 
 
 async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace) -> list[str]:

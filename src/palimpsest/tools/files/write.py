@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from palimpsest.tools.files.confined import LARGEST_FILE, make_folders, read_file
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -42,16 +43,16 @@ def _write_now(path: Path, content: str, workspace: Workspace) -> ToolOutput:
     name, data = workspace.shown(path), content.encode("utf-8", "surrogatepass")
     if len(data) > LARGEST:
         raise ToolError(f"the content has {len(data):,} bytes; at most {LARGEST:,} are written at once", where=name)
-    existed = path.exists()
+    if path.is_dir():
+        raise ToolError(f"{name} is a folder", where=name)
+    current = read_file(workspace, path, LARGEST_FILE)
+    if current is not None:
+        workspace.check_unchanged(path, current)
     try:
-        if existed:
-            if not path.is_file():
-                raise ToolError(f"{name} is no regular file", where=name)
-            workspace.check_unchanged(path, path.read_bytes())
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(workspace, path.parent)
+        workspace.write(path, data)
     except OSError as error:
         raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
-    workspace.write(path, data)
     workspace.saw(path, data)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-    return ToolOutput(f"{'Replaced' if existed else 'Created'} {name} ({lines:,} lines)", paths=(name,))
+    return ToolOutput(f"{'Created' if current is None else 'Replaced'} {name} ({lines:,} lines)", paths=(name,))

@@ -1,1 +1,1 @@
-"""Permissions: which tool calls run, which wait for the user, and which are refused."""
+"""Decides whether a tool call may run: by mode, by the user's rules and by what the call does, never by what a text says."""

@@ -1,19 +1,25 @@
-"""The decision about a tool call: it runs, it waits for the answer of the user, or it is refused."""
+"""The three answers to the question whether a tool call may run, and how answers about parts of a call combine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+Mode: TypeAlias = Literal["ask", "edits", "plan", "auto"]
+"""`plan` changes nothing; `ask` asks before every change; `edits` changes files of the workspace; `auto` also runs what a sandbox holds."""
+
+LONGEST_SHOWN: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The call runs; `by` is the mode or the rule that allows it."""
+    """The call may run; `by` names the mode or the rule that allows it."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskUser:
-    """The user must decide; `rule` is the rule that the answer "always" would create, empty where no lasting rule is safe."""
+    """The user decides. `rule` is the text of the rule that the answer "always" creates; empty where no lasting rule is safe."""
 
     question: str
     rule: str = ""
@@ -21,13 +27,40 @@ class AskUser:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call does not run; `by` is the mode or the rule that forbids it, `why` is shown to the model."""
+    """The call must not run; `why` is for the model and the user."""
 
     by: str
     why: str
 
 
 Decision: TypeAlias = Allow | AskUser | Deny
+
+
+def strictest(decisions: Iterable[Decision]) -> Decision | None:
+    """The strictest of some decisions, the first among equals; `None` if there are none."""
+    return max(decisions, key=_strictness, default=None)
+
+
+def _strictness(decision: Decision) -> int:
+    match decision:
+        case Allow():
+            return 0
+        case AskUser():
+            return 1
+        case Deny():
+            return 2
+
+
+def displayable(text: str) -> str:
+    """A text of the model as it is shown in a question: control and direction characters escaped, the middle of a long text left out.
+
+    A question that a terminal would render differently from what runs could be answered wrongly.
+    """
+    visible = "".join([letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode() for letter in text])
+    if len(visible) <= LONGEST_SHOWN:
+        return visible
+    half = LONGEST_SHOWN // 2
+    return f"{visible[:half]}\n[{len(visible) - LONGEST_SHOWN:,} more characters]\n{visible[-half:]}"
 
 
 @dataclass(frozen=True, slots=True)

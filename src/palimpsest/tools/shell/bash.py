@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.shell.processes import Running, start
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
@@ -20,6 +22,9 @@ LONGEST_TIMEOUT: Final = 600
 MOST_BACKGROUND: Final = 16
 PATIENCE: Final = 1.0
 """How many seconds `bash_output` waits for something new."""
+# The one of the system, because the search path may begin with a folder of the project.
+_BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(place).exists()), "bash")
+_LONGEST_PATH: Final = 4_096
 # The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
 _SCRIPT: Final = '{command}\npal_code=$?\npwd -P > "$PAL_CWD_FILE" 2>/dev/null\nexit $pal_code\n'
 
@@ -40,12 +45,16 @@ class ProcessArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Shell:
-    """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox."""
+    """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox.
+
+    `temp` is a folder that commands can write to inside the sandbox; by default that of the system.
+    """
 
     cwd: Path
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=lambda: command_environment(os.environ))
     sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda arguments: arguments
     background: dict[str, Running] = field(default_factory=dict)
+    temp: Path | None = None
 
     def tools(self) -> tuple[AgentTool, ...]:
         """The three tools, sharing this shell."""
@@ -69,17 +78,19 @@ class Shell:
                 kind="reports",
                 parallel=True,
             ),
-            define(ProcessArguments, self._kill, name="kill", description="End a background process and all that it started.", kind="runs"),
+            # It ends only what this session started, so nothing outside of the session changes.
+            define(
+                ProcessArguments, self._kill, name="kill", description="End a background process and all that it started.", kind="reports"
+            ),
         )
 
     async def _bash(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
         if not arguments.command.strip():
             raise ToolError("the command is empty")
-        if not self.cwd.is_dir():
-            self.cwd = workspace.root
+        self.cwd = _usable(self.cwd, workspace) or workspace.root
         if arguments.background:
             return await self._in_background(arguments.command)
-        with tempfile.TemporaryDirectory(prefix="pal-") as folder:
+        with tempfile.TemporaryDirectory(prefix="pal-", dir=self.temp) as folder:
             place = Path(folder) / "cwd"
             running = await self._start(arguments.command, {"PAL_CWD_FILE": str(place)})
             try:
@@ -98,13 +109,8 @@ class Shell:
 
     def _follow(self, place: Path, workspace: Workspace) -> None:
         """Go on in the directory that the command ended in, if it lies in the workspace."""
-        try:
-            ended = Path(place.read_text(encoding="utf-8").rstrip("\n"))
-        except (OSError, UnicodeDecodeError):
-            return
-        inside = any(ended == folder or folder in ended.parents for folder in (workspace.root, *workspace.extra))
-        if inside and ended.is_dir():
-            self.cwd = ended
+        ended = _written_path(place)
+        self.cwd = (_usable(ended, workspace) if ended is not None else None) or self.cwd
 
     async def _in_background(self, command: str) -> ToolOutput:
         alive = [each for each in self.background.values() if each.exit is None]
@@ -115,9 +121,10 @@ class Shell:
         return ToolOutput(f"Runs in the background with id {number}")
 
     async def _start(self, command: str, more: Mapping[str, str]) -> Running:
-        arguments = self.sandbox(("bash", "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
+        arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
+        temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
-            return await start(arguments, command, self.cwd, {**self.environment, **more})
+            return await start(arguments, command, self.cwd, {**self.environment, **temp, **more})
         except OSError as error:
             raise ToolError(f"bash cannot be started: {error.strerror or error}") from error
 
@@ -148,3 +155,28 @@ class Shell:
         for running in self.background.values():
             if running.exit is None:
                 await running.kill()
+
+
+def _usable(folder: Path, workspace: Workspace) -> Path | None:
+    """The folder with links followed, if it lies in the workspace: one of its parents may have become a link since it was entered."""
+    try:
+        real = folder.resolve()
+        inside = any(real == root or root in real.parents for root in (workspace.root, *workspace.extra))
+        return real if inside and real.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _written_path(place: Path) -> Path | None:
+    """The path that a command left in a file; it may have left anything there, also a pipe or a link."""
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        text = os.read(handle, _LONGEST_PATH).decode("utf-8", "surrogateescape").rstrip("\n")
+    finally:
+        os.close(handle)
+    return Path(text) if text.startswith("/") and "\0" not in text else None

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
-from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.text_fallback import text_fallback
+from palimpsest.wire.reply import reply_of, text_fallback
 
 _ARGS = "partial_json"
 
@@ -21,16 +20,8 @@ def decode_message(message: Json, card: ModelCard) -> ModelReplied:
         raise provider_error(error, card.provider)
     if text(message, "type") != "message" and "content" not in message:
         raise WireError("the answer is not a message", where=card.provider)
-    parts = tuple(part for block in tables_at(message, "content") for part in decode_block(block, card))
-    stop, word = decoded_stop(text(message, "stop_reason"), parts)
-    return ModelReplied(
-        parts=parts,
-        usage=decode_usage(table_at(message, "usage")),
-        stop=stop,
-        model=card.name,
-        message=text(message, "id"),
-        provider_stop=word,
-    )
+    parts = [part for block in tables_at(message, "content") for part in decode_block(block, card)]
+    return reply_of(parts, text(message, "stop_reason"), decode_usage(table_at(message, "usage")), card, text(message, "id"))
 
 
 def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Content]:
@@ -149,7 +140,7 @@ class MessageAssembler:
             case _:
                 return
 
-    def _whole(self, index: int) -> tuple[Json, str]:
+    def _contents(self, index: int) -> Iterator[Content]:
         block = dict(self._blocks[index])
         args = ""
         for key, pieces in self._pieces.get(index, {}).items():
@@ -157,23 +148,12 @@ class MessageAssembler:
                 args = "".join(pieces)
             else:
                 block[key] = text(block, key) + "".join(pieces)
-        return block, args
+        return decode_block(block, self._card, args)
 
     def reply(self) -> ModelReplied:
         """The reply as far as it has arrived."""
-        parts: list[Content] = []
-        for index in sorted(self._blocks):
-            block, args = self._whole(index)
-            parts.extend(decode_block(block, self._card, args))
-        stop, word = decoded_stop(self._stop, parts)
-        return ModelReplied(
-            parts=tuple(parts),
-            usage=decode_usage(self._usage),
-            stop=stop,
-            model=self._card.name,
-            message=text(self._message, "id"),
-            provider_stop=word,
-        )
+        parts = [part for index in sorted(self._blocks) for part in self._contents(index)]
+        return reply_of(parts, self._stop, decode_usage(self._usage), self._card, text(self._message, "id"))
 
 
 def _opening(block: Json) -> Iterator[Delta]:

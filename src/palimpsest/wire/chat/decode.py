@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
-from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, is_object, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.reply import reply_of
 
 # Servers disagree on the field of the thinking text.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
@@ -169,15 +169,7 @@ class ChunkAssembler:
             parts.append(Text("".join(self._texts), role="assistant"))
         calls = sorted(self._calls, key=lambda call: call.place)
         parts.extend(call.content(number) for number, call in enumerate(calls))
-        stop, word = decoded_stop(self._stop, parts, refused=self._refused)
-        return ModelReplied(
-            parts=tuple(parts),
-            usage=decode_usage(self._usage),
-            stop=stop,
-            model=self._card.name,
-            message=self._id,
-            provider_stop=word,
-        )
+        return reply_of(parts, self._stop, decode_usage(self._usage), self._card, self._id, refused=self._refused)
 
 
 def _parts(delta: Json, kind: str) -> str:

@@ -1,5 +1,7 @@
 """Encodes a view for Chat Completions, of OpenAI and of compatible servers."""
 
+from itertools import groupby, takewhile
+
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
@@ -117,17 +119,11 @@ class ChatWire:
         return Assembled(b"".join(chunks), repairs=repairs)
 
     def _add_user_side(self, chunks: list[bytes], blocks: list[Fragment]) -> None:
-        result = BlockKind.RESULT
+        results = list(takewhile(lambda block: block.place == BlockKind.RESULT, blocks))
+        chunks += (block.body for block in results)
+        asides = [block.aside for block in results if block.aside]
         parts: list[Fragment] = []
-        asides: list[bytes] = []
-        rest = 0
-        for block in blocks:
-            if block.place != result:
-                break
-            rest += 1
-            chunks.append(block.body)
-            if block.aside:
-                asides.append(block.aside)
+        rest = len(results)
         if rest == len(blocks) and not asides:
             return
         if rest and self._mistral:
@@ -181,12 +177,6 @@ def _as_part(fragment: Fragment) -> bytes:
 
 def _add_head(chunks: list[bytes], heads: list[Fragment]) -> None:
     """One message per run of equal roles, because many servers accept a single system message only."""
-    index = 0
-    while index < len(heads):
-        role = heads[index].group
-        run = index
-        while run < len(heads) and heads[run].group == role:
-            run += 1
-        text = b"\n\n".join(head.body for head in heads[index:run]).decode()
+    for role, run in groupby(heads, key=lambda head: head.group):
+        text = b"\n\n".join(head.body for head in run).decode()
         chunks.append(b',{"role":"%s","content":%s}' % (role.encode(), dump(text)))
-        index = run

@@ -35,19 +35,17 @@ def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) 
 
 def claude_code(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
     """Rule of Claude Code: the second and third head block, the ends of the last message of each side."""
-    last_assistant = max((index for index, (from_model, _) in enumerate(messages) if from_model), default=-1)
-    return _second_and_third(heads) + _tails((last_assistant, _last_user(messages)), messages)
+    return _second_and_third(heads) + _tails((_last(messages, by_model=True), _last(messages, by_model=False)), messages)
 
 
 def claude_code_2_1_325(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
     """Rule of Claude Code 2.1.325: the second and third head block, the end of the last user message."""
-    return _second_and_third(heads) + _tails((_last_user(messages),), messages)
+    return _second_and_third(heads) + _tails((_last(messages, by_model=False),), messages)
 
 
 def claude_code_2_1_325_fold(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
     """Rule of Claude Code 2.1.325 for summaries: the second and third head block, the end of the last assistant message."""
-    last_assistant = max((index for index, (from_model, _) in enumerate(messages) if from_model), default=-1)
-    return _second_and_third(heads) + _tails((last_assistant,), messages)
+    return _second_and_third(heads) + _tails((_last(messages, by_model=True),), messages)
 
 
 def opencode(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
@@ -134,8 +132,8 @@ def _second_and_third(heads: int) -> list[BlockPosition]:
     return [(HEAD, index) for index in (1, 2) if index < heads]
 
 
-def _last_user(messages: Sequence[Message]) -> int:
-    return max((index for index, (from_model, _) in enumerate(messages) if not from_model), default=-1)
+def _last(messages: Sequence[Message], *, by_model: bool) -> int:
+    return max((index for index, (from_model, _) in enumerate(messages) if from_model is by_model), default=-1)
 
 
 def _tails(indices: Iterable[int], messages: Sequence[Message]) -> list[BlockPosition]:

@@ -26,7 +26,7 @@ from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, dump, is_object, tables_at, text
 from palimpsest.wire.models.cards import ModelCard, parse_model_name
 from palimpsest.wire.rules.anthropic import block_violations
-from palimpsest.wire.rules.vocabulary import RESPONSES_PARTS
+from palimpsest.wire.rules.responses import RESPONSES_PARTS
 
 # Pairs are checked by their item kinds; a call or result inside an opaque block would stay unpaired.
 _PAIRED: Final = frozenset({"tool_use", "tool_result"})

@@ -58,11 +58,6 @@ def parse_model_name(name: str) -> ModelNameParts:
     return ModelNameParts(card_name, "" if requested == card_name or without_date in _FORMER_NAMES else requested, full_name != name)
 
 
-def long_name(name: str) -> str:
-    """The name of a model with its long context window."""
-    return name + _LONG_SUFFIX
-
-
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
 
 
@@ -119,59 +114,30 @@ class ModelCard(Value, frozen=True):
         return self.wire != "anthropic" if self.system_messages is None else self.system_messages
 
 
-def _claude(
-    name: str,
-    dollars: tuple[float, float],
-    reply: int,
-    *,
-    minimum: int = 1024,
-    window: int = 200_000,
-    api_name: str = "",
-    thinking: bool = True,
-    system_messages: bool | None = None,
-) -> ModelCard:
-    cost_in, cost_out = dollars
-    return ModelCard(
-        name=name,
-        wire="anthropic",
-        provider="anthropic",
-        window=window,
-        reply=reply,
-        family="claude",
-        api_name=api_name,
-        documents=True,
-        thinking=thinking,
-        cache="breakpoints",
-        cache_minimum=minimum,
-        prices=Prices(cost_in, cost_out, *_cache_prices(cost_in)),
-        call_ids="claude",
-        system_messages=system_messages,
-    )
+_CLAUDE = ModelCard(
+    "", "anthropic", "anthropic", 200_000, 0, family="claude", documents=True, thinking=True, cache="breakpoints", call_ids="claude"
+)
+# Newer models accept more than this window, but double the price of the whole call above it; older ones reject it.
+_GPT = ModelCard(
+    "", "responses", "openai", 272_000, 128_000, family="gpt", input_limit=272_000, documents=True, thinking=True, cache="automatic"
+)
+_GENERIC_CARDS: Mapping[str, ModelCard] = {
+    "openai-compatible": ModelCard("", "chat", "openai-compatible", 128_000, 8_192, images=False, cache="automatic"),
+    # The chat templates of many local models reject a system message that is not the first.
+    "local": ModelCard("", "chat", "local", 8_192, 2_048, images=False, cache="automatic", cache_minimum=1, system_messages=False),
+}
+_MISTRAL = re.compile(r"(?:mi|dev|code|mag|mini)stral")
+
+
+def _claude(name: str, dollars: tuple[float, float], reply: int, **changes: object) -> ModelCard:
+    """Return the card of a Claude model; `changes` are the fields in which it differs from most of them."""
+    return replace(_CLAUDE, name=name, reply=reply, prices=Prices(*dollars, *_cache_prices(dollars[0])), **changes)
 
 
 def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
-    # Newer models accept more, but double the price of the whole call above this limit; older ones reject it.
-    window = 272_000
-    cost_in, cost_out = dollars
-    return ModelCard(
-        name=name,
-        wire="responses",
-        provider="openai",
-        window=window,
-        reply=128_000,
-        family="gpt",
-        input_limit=window,
-        documents=True,
-        thinking=True,
-        cache="automatic",
-        prices=Prices(
-            cost_in,
-            cost_out,
-            None if read is None else _round(cost_in * read),
-            None if write is None else _round(cost_in * write),
-            None if write is None else _round(cost_in * write),
-        ),
-    )
+    """Return the card of a GPT model; `read` and `write` are cache prices relative to input."""
+    read_price, write_price = (None if factor is None else _round(dollars[0] * factor) for factor in (read, write))
+    return replace(_GPT, name=name, prices=Prices(*dollars, read_price, write_price, write_price))
 
 
 def _cache_prices(cost_in: float) -> tuple[float, float, float]:
@@ -187,7 +153,7 @@ _MILLION = 1_000_000
 
 CARDS: tuple[ModelCard, ...] = (
     _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
-    _claude("claude-3-5-haiku", (0.8, 4), 8_192, minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
+    _claude("claude-3-5-haiku", (0.8, 4), 8_192, cache_minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
     _claude("claude-3-7-sonnet", (3, 15), 64_000, api_name="claude-3-7-sonnet-20250219"),
     _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514"),
     _claude("claude-sonnet-4-5", (3, 15), 64_000),
@@ -196,13 +162,13 @@ CARDS: tuple[ModelCard, ...] = (
     _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
     _claude("claude-opus-4", (15, 75), 32_000, api_name="claude-opus-4-20250514"),
     _claude("claude-opus-4-1", (15, 75), 32_000),
-    _claude("claude-opus-4-5", (5, 25), 64_000, minimum=4096),
-    _claude("claude-opus-4-6", (5, 25), 128_000, minimum=4096),
-    _claude("claude-opus-4-7", (5, 25), 128_000, minimum=2048),
+    _claude("claude-opus-4-5", (5, 25), 64_000, cache_minimum=4096),
+    _claude("claude-opus-4-6", (5, 25), 128_000, cache_minimum=4096),
+    _claude("claude-opus-4-7", (5, 25), 128_000, cache_minimum=2048),
     _claude("claude-opus-4-8", (5, 25), 128_000, system_messages=True),
-    _claude("claude-opus-5", (5, 25), 128_000, minimum=512, window=_MILLION, system_messages=True),
-    _claude("claude-fable-5", (10, 50), 128_000, minimum=512, window=_MILLION, system_messages=True),
-    _claude("claude-haiku-4-5", (1, 5), 64_000, minimum=4096),
+    _claude("claude-opus-5", (5, 25), 128_000, cache_minimum=512, window=_MILLION, system_messages=True),
+    _claude("claude-fable-5", (10, 50), 128_000, cache_minimum=512, window=_MILLION, system_messages=True),
+    _claude("claude-haiku-4-5", (1, 5), 64_000, cache_minimum=4096),
     _gpt("gpt-5", (1.25, 10)),
     _gpt("gpt-5-mini", (0.25, 2)),
     _gpt("gpt-5-nano", (0.05, 0.4)),
@@ -257,7 +223,7 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
 
 def is_generic(model: ModelCard) -> bool:
     """Whether a card is the generic one of its provider."""
-    return model.provider in _GENERIC
+    return model.provider in _GENERIC_CARDS
 
 
 def resized(model: ModelCard, window: int) -> ModelCard:
@@ -266,43 +232,14 @@ def resized(model: ModelCard, window: int) -> ModelCard:
     return replace(model, window=window, reply=min(model.reply, max(1, window // 2)), input_limit=limit)
 
 
-_GENERIC = frozenset({"openai-compatible", "local"})
-
-
 def _generic(name: str) -> ModelCard | None:
     provider, _, model = name.partition("/")
-    if not model:
+    if not model or provider not in _GENERIC_CARDS:
         return None
-    if provider == "openai-compatible":
-        strict = "mistral" if re.search(r"(?:mi|dev|code|mag|mini)stral", model.lower()) else "any"
-        return ModelCard(
-            name=name,
-            wire="chat",
-            provider=provider,
-            window=128_000,
-            reply=8_192,
-            api_name=model,
-            images=False,
-            cache="automatic",
-            call_ids="mistral" if strict == "mistral" else "any",
-            # Mistral refuses a system message after a reply or a result.
-            system_messages=False if strict == "mistral" else None,
-        )
-    if provider == "local":
-        return ModelCard(
-            name=name,
-            wire="chat",
-            provider=provider,
-            window=8_192,
-            reply=2_048,
-            api_name=model,
-            images=False,
-            cache="automatic",
-            cache_minimum=1,
-            # The chat templates of many local models reject a system message that is not the first.
-            system_messages=False,
-        )
-    return None
+    found = replace(_GENERIC_CARDS[provider], name=name, api_name=model)
+    # Mistral refuses a system message after a reply or a result.
+    is_mistral = provider == "openai-compatible" and _MISTRAL.search(model.lower())
+    return replace(found, call_ids="mistral", system_messages=False) if is_mistral else found
 
 
 def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
@@ -317,4 +254,4 @@ def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
         return None
     prices = replace(found.prices, long=found.prices.long or _LONG_PRICES.get(found.name))
     # A separate name, so that a resumed session finds the same window and prices.
-    return replace(found, name=long_name(found.name), window=_MILLION, prices=prices)
+    return replace(found, name=found.name + _LONG_SUFFIX, window=_MILLION, prices=prices)

@@ -1,7 +1,10 @@
 """Dollars of one call or of many, by part of the usage."""
 
 from collections.abc import Iterable
+from operator import add
 from typing import Self
+
+from msgspec.structs import asdict, astuple
 
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
@@ -25,17 +28,11 @@ class Cost(Value, frozen=True):
         return self.input + self.cache_read + self.cache_write + self.cache_write_long + self.output
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(
-            self.input + other.input,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.cache_write_long + other.cache_write_long,
-            self.output + other.output,
-        )
+        return type(self)(*map(add, astuple(self), astuple(other)))
 
     def parts(self) -> dict[str, float]:
         """The parts by name."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+        return asdict(self)
 
 
 FREE = Cost()

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
-from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.text_fallback import text_fallback
+from palimpsest.wire.reply import reply_of, text_fallback
 
 
 def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
@@ -28,18 +27,10 @@ def _refuse_failed(response: Json, card: ModelCard) -> None:
 
 
 def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
-    parts = tuple(part for item in output for part in decode_item(item, card))
+    parts = [part for item in output for part in decode_item(item, card)]
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
-    stop, word = decoded_stop(reason, parts, refused=refused)
-    return ModelReplied(
-        parts=parts,
-        usage=decode_usage(table_at(response, "usage")),
-        stop=stop,
-        model=card.name,
-        message=text(response, "id"),
-        provider_stop=word,
-    )
+    return reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
 
 
 def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:

@@ -5,7 +5,7 @@ from itertools import chain
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.items import Document, Form, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Document, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch, url_of
@@ -16,7 +16,9 @@ from palimpsest.wire.encoding.tools import arguments_object, call_kind, opaque_t
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, is_given
-from palimpsest.wire.rules.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
+from palimpsest.wire.rules.responses import RESPONSES_ITEMS, RESPONSES_PARTS
+
+_OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output", "search": "tool_search_output"}
 
 
 class ResponsesWire:
@@ -130,20 +132,14 @@ class ResponsesWire:
     def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         kind = call_kind(content.form)
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
-        fields: dict[str, object] = {"call_id": name}
-        if not content.call_id and not wire_id:
-            # A result without a call, such as a notification, has no id.
-            fields = {}
+        # A result without a call, such as a notification, has no id.
+        fields: dict[str, object] = {"call_id": name} if content.call_id or wire_id else {}
         if kind == "search":
             fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found_tools(content)}
-            return Fragment(item, BlockKind.RESULT, self._item("tool_search_output", content.ref, fields), *self._pair(content, name))
-        fields["output"] = self._output(content)
-        kind = "custom_tool_call_output" if kind == "custom" else "function_call_output"
-        return Fragment(item, BlockKind.RESULT, self._item(kind, content.ref, fields), *self._pair(content, name))
-
-    def _pair(self, content: ToolResult, name: str) -> tuple[str, str, Form]:
+        else:
+            fields["output"] = self._output(content)
         key = pair_key(content.call_id, content.form) if content.call_id else ""
-        return key, name, content.form
+        return Fragment(item, BlockKind.RESULT, self._item(_OUTPUTS[kind], content.ref, fields), key, name, content.form)
 
     def _output(self, content: ToolResult) -> object:
         match content.parts:
@@ -231,17 +227,7 @@ def _reasoning(parts: list[Fragment]) -> bytes:
     summary = b",".join(part.body for part in parts if part.body and part.opening == b"summary")
     content = b",".join(part.body for part in parts if part.body and part.opening == b"content")
     content_field = b',"content":[' + content + b"]" if content else b""
-    return (
-        b',{"type":"reasoning"'
-        + parts[0].aside
-        + b',"summary":['
-        + summary
-        + b"]"
-        + content_field
-        + b',"encrypted_content":'
-        + signature
-        + b"}"
-    )
+    return b',{"type":"reasoning"%s,"summary":[%s]%s,"encrypted_content":%s}' % (parts[0].aside, summary, content_field, signature)
 
 
 def _action(call: ToolCall) -> object:

@@ -5,8 +5,31 @@ from collections.abc import Iterator
 
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 from palimpsest.wire.request import MAX_BREAKPOINTS
-from palimpsest.wire.rules.vocabulary import ANTHROPIC_BLOCKS
 
+ANTHROPIC_BLOCKS = frozenset(
+    {
+        "text",
+        "image",
+        "document",
+        "search_result",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "tool_reference",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "container_upload",
+        "compaction",
+    }
+)
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 _LEAST_BUDGET = 1024

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from palimpsest.wire.json_reading import Json, is_object, table_at, tables_at, text
-from palimpsest.wire.rules.vocabulary import CHAT_PARTS
 
+_PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
@@ -36,7 +36,7 @@ def _message(message: Json) -> Iterator[str]:
         yield "empty text beside calls, where null is meant"
     for part in tables_at(message, "content"):
         kind = text(part, "type")
-        if kind not in CHAT_PARTS:
+        if kind not in _PARTS:
             yield f"unknown part type {kind!r}"
         elif kind not in {"text", "refusal"} and role != "user":
             yield f"a part {kind} in a {role} message"

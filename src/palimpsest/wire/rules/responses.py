@@ -4,8 +4,47 @@ import re
 from collections.abc import Iterator
 
 from palimpsest.wire.json_reading import Json, is_json, is_object, table_at, tables_at, text
-from palimpsest.wire.rules.vocabulary import RESPONSES_ITEMS, RESPONSES_PARTS
 
+RESPONSES_PARTS = frozenset(
+    {"input_text", "input_image", "input_file", "input_audio", "output_text", "refusal", "encrypted_content", "reasoning_text"}
+)
+RESPONSES_ITEMS = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "local_shell_call",
+        "local_shell_call_output",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+        "file_search_call",
+        "image_generation_call",
+        "code_interpreter_call",
+        "computer_call",
+        "computer_call_output",
+        "shell_call",
+        "shell_call_output",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "item_reference",
+        "program",
+        "program_output",
+        "compaction",
+        "compaction_summary",
+        "compaction_trigger",
+        "context_compaction",
+        "agent_message",
+        "additional_tools",
+    }
+)
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = frozenset({"user", "assistant", "developer", "system"})
 _CALLS = {

@@ -13,7 +13,7 @@ from corpus import GOLDEN
 from msgspec import Raw
 from pal_runs import SMALL, Pal, edited, long, small
 
-from palimpsest.apps.cli.exchange.exporting import FORMS
+from palimpsest.apps.cli.exchange.export import FORMS
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.apps.cli.look.grid import (
+from palimpsest.apps.cli.look.context import (
     BUFFER_NAME,
     FREE_NAME,
     CategoryTokens,

@@ -1,19 +1,16 @@
 """`pal undo` and `pal restore`: make hidden items visible again."""
 
-import sys
-
 import click
 from msgspec.structs import replace
 
-from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument, view_tokens
-from palimpsest.apps.cli.output import console, emit, json_option, one_line
+from palimpsest.apps.cli.output import confirm, console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Item
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import UndoPlan, pair_of, plan_undo
+from palimpsest.core.log.undo import pair_of, plan_undo
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -45,7 +42,8 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
         before = view_tokens(log.view, log, location)
         after, room = require_room(plan.view, log, location, cards_of(home))
         if plan.resting and not yes and not dry_run:
-            _confirm(plan, seq, location.session)
+            one = "s" if len(plan.resting) == 1 else ""
+            confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)
         if not dry_run:
             for body in plan.undone:
                 log.append(body)
@@ -79,16 +77,6 @@ def _indexes(text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() for word in words):
         raise click.UsageError(f"--edits takes numbers separated by commas, such as 0,2, not {text!r}")
     return tuple(sorted({int(word) for word in words}))
-
-
-def _confirm(plan: UndoPlan, seq: int, session: str) -> None:
-    """Ask before dependent edits are undone too. Raises `BadInput` without a terminal."""
-    what = f"{_edit_list(plan.resting)} depend{'s' if len(plan.resting) == 1 else ''} on edit {seq} and would be undone too"
-    if not sys.stdin.isatty():
-        raise BadInput(f"{what}; use --yes to confirm", where=session)
-    if not click.confirm(f"{what}. Continue?", err=True):
-        click.echo("nothing was changed", err=True)
-        click.get_current_context().exit(FINDINGS)
 
 
 def _edit_list(seqs: tuple[int, ...]) -> str:

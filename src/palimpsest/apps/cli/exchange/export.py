@@ -2,20 +2,32 @@
 
 import os
 import sys
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
 import click
+import msgspec
 
-from palimpsest.apps.cli.exchange.exporting import AGENTS, FORMS, WIRES, ExportOptions, bytes_of, count_of, open_at, path_of
-from palimpsest.apps.cli.home import expand_path, find_home, find_session
+from palimpsest.apps.cli.home import SessionLocation, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output import emit, json_option
+from palimpsest.core.errors import BadInput
+from palimpsest.core.format.path import Path as EventPath
 from palimpsest.core.log.log import Log
+from palimpsest.core.ports import SessionArchive
+from palimpsest.core.redaction import redact
+from palimpsest.foreign.claude.writer import write_claude
+from palimpsest.foreign.codex.writer import write_codex
+from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
+from palimpsest.foreign.reading.cleaning import as_is, clean_line
+from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
+from palimpsest.stores.overlay import OverlaySessions
+from palimpsest.wire.models.cards import ModelCard, WireName
 
 _EXAMPLES = """\b
 Examples:
@@ -24,6 +36,23 @@ Examples:
   pal export last --to messages --pretty | less"""
 # One of the first lines names the session.
 _FIRST_LINES = 100
+AGENTS = ("claude", "codex")
+WIRES: dict[str, WireName] = {"messages": "anthropic", "responses": "responses", "chat": "chat"}
+FORMS = (*AGENTS, *WIRES, "markdown", "html")
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Options of an export."""
+
+    form: str
+    redact: bool
+    whole: bool
+    pretty: bool
+    full: bool
+    model: str
+    cwd: str
+    alone: bool = False
 
 
 @click.command(epilog=_EXAMPLES)
@@ -65,17 +94,20 @@ def export(
     home = find_home()
     location = find_session(home, session)
     folder = str(expand_path(cwd).resolve()) if cwd else ""
-    wanted = ExportOptions(form, at=at, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
+    wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
     with ExitStack() as stack:
         log = stack.enter_context(open_log(location, whole=True))
-        events = count_of(path_of(log, at))
-        exported_log = stack.enter_context(open_at(log, location.store, at)) if form in AGENTS else log
-        chunks = bytes_of(exported_log, location, cards_of(home), wanted)
+        if at is not None and not 0 <= at <= log.tip:
+            raise BadInput(f"there is no event {at}; the newest is {log.tip}", where=log.session)
+        path, cards = log.path if at is None else log.reader.path(at), cards_of(home)
+        exported_log = stack.enter_context(_open_at(log, location.store, at)) if form in AGENTS else log
+        chunks = _chunks(exported_log, location, path, cards, wanted)
         first = list(islice(chunks, _FIRST_LINES))
         place = _install_place(form, exported_log, first, folder)
         if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
-            first, chunks = [], bytes_of(exported_log, location, cards_of(home), replace(wanted, alone=True))
+            first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
+        events = sum(run.last - run.first + 1 for run in path.ranges)
         shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
@@ -103,6 +135,44 @@ def _check_options(form: str, *, out: str | None, install: bool, agent: bool, re
         raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(WIRES)}")
     if full and form not in {"markdown", "html"}:
         raise click.UsageError("--full works only with --to markdown or html")
+
+
+def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[ModelCard, ...], options: ExportOptions) -> Iterator[bytes]:
+    """Return the chunks of an export, encoded while the log is read."""
+    form, blobs, clean = options.form, location.blobs, redact if options.redact else as_is
+    if form in AGENTS:
+        claude = form == "claude"
+        lines = write_claude(log, blobs, cwd=options.cwd) if claude else write_codex(log, blobs, alone=options.alone, cwd=options.cwd)
+        return (clean_line(line, redact) for line in lines) if options.redact else lines
+    if form in WIRES:
+        request = write_request(log, blobs, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
+    if form == "markdown":
+        from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each format is imported only if it is used
+
+        pieces = markdown.write_markdown(log, path, cards=cards, clean=clean, limit=None if options.full else markdown.LIMIT)
+    else:
+        from palimpsest.foreign.exporting import html  # noqa: PLC0415 - the same
+
+        pieces = html.write_html(log, blobs, path, cards=cards, clean=clean, limit=None if options.full else html.LIMIT)
+    return (piece.encode("utf-8", "replace") for piece in pieces)
+
+
+@contextmanager
+def _open_at(log: Log, store: SessionArchive, at: int | None) -> Iterator[Log]:
+    """Open the session as it was after an event, as a separate session in memory, because other programs continue it on their own."""
+    if at is None or at == log.tip:
+        yield log
+        return
+    # The clock of the event makes repeated exports byte-equal.
+    clock = FixedClock(log.event(at).at)
+    # An id has at most 128 characters.
+    overlay, name = OverlaySessions(store), f"{log.session[:110]}-{at}"
+    if name in overlay.sessions():
+        # An existing session with this id is hidden in the overlay only; its file stays.
+        overlay.remove(name)
+    with Log.open(store, log.session, clock) as earlier, earlier.fork(overlay, name, at) as fork:
+        yield fork
 
 
 def _install_place(form: str, log: Log, first: list[bytes], cwd: str) -> ResumeTarget | None:

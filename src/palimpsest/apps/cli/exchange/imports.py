@@ -9,16 +9,16 @@ from pathlib import Path
 
 import click
 import msgspec
+from msgspec.structs import asdict
 
 from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
 from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, no_progress, total_of
 from palimpsest.apps.cli.home import expand_path, find_home
-from palimpsest.apps.cli.output import console, emit, json_option, plain, table
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
-from palimpsest.foreign.reading.transcript import Format
 
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
@@ -65,21 +65,13 @@ def _check_arguments(arguments: tuple[str, ...]) -> None:
 def _find(arguments: tuple[str, ...]) -> FoundSources:
     """Find the sessions of named programs in their own format, and those below paths in any format."""
     home = Path.home()
-    named = (
-        [_FORMATS_BY_NAME[argument] for argument in dict.fromkeys(arguments) if argument in _FORMATS_BY_NAME]
-        if arguments
-        else list(FORMATS)
-    )
-    found = [_find_default(form, home) for form in named]
+    named = [_FORMATS_BY_NAME[name] for name in dict.fromkeys(arguments or _FORMATS_BY_NAME) if name in _FORMATS_BY_NAME]
+    found = [find_sources((form,), filter(os.path.lexists, form.default_paths(home, os.environ))) for form in named]
     paths = [Path(os.path.abspath(expand_path(argument))) for argument in arguments if argument not in _FORMATS_BY_NAME]  # noqa: PTH100 - links are not resolved
     found += [find_sources(FORMATS, paths)] if paths else []
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     skipped = {bad.where: bad for each in found for bad in each.skipped}
     return FoundSources(tuple(sources.values()), tuple(skipped.values()))
-
-
-def _find_default(form: Format, home: Path) -> FoundSources:
-    return find_sources((form,), [place for place in form.default_paths(home, os.environ) if os.path.lexists(place)])
 
 
 @contextmanager
@@ -144,16 +136,12 @@ def as_builtins(run: ImportRun) -> dict[str, object]:
 
 
 def _totals(rows: list[ImportRow], run: ImportRun) -> dict[str, object]:
-    return {"sessions": len({row.session for row in rows}), **_numbers(total_of(rows)), "secrets": _secrets(rows, run)}
-
-
-def _numbers(counts: Counts) -> dict[str, int]:
-    return {name: getattr(counts, name) for name in Counts.__struct_fields__}
+    return {"sessions": len({row.session for row in rows}), **asdict(total_of(rows)), "secrets": _secrets(rows, run)}
 
 
 def _row_as_builtins(row: ImportRow, run: ImportRun) -> dict[str, object]:
     place = {"path": row.path, "format": row.format, "session": row.session}
-    return {**place, **_numbers(row.counts), "bad": msgspec.to_builtins(row.bad), "secrets": _secrets([row], run)}
+    return {**place, **asdict(row.counts), "bad": msgspec.to_builtins(row.bad), "secrets": _secrets([row], run)}
 
 
 def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
@@ -171,9 +159,9 @@ def _print(run: ImportRun) -> None:
     if total_of(run.rows) == Counts():
         click.echo(f"nothing new in {len({row.session for row in run.rows}):,} sessions")
         return
-    summary = table("format", *names, right=names)
+    summary = Columns("format", *names, right=names)
     for name, found in [*rows, ("all", run.rows)] if len(rows) > 1 else rows:
-        counts = _numbers(total_of(found))
+        counts = asdict(total_of(found))
         summary.add_row(name, f"{len({row.session for row in found}):,}", *(f"{number:,}" for number in counts.values()))
     console().print(summary)
     secrets = _secrets(run.rows, run)

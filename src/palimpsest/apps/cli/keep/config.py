@@ -12,7 +12,7 @@ from msgspec import Struct
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.home import AnyHome, find_home
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, table
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
 from palimpsest.providers.address import without_credentials
@@ -161,7 +161,7 @@ def _files(home: AnyHome) -> Mapping[str, Path]:
 
 
 def _print(rows: list[ShownSetting], files: Mapping[str, Path]) -> None:
-    columns = table("key", "value", "source", keep=("key",))
+    columns = Columns("key", "value", "source", keep=("key",))
     for row in rows:
         source = row.source
         for word, path in files.items():

@@ -5,7 +5,7 @@ import click
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.look.edits import audited_edits, edit_as_builtins, print_edit, print_edits
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, table
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditRefused
 from palimpsest.core.log.log import Log
@@ -59,7 +59,7 @@ def _print_refused(log: Log, *, as_json: bool) -> None:
     if not refusals:
         click.echo("no edits were refused")
         return
-    rows = table("event", "policy", "refused by", "why", right=("event",))
+    rows = Columns("event", "policy", "refused by", "why", right=("event",))
     for seq, body in refusals:
         rows.add_row(str(seq), one_line(body.policy, 20), one_line(body.by, 20), one_line(body.why, 100))
     console().print(rows)

@@ -6,7 +6,7 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.opening import own_cards_of
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, short, table
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line, short
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 
@@ -38,7 +38,7 @@ def cards(*, as_json: bool) -> None:
 
 def _print(all_cards: tuple[ModelCard, ...], own_names: set[str]) -> None:
     names = ("model", "wire", "window", "reply", "in", "read", "write", "out")
-    rows = table(*names, right=("window", "reply", "in", "read", "write", "out"), keep=("model",))
+    rows = Columns(*names, right=("window", "reply", "in", "read", "write", "out"), keep=("model",))
     for model_card in all_cards:
         prices = model_card.prices
         costs = (_price(prices.input), _price(prices.cache_read), _price(prices.cache_write), _price(prices.output))

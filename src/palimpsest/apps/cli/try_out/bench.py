@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,11 +14,11 @@ from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output import console, emit, json_option, print_listing
-from palimpsest.apps.cli.try_out.report_files import insert_tables, require_placeholders
+from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
-from palimpsest.lab.bench.markdown import format_value, placeholders_for, tables_of
 from palimpsest.lab.bench.suite import bars_named, run_bench
+from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_of
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 
 _EXAMPLES = """\b
@@ -26,40 +27,24 @@ Examples:
   pal bench --only turn --only decide
   pal bench --only cost,rereads --sessions ~/.claude/projects"""
 
+_folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
+
 
 @click.command(epilog=_EXAMPLES)
 @click.option("--quick", is_flag=True, help="Use smaller sizes; results are marked as such.")
 @click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars: a name, or the prefix of several. Repeatable.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder and keep it.")
-@click.option(
-    "--sessions",
-    "recorded",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="DIR",
-    help="Replay the sessions of any agent below this folder for the cost bars, instead of synthetic ones.",
+@_folder_option(
+    "--sessions", "recorded", help="Replay the sessions of any agent below this folder for the cost bars, instead of synthetic ones."
 )
-@click.option(
-    "--fit",
-    "fitted",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="DIR",
-    help="Instead, compare synthetic sessions with the recorded ones below this folder.",
-)
-@click.option(
+@_folder_option("--fit", "fitted", help="Instead, compare synthetic sessions with the recorded ones below this folder.")
+@_folder_option(
     "--choose",
     "chosen_from",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="DIR",
     help="Instead, tune our profile on half of the sessions below this folder, and measure it on the other half.",
 )
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
-@click.option(
-    "--into",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
-    metavar="FILE",
-    help="Insert the tables into a document, each at its placeholder.",
-)
+@document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
 def bench(
     *,

@@ -1,26 +1,36 @@
 """`pal demo`: replays a synthetic session under several profiles, and shows one fold, its audit and its undo."""
 
+import re
+import shlex
 import tempfile
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from palimpsest.apps.cli.home import AnyHome, Home
-from palimpsest.apps.cli.look.edits import edit_as_builtins
-from palimpsest.apps.cli.output import console, emit, json_option, progress
-from palimpsest.apps.cli.try_out.demo_output import DemoOutcome, print_demo
-from palimpsest.apps.cli.try_out.demo_steps import compare, create_session, fold, fork_when_full, snapshot_of, undo_edits, unused_id
+from palimpsest.apps.cli.look.context import print_census
+from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins
+from palimpsest.apps.cli.opening import budget_of, counter_of
+from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line
+from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
+from palimpsest.apps.cli.try_out.replay_table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
+from palimpsest.core.tokens.budget import census
 from palimpsest.lab.outcome import figures
 from palimpsest.lab.report.picture import RequestBytes, picture
 from palimpsest.stores.files import write_atomically
-from palimpsest.wire.past_requests import call_events, past_request
 
 # Of the first twelve seeds, this one has the median cost ratio of our profile to the baseline.
 _TOKENS, _SEED = 266_000, 8
+_MOST_NAMES, _MOST_LINES = 3, 7
+_WORD = re.compile(r"[A-Za-z]+")
 _EXAMPLES = """\b
 Examples:
   pal demo
@@ -52,43 +62,23 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
         require_writable(drawing, "--picture")
     with ExitStack() as stack:
         home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
-        outcome = _run_demo(stack, home, seed, tokens)
+        outcome = run_demo(stack, home, seed, tokens)
         size = write_report(outcome.comparison, page)
         if drawing is not None:
             write_atomically(drawing, (_overview_svg(outcome).encode(),), replace=True)
         if as_json:
             emit(_as_builtins(outcome, folder, page))
             return
-        print_demo(console(), outcome, home, folder, (page, size))
-
-
-def _run_demo(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOutcome:
-    name = unused_id(home, f"demo-{seed}")
-    log = stack.enter_context(create_session(home, name, seed, tokens))
-    with progress("replaying") as show_progress:
-        comparison = compare(log, home, show_progress)
-    fork: Log = stack.enter_context(fork_when_full(log, home, f"{name}-fork"))
-    before = snapshot_of(fork, home)
-    calls = sum(1 for _ in call_events(fork))
-    verified = past_request(fork, calls, home.blobs.get).verified
-    edits = fold(fork, home)
-    folded = snapshot_of(fork, home)
-    undo_edits(fork, edits)
-    after = snapshot_of(fork, home)
-    # Fold once more, so that a user who keeps the session can try `pal undo`.
-    fold(fork, home)
-    fork.checkpoint()
-    verdicts = tuple(verify(home.store, each.session, home.blobs) for each in (log, fork))
-    return DemoOutcome(log, fork, comparison, before, tuple(edits), folded, after, calls, verified, verdicts)
+        _print_demo(console(), outcome, home, folder, (page, size))
 
 
 def _overview_svg(outcome: DemoOutcome) -> str:
-    snapshots = (("before the fold", outcome.before), ("folded", outcome.folded), ("after the undo", outcome.after))
-    requests = tuple(RequestBytes(words, snapshot.request.digest, len(snapshot.request.body)) for words, snapshot in snapshots)
+    requests = tuple(RequestBytes(words, one.request.digest, len(one.request.body)) for words, one in outcome.snapshots.items())
     return picture(outcome.comparison.runs[0], outcome.comparison.against, requests)
 
 
 def _as_builtins(outcome: DemoOutcome, folder: Path | None, page: Path) -> dict[str, object]:
+    stages = {"before": outcome.before, "folded": outcome.folded, "after_undo": outcome.after}
     outcomes = outcome.comparison.runs[0].sessions[0].profiles
     return {
         "session": outcome.fork.session,
@@ -97,16 +87,93 @@ def _as_builtins(outcome: DemoOutcome, folder: Path | None, page: Path) -> dict[
         "events": outcome.verdicts[0].events,
         "against": outcome.comparison.against,
         "profiles": {name: figures([outcome]) for name, outcome in outcomes.items()},
-        "tokens": {"before": outcome.before.tokens, "folded": outcome.folded.tokens, "after_undo": outcome.after.tokens},
+        "tokens": {name: stage.tokens for name, stage in stages.items()},
         "request_bytes": {"before": len(outcome.before.request.body), "folded": len(outcome.folded.request.body)},
-        "digests": {
-            "before": outcome.before.request.digest,
-            "folded": outcome.folded.request.digest,
-            "after_undo": outcome.after.request.digest,
-        },
+        "digests": {name: stage.request.digest for name, stage in stages.items()},
         "same": outcome.before.request.body == outcome.after.request.body,
         "verified": outcome.verified,
         "edits": [edit_as_builtins(edit) for edit in outcome.edits],
         "report": str(page),
         "ok": all(verdict.ok for verdict in outcome.verdicts),
     }
+
+
+def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
+    """Print all results, section by section."""
+    size = home.store.stat(outcome.log.session).size
+    _title(screen, "1  The log: everything that happened, append-only, chained by hashes")
+    chain = "verified" if all(verdict.ok for verdict in outcome.verdicts) else "BROKEN"
+    tokens = outcome.comparison.runs[0].sessions[0].tokens
+    screen.print(f"a synthetic session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
+    _title(screen, "2  The same session under five profiles, offline, every request billed")
+    print_comparison(screen, outcome.comparison)
+    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
+    _title(screen, "3  The view: what the model sees, where the window was nearly full")
+    view = outcome.before.view
+    print_census(census(view, counter_of(view, outcome.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    rebuilt = "verified" if outcome.verified else "DIFFERS"
+    screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
+    _print_fold(screen, outcome)
+    _print_undo(screen, outcome)
+    _title(screen, "The report")
+    screen.print(Text(f"{page[0]}, {page[1]:,} bytes: bars, curves, treemaps and all losses; open it in a browser"), soft_wrap=True)
+    _print_next_steps(screen, outcome, folder)
+
+
+def _print_fold(screen: Console, outcome: DemoOutcome) -> None:
+    _title(screen, "4  A fold: an edit of the view, recorded with reason, price and loss")
+    for edit in outcome.edits:
+        screen.print(Text(f"event {edit.event} by {edit.body.by}: {edit.body.why}"))
+        sizes = f"{len(outcome.before.request.body):,} → {len(outcome.folded.request.body):,} bytes"
+        screen.print(f"tokens {edit.tokens_before:,} → {edit.tokens_after:,}; request {sizes}; no model was called")
+        screen.print(f"rewriting the cache costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}")
+        _print_view_change(screen, edit)
+        loss = edit.loss
+        hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
+        screen.print(f"audit, no longer shown: {hidden}")
+        for name, values in (("paths", loss.paths), ("commands", loss.commands)):
+            if values:
+                more = f", … {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
+                screen.print(Text("  " + one_line(f"{name}: {', '.join(values[:_MOST_NAMES])}{more}", screen.width - 2)))
+
+
+def _print_view_change(screen: Console, edit: AuditedEdit) -> None:
+    """Print the number of items of each kind before and after, and the first lines of the new text."""
+    before, after = (Counter(item.kind for item in view.items) for view in (edit.before, edit.after))
+    kinds = ", ".join(f"{kind} {before[kind]} → {after[kind]}" for kind in dict.fromkeys((*before, *after)))
+    screen.print(f"the view: {kinds}")
+    old = {item.id for item in edit.before.items}
+    made = [text_of(item.content) for item in edit.after.items if item.id not in old]
+    for line in made[0].splitlines()[:_MOST_LINES] if made else ():
+        screen.print(Text(f"  │ {one_line(line, screen.width - 4)}", style="green"))
+
+
+def _print_undo(screen: Console, outcome: DemoOutcome) -> None:
+    _title(screen, "5  The fold undone")
+    for words, snapshot in outcome.snapshots.items():
+        screen.print(f"{words:<15}  sha256 {snapshot.request.digest[:32]}…  {len(snapshot.request.body):>9,} bytes")
+    same = outcome.before.request.body == outcome.after.request.body
+    verdict = "the same, byte for byte: nothing was lost" if same else "DIFFERENT: this is a bug"
+    screen.print(Text(verdict, style="bold green" if same else "bold red"))
+
+
+def _print_next_steps(screen: Console, outcome: DemoOutcome, folder: Path | None) -> None:
+    _title(screen, "Next")
+    if folder is None:
+        screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
+    place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
+    search = f"search {_search_word(outcome.fork)}"
+    request = f"show last --request {outcome.calls}"
+    for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
+        screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
+
+
+def _search_word(log: Log) -> str:
+    """Return the longest word of the newest user message, as an example for `pal search`."""
+    said = [text_of(part) for event in log.events() if isinstance(event.body, UserSaid) for part in event.body.parts]
+    return max((found.group() for found in _WORD.finditer(said[-1])), key=len)
+
+
+def _title(screen: Console, text: str) -> None:
+    screen.print()
+    screen.print(Text(text, style="bold cyan"))

@@ -1,8 +1,9 @@
 """Steps of the demo: generates a session, replays it, forks it where its window was nearly full, folds the fork, and undoes the fold."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
 from itertools import chain, count
+from typing import NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -10,10 +11,12 @@ from msgspec.structs import replace
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
 from palimpsest.apps.cli.opening import counter_of
+from palimpsest.apps.cli.output import progress
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
+from palimpsest.core.log.verify import VerifyReport, verify
 from palimpsest.core.policy import complete
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.view import View
@@ -24,14 +27,14 @@ from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import ReplayPlan, compared, replay_session
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.environment import replay_card
 from palimpsest.lab.simulation.loading import load_log
+from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import MODEL, synthetic_session
 from palimpsest.profiles.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.past_requests import next_request
+from palimpsest.wire.past_requests import call_events, next_request, past_request
 from palimpsest.wire.request import Request, Tool
 
 PROFILES = (DEFAULT, "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "none")
@@ -45,8 +48,7 @@ _TOOLS = (
 )
 
 
-@dataclass(frozen=True)
-class DemoSnapshot:
+class DemoSnapshot(NamedTuple):
     """A view of the demo session, its tokens and its request."""
 
     view: View
@@ -54,13 +56,54 @@ class DemoSnapshot:
     request: Request
 
 
-def unused_id(home: AnyHome, name: str) -> str:
-    """Return an unused session id; always the same in an empty home, because the id is part of the billed prompt."""
-    loaded = set(home.store.sessions())
-    return next(one for one in chain((name,), (f"{name}-{number}" for number in count(2))) if one not in loaded)
+class DemoOutcome(NamedTuple):
+    """Results of the demo: the recording, the fork with its edits and snapshots, and the comparison of profiles."""
+
+    log: Log
+    fork: Log
+    comparison: Comparison
+    before: DemoSnapshot
+    edits: tuple[AuditedEdit, ...]
+    folded: DemoSnapshot
+    after: DemoSnapshot
+    calls: int
+    verified: bool
+    verdicts: tuple[VerifyReport, ...]
+
+    @property
+    def snapshots(self) -> dict[str, DemoSnapshot]:
+        """The snapshots by the words for their time, in order."""
+        return {"before the fold": self.before, "folded": self.folded, "after the undo": self.after}
 
 
-def create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
+def run_demo(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOutcome:
+    """Make the session and its fork, replay, fold and undo. `stack` closes the logs.
+
+    The session id is always the same in an empty home, because it is part of the billed prompt.
+    """
+    taken = set(home.store.sessions())
+    name = next(one for one in chain((f"demo-{seed}",), (f"demo-{seed}-{number}" for number in count(2))) if one not in taken)
+    log = stack.enter_context(_create_session(home, name, seed, tokens))
+    with progress("replaying") as show_progress:
+        comparison = _compare(log, home, show_progress)
+    fork: Log = stack.enter_context(_fork_when_full(log, home, f"{name}-fork"))
+    before = _snapshot_of(fork, home)
+    calls = sum(1 for _ in call_events(fork))
+    verified = past_request(fork, calls, home.blobs.get).verified
+    edits = _fold(fork, home)
+    folded = _snapshot_of(fork, home)
+    for edit in reversed(edits):
+        undo(fork, edit.event, why="the demo shows that it can")
+    fork.sync()
+    after = _snapshot_of(fork, home)
+    # Fold once more, so that a user who keeps the session can try `pal undo`.
+    _fold(fork, home)
+    fork.checkpoint()
+    verdicts = tuple(verify(home.store, each.session, home.blobs) for each in (log, fork))
+    return DemoOutcome(log, fork, comparison, before, tuple(edits), folded, after, calls, verified, verdicts)
+
+
+def _create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
     """Create a synthetic session of at least so many tokens without any edits."""
     log = synthetic_session(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
     log.append(Titled(f"A synthetic day at a shop, seed {seed}", by="demo"))
@@ -68,7 +111,7 @@ def create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
     return log
 
 
-def compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -> Comparison:
+def _compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -> Comparison:
     """Replay the session under each profile of the demo; `on_progress` gets done and total, in hundredths of a replay."""
     plan = ReplayPlan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
     loaded = load_log(log, home.blobs, "synthetic")
@@ -76,7 +119,7 @@ def compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) ->
     return compared([{name: with_hidden_events(each, loaded.recording) for name, each in found.items()}], plan)
 
 
-def fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
+def _fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     """Fork the session where its window was nearly full, and add a turn whose request is recorded with its digest."""
     at = _nearly_full_event(log)
     clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
@@ -114,13 +157,13 @@ def _nearly_full_event(log: Log) -> int:
     return log.tip
 
 
-def snapshot_of(log: Log, home: AnyHome) -> DemoSnapshot:
+def _snapshot_of(log: Log, home: AnyHome) -> DemoSnapshot:
     """Return the current view with its tokens and its request."""
     counter = counter_of(log.view, log.ledger.calibration)
     return DemoSnapshot(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
 
 
-def fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
+def _fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
     """Fold with our profile, without a model. Returns the edits, as `pal audit` shows them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
     session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock, offload=inline), _TOOLS)
@@ -128,10 +171,3 @@ def fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
     complete(compact(session))
     log.sync()
     return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
-
-
-def undo_edits(log: Log, edits: list[AuditedEdit]) -> None:
-    """Undo edits, newest first."""
-    for edit in reversed(edits):
-        undo(log, edit.event, why="the demo shows that it can")
-    log.sync()

@@ -2,34 +2,76 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, find_home
-from palimpsest.apps.cli.opening import cards_of, complete_session
+from palimpsest.apps.cli.engine_session import provider_of, settings_of
+from palimpsest.apps.cli.home import AnyHome, expand_path, find_home, find_session
+from palimpsest.apps.cli.opening import cards_of, complete_session, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, progress_bar
-from palimpsest.apps.cli.try_out.replay_sources import ModelRejected, SessionLoaders, find_sessions, real_summaries
-from palimpsest.apps.cli.try_out.replay_table import AGREEMENT_TABLE, print_comparison, report_agreement
-from palimpsest.apps.cli.try_out.report_files import require_placeholders, require_report_path, write_report
+from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
+from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders, require_report_path, write_report
+from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.view import View
+from palimpsest.engine.sending import whole_reply
+from palimpsest.foreign.formats import FORMATS
+from palimpsest.foreign.reading.finding import find_sources
+from palimpsest.foreign.reading.transcript import ReadProblem
+from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.environment import WINDOW, replay_card
+from palimpsest.lab.simulation.loading import LoadedSession, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.simulated_requests import RealSummaries
+from palimpsest.lab.simulation.simulation import WINDOW, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.encode import encode
+from palimpsest.wire.encoding.media import Fetch
+from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.request import Params, Tool, adapted_params
 
+# Invalid key, no access, unknown model: all further requests would fail the same way.
+_PERMANENT_STATUSES = frozenset({401, 403, 404})
+Loader: TypeAlias = Callable[[], LoadedSession | ReadProblem]
 DEFAULT_PROFILES = ",".join(COMPARED)
+_AGREEMENT_TABLE = "agreement"
 DEFAULT_CARD = "claude-sonnet-4-5"
 _EXAMPLES = """\b
 Examples:
   pal replay last
   pal replay ~/.claude/projects --card claude-sonnet-4-5 --card gpt-5.5
   pal replay session.jsonl --profiles palimpsest,codex --html report.html"""
+
+
+class SessionLoaders(NamedTuple):
+    """Loaders of the named sessions, and the files that were skipped with the reason."""
+
+    loaders: list[Loader]
+    skipped: list[ReadProblem]
+
+    def next(self, load: Loader) -> LoadedSession | None:
+        """Load a session; if it cannot be replayed, record the reason in `skipped` and return None."""
+        loaded = load()
+        if isinstance(loaded, ReadProblem):
+            self.skipped.append(loaded)
+        elif not loaded.recording.steps:
+            self.skipped.append(ReadProblem(loaded.source, "it has no recorded reply of a model, so there is nothing to replay"))
+        else:
+            return loaded
+        return None
+
+    def error_without_sessions(self) -> BadInput:
+        """Return the error for the case that no session could be loaded."""
+        first = self.skipped[0]
+        more = f" ({len(self.skipped) - 1} others cannot be replayed either)" if len(self.skipped) > 1 else ""
+        return BadInput(first.why + more, where=first.where)
 
 
 @click.command(epilog=_EXAMPLES)
@@ -47,13 +89,7 @@ Examples:
 @click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
 @click.option("--timing", is_flag=True, help="Also measure the time of planning.")
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
-@click.option(
-    "--into",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path),
-    metavar="FILE",
-    help="Insert the table of --agreement into a document, at its placeholder.",
-)
+@document_option(help="Insert the table of --agreement into a document, at its placeholder.")
 @json_option
 def replay(
     *,
@@ -79,22 +115,22 @@ def replay(
         raise click.UsageError("--into works only with --agreement")
     home = find_home()
     if agreement:
-        require_placeholders(into, (AGREEMENT_TABLE,))
-        report_agreement(find_sessions(home, arguments), into, as_json=as_json)
+        require_placeholders(into, (_AGREEMENT_TABLE,))
+        _report_agreement(_find_sessions(home, arguments), into, as_json=as_json)
         return
     if page is not None:
         require_report_path(page)
     replayed_profiles = _profiles(profiles)
     settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
     plan = ReplayPlan(
-        replayed_profiles, _cards(home, cards, window), ttl, timing, _parse_cycles(cycles), real_summaries(home, model), settings
+        replayed_profiles, _cards(home, cards, window), ttl, timing, _parse_cycles(cycles), _real_summaries(home, model), settings
     )
-    sources = find_sessions(home, arguments)
+    sources = _find_sessions(home, arguments)
     _print_settings(plan)
     try:
         comparison = _replay(sources, plan, with_report=page is not None)
-    except ModelRejected as error:
-        error.raise_for_user()
+    except _ModelRejected as rejected:
+        raise rejected.error from rejected
     if page is not None:
         write_report(comparison, page)
     for bad in sources.skipped:
@@ -154,3 +190,110 @@ def _replay(sources: SessionLoaders, plan: ReplayPlan, *, with_report: bool) -> 
 
 def _offset_progress(show_progress: Callable[[float], None], offset: int) -> Callable[[float], None]:
     return lambda done: show_progress(offset + done)
+
+
+def _report_agreement(sources: SessionLoaders, into: tuple[Path, ...], *, as_json: bool) -> None:
+    """Compare the simulated cache with recorded usage for all sessions; print the result, or insert it into documents."""
+    sessions: list[SessionAgreement] = []
+    silent = 0
+    with progress_bar("comparing", len(sources.loaders)) as show_progress:
+        for number, load in enumerate(sources.loaders, 1):
+            loaded = sources.next(load)
+            one = compare_cache(loaded.id, loaded.format, loaded.events) if loaded is not None else None
+            sessions += [one] if one is not None else []
+            silent += loaded is not None and one is None
+            show_progress(number)
+    for bad in sources.skipped:
+        click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
+    if not sessions:
+        raise BadInput("none of these sessions reports cache reads", where=_AGREEMENT_TABLE)
+    agreement = agreement_of(sessions, silent)
+    insert_tables(into, {_AGREEMENT_TABLE: agreement_markdown(agreement)})
+    if as_json:
+        emit(agreement)
+    else:
+        _print_agreement(agreement)
+    if sources.skipped:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _print_agreement(agreement: Agreement) -> None:
+    screen = console()
+    rows = [
+        (plain(one.session), one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}", f"{one.error:.2%}")
+        for one in agreement.sessions
+    ]
+    print_rows(screen, ("session", "format", "calls", "read", "simulated", "error"), rows, left=2)
+    for name, error in agreement.median.items():
+        screen.print(f"median error of {name}: {error:.2%}")
+    if agreement.silent:
+        screen.print(f"sessions that report no cache reads: {agreement.silent}")
+
+
+class _ModelRejected(Exception):
+    """The first request failed permanently; not a `PalimpsestError`, because policies continue after those."""
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
+    """Return a function that asks the named model for summaries; None without a name. Raises `BadInput` if it cannot be called."""
+    if not name:
+        return None
+    model = card(name, cards_of(home))
+    provider = provider_of(model, settings_of(home))
+    if provider is None:
+        raise BadInput("this model cannot be called; set its key, unset PAL_OFFLINE, or omit --model", where=name)
+    called = False
+
+    async def ask(view: View, tools: tuple[Tool, ...], params: Params, fetch: Fetch, /) -> ModelReplied:
+        nonlocal called
+        first, called = not called, True
+        try:
+            return await whole_reply(provider, encode(view, model, tools, adapted_params(params, model), fetch))
+        except ProviderError as error:
+            permanent = error.status in _PERMANENT_STATUSES or (error.status is None and not isinstance(error, PromptTooLong))
+            if first and permanent:
+                message = f"the model cannot be called, so nothing was replayed: {error.message}"
+                raise _ModelRejected(ProviderError(message, where=name, status=error.status)) from error
+            raise
+
+    return ask
+
+
+def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
+    """Find the sessions for arguments: ids, files and folders. Raises `BadInput` if there are none."""
+    found, skipped = list[Loader](), list[ReadProblem]()
+    for argument in arguments:
+        path = Path(os.path.abspath(expand_path(argument)))  # noqa: PTH100 - links are not resolved
+        if not path.exists():
+            found.append(_own_loader(home, argument))
+            continue
+        own = find_own_logs(path)
+        found += [_own_loader(home, str(each)) for each in own]
+        foreign = find_sources(FORMATS, [path])
+        found += [partial(load_foreign, source) for source in foreign.sources]
+        skipped += [each for each in foreign.skipped if Path(each.where) not in own]
+    if not found:
+        raise (
+            SessionLoaders(found, skipped).error_without_sessions()
+            if skipped
+            else BadInput("there is no session to replay", where=", ".join(arguments))
+        )
+    return SessionLoaders(found, skipped)
+
+
+def _own_loader(home: AnyHome, argument: str) -> Loader:
+    found = find_session(home, argument)
+    name = found.name
+
+    def load() -> LoadedSession | ReadProblem:
+        try:
+            with open_log(found, whole=True) as log:
+                return load_log(log, found.blobs, name)
+        except PalimpsestError as error:
+            return ReadProblem(name, error.message)
+
+    return load

@@ -2,62 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.output import console, dollars, emit, one_line, plain, progress_bar, short, table
-from palimpsest.apps.cli.try_out.replay_sources import SessionLoaders
-from palimpsest.apps.cli.try_out.report_files import insert_tables
-from palimpsest.core.errors import BadInput
-from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
+from palimpsest.apps.cli.output import Columns, dollars, one_line, plain, short
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, figures, ratio
-
-AGREEMENT_TABLE = "agreement"
-_HEADER = ("session", "format", "calls", "read", "simulated", "error")
-
-
-def report_agreement(sources: SessionLoaders, into: tuple[Path, ...], *, as_json: bool) -> None:
-    """Compare the simulated cache with recorded usage for all sessions; print the result, or insert it into documents."""
-    sessions: list[SessionAgreement] = []
-    silent = 0
-    with progress_bar("comparing", len(sources.loaders)) as show_progress:
-        for number, load in enumerate(sources.loaders, 1):
-            loaded = sources.next(load)
-            one = compare_cache(loaded.id, loaded.format, loaded.events) if loaded is not None else None
-            sessions += [one] if one is not None else []
-            silent += loaded is not None and one is None
-            show_progress(number)
-    for bad in sources.skipped:
-        click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
-    if not sessions:
-        raise BadInput("none of these sessions reports cache reads", where=AGREEMENT_TABLE)
-    agreement = agreement_of(sessions, silent)
-    insert_tables(into, {AGREEMENT_TABLE: agreement_markdown(agreement)})
-    if as_json:
-        emit(agreement)
-    else:
-        _print_agreement(agreement)
-    if sources.skipped:
-        click.get_current_context().exit(FINDINGS)
-
-
-def _print_agreement(agreement: Agreement) -> None:
-    screen = console()
-    rows = [
-        (plain(one.session), one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}", f"{one.error:.2%}")
-        for one in agreement.sessions
-    ]
-    print_rows(screen, _HEADER, rows, left=2)
-    for name, error in agreement.median.items():
-        screen.print(f"median error of {name}: {error:.2%}")
-    if agreement.silent:
-        screen.print(f"sessions that report no cache reads: {agreement.silent}")
-
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
 _COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
@@ -83,7 +34,7 @@ def print_rows(
     room = screen.width - sum(rest)
     # If even a short name does not fit beside the numbers, each row becomes a block with the name on its own line.
     width = room if room >= _NARROWEST_NAME else screen.width - cell_len(header[0]) - 2
-    rows_table = table(*header, right=tuple(header[left:]), keep=tuple(header[:left]))
+    rows_table = Columns(*header, right=tuple(header[left:]), keep=tuple(header[:left]))
     for name, *cells in rows:
         rows_table.add_row(shorten(name, width), *cells)
     screen.print(rows_table)

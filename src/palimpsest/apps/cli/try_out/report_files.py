@@ -2,16 +2,22 @@
 
 import stat
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import click
+
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.lab.bench.markdown import replace_table
+from palimpsest.lab.bench.tables import replace_table
 from palimpsest.lab.outcome import Comparison
 from palimpsest.lab.report.page import GENERATOR, write_page
 from palimpsest.stores.files import ensure_writable, write_atomically
 
 _HEAD_CHARACTERS = 2_000
+document_option = partial(
+    click.option, "--into", multiple=True, type=click.Path(exists=True, dir_okay=False, writable=True, path_type=Path), metavar="FILE"
+)
 
 
 def require_report_path(path: Path) -> None:

@@ -25,9 +25,9 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
-from palimpsest.stores.blobs import new_session_id
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import Settings
+from palimpsest.stores.home import new_id
 from palimpsest.wire.models.cards import ModelCard, card
 
 REFUSED: Final = 3
@@ -191,7 +191,7 @@ def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
             raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
         found = find_session(home, word)
         with Log.open(found.store, found.session, found.clock) as log:
-            forked = log.fork(home.store, new_session_id(home.clock.now()), int(event) if event else None)
+            forked = log.fork(home.store, new_id(home), int(event) if event else None)
         with forked:
             return forked.session
     if continues:

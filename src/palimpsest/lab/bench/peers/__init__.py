@@ -1,1 +1,0 @@
-"""Other libraries that do the same work in the same run, if they are installed."""

@@ -1,0 +1,140 @@
+"""The user's permission rules of a project, as texts: in a file of the home, which no project can write, or in memory."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from palimpsest.core.errors import BadInput
+from palimpsest.stores.files import open_in_folder, store_error, write_private
+
+PROJECT_FILE: Final = ".pal/permissions"
+_LARGEST: Final = 1_000_000
+_COMMENT: Final = "#"
+
+
+class FilePermissionRules:
+    """Rules in `permissions/` of a home, one file a project, one rule a line, oldest first."""
+
+    def __init__(self, home: Path, project: Path) -> None:
+        self._project = os.path.realpath(project)
+        self._path = home / "permissions" / f"{sha256(os.fsencode(self._project)).hexdigest()[:32]}.rules"
+
+    @property
+    def path(self) -> Path:
+        """The file; it need not exist."""
+        return self._path
+
+    def load(self) -> tuple[str, ...]:
+        """All rules; none if there is no file. Raises `StoreError` if it cannot be read, `BadInput` if it is not UTF-8 text."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise store_error(error, self._path, "read") from error
+        return rules_of(data, str(self._path))
+
+    def add(self, rule: str) -> None:
+        """Append a rule that is not there yet, durably. Raises `BadInput` if it is no single line, `StoreError` if it cannot be written."""
+        text = _one_line(rule)
+        with self._locked():
+            rules = self.load()
+            if text not in rules:
+                self._write((*rules, text))
+
+    def remove(self, rule: str) -> bool:
+        """Delete a rule and return whether it was there. Raises `StoreError` if the file cannot be written."""
+        with self._locked():
+            rules = self.load()
+            if rule in rules:
+                self._write(tuple(each for each in rules if each != rule))
+            return rule in rules
+
+    def _write(self, rules: tuple[str, ...]) -> None:
+        # The name of the file is a digest, so its first line says which project it is about.
+        shown = self._project.encode("unicode_escape").decode()
+        write_private(self._path, "".join(f"{line}\n" for line in (f"{_COMMENT} {shown}", *rules)).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock between reading and writing, so that two processes lose no rule."""
+        place = self._path.with_suffix(".lock")
+        try:
+            handle = open_in_folder(place, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise store_error(error, place, "lock the rules with") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+class MemoryPermissionRules:
+    """Rules in memory, for homes without a folder."""
+
+    def __init__(self, rules: tuple[str, ...] = ()) -> None:
+        self._rules = rules
+
+    def load(self) -> tuple[str, ...]:
+        """All rules."""
+        return self._rules
+
+    def add(self, rule: str) -> None:
+        """Append a rule that is not there yet. Raises `BadInput` if it is no single line."""
+        text = _one_line(rule)
+        self._rules = self._rules if text in self._rules else (*self._rules, text)
+
+    def remove(self, rule: str) -> bool:
+        """Delete a rule and return whether it was there."""
+        found = rule in self._rules
+        self._rules = tuple(each for each in self._rules if each != rule)
+        return found
+
+
+def project_rule_texts(project: Path) -> tuple[str, ...]:
+    """The rules that come with a project, in `.pal/permissions`; only those that deny may be used.
+
+    Raises `StoreError` if the file cannot be read, `BadInput` if it is no text file or too large: a project must not switch off its own
+    denials by spoiling the file.
+    """
+    path = project / PROJECT_FILE
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise store_error(error, path, "read") from error
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise BadInput("this is no regular file", where=str(path))
+        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise store_error(error, path, "read") from error
+    finally:
+        os.close(handle)
+    if len(data) > _LARGEST:
+        raise BadInput(f"a file of rules has at most {_LARGEST:,} bytes", where=str(path))
+    return rules_of(data, str(path))
+
+
+def rules_of(data: bytes, where: str) -> tuple[str, ...]:
+    """The rules in the bytes of a file: its lines without blank ones and comments. Raises `BadInput` if it is not UTF-8 text."""
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise BadInput("this is not UTF-8 text", where=where) from error
+    return tuple(text for line in lines if (text := line.strip()) and not text.startswith(_COMMENT))
+
+
+def _one_line(rule: str) -> str:
+    text = rule.strip()
+    if not text or not text.isprintable() or text.startswith(_COMMENT):
+        raise BadInput("a rule is one line of text", where=rule[:80])
+    return text

@@ -1,0 +1,220 @@
+"""The permissions of a session: decides by mode, rules and the call itself whether a tool call runs, is asked about or is refused."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.items import ToolCall
+from palimpsest.tools.files.patch import parse_patch
+from palimpsest.tools.permissions.commands import LineJudge
+from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode, displayable, strictest
+from palimpsest.tools.permissions.places import Places, protected_name, real_path
+from palimpsest.tools.permissions.rules import (
+    ANY,
+    COMMAND_TOOLS,
+    FETCH_TOOLS,
+    Rule,
+    Specificity,
+    domain_specificity,
+    parse_rule,
+    path_specificity,
+    winner,
+)
+from palimpsest.tools.permissions.started import started_commands
+from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.workspace import Workspace
+
+_MOST_REASONS: Final = 3
+_KINDS: Final = {"edits": "edit", "reads": "read"}
+_URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
+_HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
+_GLOB_LETTERS: Final = re.compile(r"[*?{}()\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a session may do. `rules` are the user's; `project_rules` come with the project and can only deny.
+
+    A decision depends on these values, on the call and on what its paths lead to, never on what a file, a page or a result says.
+    """
+
+    mode: Mode
+    workspace: Workspace
+    rules: tuple[Rule, ...] = ()
+    project_rules: tuple[Rule, ...] = ()
+    home: Path = field(default_factory=Path.home)
+    search_path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
+
+    def __post_init__(self) -> None:
+        for rule in self.project_rules:
+            if rule.effect != "deny":
+                raise BadInput("a project can only deny; allow and ask rules belong to the user", where=str(rule))
+
+    def with_rule(self, text: str) -> "Permissions":
+        """The same with one more rule of the user. Raises `BadInput` if the text is no rule."""
+        return replace(self, rules=(*self.rules, parse_rule(text)))
+
+    def decide(self, tool: AgentTool, call: ToolCall, *, sandboxed: bool, cwd: Path | None = None) -> Decision:
+        """Whether a call runs, is asked about or is refused. `cwd` is the working directory of the shell, by default the project."""
+        if tool.kind == "reports":
+            return Allow("reports")
+        try:
+            arguments = _arguments(call.args)
+            if tool.name in COMMAND_TOOLS:
+                return self._command(_text(arguments, "command"), sandboxed=sandboxed, cwd=cwd or self.workspace.root)
+            if tool.name in FETCH_TOOLS:
+                return self._fetch(tool, _text(arguments, "url"))
+            if tool.kind in _KINDS:
+                return self._files(tool, arguments)
+        except PalimpsestError as error:
+            return Deny("arguments", error.message)
+        return self._other(tool)
+
+    def _rules_of(self, tool: AgentTool) -> tuple[Rule, ...]:
+        names = {ANY, tool.name, _KINDS.get(tool.kind, tool.name)}
+        return tuple(rule for rule in (*self.rules, *self.project_rules) if rule.tool in names)
+
+    def _winner(self, tool: AgentTool, specificity: Callable[[Rule], Specificity | None]) -> Rule | None:
+        return winner((rule, specificity(rule)) for rule in self._rules_of(tool))
+
+    def _command(self, line: str, *, sandboxed: bool, cwd: Path) -> Decision:
+        own = (*self.rules, *self.project_rules)
+        command_rules = tuple(rule for rule in own if rule.tool in (ANY, *COMMAND_TOOLS))
+        read_rules = tuple(rule for rule in own if rule.tool == "read")
+        folder = real_path(cwd) or self.workspace.root
+        started = started_commands(line)
+        verdict = LineJudge(command_rules, read_rules, Places(self.workspace, (folder,), self.home, self.search_path)).judge(started)
+        if verdict.denied is not None:
+            return Deny(f"rule {verdict.denied}", f"the rule `{verdict.denied}` denies this command")
+        if self.mode == "plan" and not verdict.reads:
+            return Deny(
+                "mode plan",
+                "in plan mode only commands that read are run: " + "; ".join(verdict.reasons[:_MOST_REASONS] or ("a rule allows more",)),
+            )
+        if verdict.asked is None and not verdict.reasons:
+            return Allow("read-only" if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
+        # What was not understood may hold what a rule restricts.
+        hidden = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in (*command_rules, *read_rules))
+        if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
+            return Allow("sandbox")
+        because = "; ".join(verdict.reasons[:_MOST_REASONS]) or f"the rule `{verdict.asked}` asks"
+        question = f"Run this command?\n{displayable(line)}\n({displayable(because)})"
+        return AskUser(question, "" if verdict.asked is not None else verdict.lasting)
+
+    def _files(self, tool: AgentTool, arguments: dict[str, Any]) -> Decision:
+        decisions = [self._file(tool, name) for name in _named_paths(tool, arguments)]
+        found = strictest(decisions)
+        if found is None:
+            return self._other(tool)
+        questions = [each for each in decisions if isinstance(each, AskUser)]
+        if isinstance(found, AskUser) and len(questions) > 1:
+            return AskUser("\n".join(dict.fromkeys(each.question for each in questions)))
+        return found
+
+    def _file(self, tool: AgentTool, name: str) -> Decision:
+        try:
+            path = self.workspace.resolve(name)
+        except PalimpsestError as error:
+            return Deny("workspace", f"{error.message}; the user can grant another folder")
+        shown = self.workspace.shown(path)
+        rule = self._winner(tool, lambda rule: path_specificity(rule, shown))
+        printed = displayable(shown).replace("\n", "\\n")
+        if rule is not None and rule.effect == "deny":
+            return Deny(f"rule {rule}", f"the rule `{rule}` denies {printed}")
+        if tool.kind == "edits" and self.mode == "plan":
+            return Deny("mode plan", "in plan mode no file is changed")
+        if rule is not None and rule.effect == "ask":
+            return AskUser(f"{tool.name} {printed}? (the rule `{rule}` asks)")
+        if tool.kind == "reads":
+            return Allow("read-only")
+        protected = protected_name(path, self.workspace)
+        if rule is not None and (not protected or protected in rule.pattern.casefold().split("/")):
+            return Allow(f"rule {rule}")
+        if protected:
+            return AskUser(f"{tool.name} {printed}? (other programs run or obey {protected})")
+        if self.mode in ("edits", "auto"):
+            return Allow(f"mode {self.mode}")
+        return AskUser(
+            f"{tool.name} {printed}?", "" if _GLOB_LETTERS.search(shown) or not shown.isprintable() else str(Rule("edit", shown))
+        )
+
+    def _fetch(self, tool: AgentTool, url: str) -> Decision:
+        domain = _domain(url)
+        rule = self._winner(tool, lambda rule: domain_specificity(rule, domain))
+        if rule is None or rule.effect == "ask":
+            lasting = str(Rule(tool.name, domain)) if rule is None and ":" not in domain else ""
+            return AskUser(f"Fetch from {domain}?\n{displayable(url)}", lasting)
+        return Allow(f"rule {rule}") if rule.effect == "allow" else Deny(f"rule {rule}", f"the rule `{rule}` denies {domain}")
+
+    def _other(self, tool: AgentTool) -> Decision:
+        """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them."""
+        rule = self._winner(tool, lambda rule: None if rule.pattern else path_specificity(rule, ""))
+        if rule is not None and rule.effect == "deny":
+            return Deny(f"rule {rule}", f"the rule `{rule}` denies {tool.name}")
+        if tool.kind == "reads" and rule is None:
+            return Allow("read-only")
+        if self.mode == "plan" and tool.kind != "reads":
+            return Deny("mode plan", f"in plan mode {tool.name} is not run")
+        if rule is not None and rule.effect == "allow":
+            return Allow(f"rule {rule}")
+        return AskUser(f"Run the tool {displayable(tool.name)}?", str(Rule(tool.name)) if rule is None else "")
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments of a call. Raises `BadInput` if they are no JSON object, or name a field twice, which readers decide differently."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise BadInput("the arguments name a field twice")
+        return dict(pairs)
+
+    try:
+        value = json.loads(text or "{}", object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the arguments are not valid JSON ({error}); call the tool again with arguments that match its schema") from error
+    if not isinstance(value, dict):
+        raise BadInput("the arguments are no JSON object; call the tool again with arguments that match its schema")
+    return value
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str):
+        raise BadInput(f"the argument `{name}` is missing or no text; call the tool again with arguments that match its schema")
+    return value
+
+
+def _named_paths(tool: AgentTool, arguments: dict[str, Any]) -> Iterable[str]:
+    """The paths that the arguments of a file tool name. Raises `PalimpsestError` if a patch cannot be read."""
+    if isinstance(arguments.get("patch"), str):
+        for change in parse_patch(arguments["patch"]):
+            yield change.path
+            if change.move_to:
+                yield change.move_to
+        return
+    for name in ("path", "file_path"):
+        if name in arguments:
+            yield _text(arguments, name)
+
+
+def _domain(url: str) -> str:
+    """The host of a URL in lower case, with its port if it is not the usual one. Raises `BadInput` if readers could see another host."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError as error:
+        raise BadInput(f"not a URL that can be fetched ({error})") from error
+    if (
+        _URL_LETTERS.fullmatch(url) is None
+        or parts.scheme not in ("http", "https")
+        or parts.username is not None
+        or not _HOST.fullmatch(host)
+    ):
+        raise BadInput("not a URL that can be fetched; give a plain http or https address")
+    return host if port in (None, 80, 443) else f"{host}:{port}"

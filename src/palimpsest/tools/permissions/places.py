@@ -1,0 +1,137 @@
+"""Where the words of a command lead on disk, and which files of a project are changed only after a question."""
+
+import glob
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from palimpsest.tools.permissions.command_line import Word
+from palimpsest.tools.workspace import Workspace
+
+_MOST_LINKS: Final = 40
+_MOST_MATCHES: Final = 2_000
+# What these hold depends on the process that looks.
+_VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
+_MOST_STARS: Final = 2
+_GLOB: Final = re.compile(r"[*?\[]")
+PROTECTED_FOLDERS: Final = frozenset(
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal"}
+)
+PROTECTED_FILES: Final = frozenset(
+    {
+        *(".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".bash_logout", ".profile"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", ".envrc", ".mcp.json"),
+        *(".pre-commit-config.yaml", ".ripgreprc", ".netrc", ".npmrc", ".pypirc"),
+    }
+)
+"""Files that other programs run or obey later, outside of any sandbox."""
+
+
+def protected_name(path: Path, workspace: Workspace) -> str:
+    """The part of a path that makes it one of those files, in lower case; empty if it is none."""
+    parts = [part.casefold() for part in Path(workspace.shown(path)).parts]
+    folder = next((part for part in parts if part in PROTECTED_FOLDERS), "")
+    return folder or (parts[-1] if parts and parts[-1] in PROTECTED_FILES else "")
+
+
+def real_path(path: Path) -> Path | None:
+    """The absolute path with all links followed; `None` if it passes through a folder that differs by process, or through a loop."""
+    parts = list(reversed(path.parts[1:]))
+    current = Path("/")
+    links = 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            current = current.parent
+            continue
+        step = current / part
+        if step in _VOLATILE or any(folder in step.parents for folder in _VOLATILE):
+            return None
+        try:
+            target = step.readlink()
+        except OSError:
+            current = step
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return None
+        if target.is_absolute():
+            current = Path("/")
+        parts += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return current
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Resolves the words of a command. `folders` are the working directories that it may run in, absolute and without links."""
+
+    workspace: Workspace
+    folders: tuple[Path, ...]
+    home: Path
+    search_path: str
+
+    def contains(self, path: Path) -> bool:
+        """Whether a path without links lies in the workspace."""
+        return any(path == folder or folder in path.parents for folder in (self.workspace.root, *self.workspace.extra))
+
+    def targets(self, word: Word) -> tuple[Path, ...] | None:
+        """All paths that a word names, links followed, for each working directory; `None` if that is not certain."""
+        if not word.static or "\0" in word.text:
+            return None
+        text = word.text
+        if text == "~" or text.startswith("~/"):
+            text = f"{self.home}{text[1:]}"
+        found: list[Path] = []
+        for folder in self.folders:
+            names = _expanded(text, folder) if word.glob else [text]
+            if names is None:
+                return None
+            for name in names:
+                real = real_path(folder / name)
+                if real is None:
+                    return None
+                found.append(real)
+        return tuple(found)
+
+    def inside(self, word: Word) -> tuple[Path, ...] | None:
+        """The paths that a word names if all of them lie in the workspace, else `None`."""
+        found = self.targets(word)
+        return found if found is not None and all(self.contains(path) for path in found) else None
+
+    def moved(self, word: Word) -> "Places | None":
+        """The same after `cd`, which may or may not have happened; `None` if it leads out of the workspace or through a link."""
+        if word.glob or not word.static or word.text in ("", "-"):
+            return None
+        found = self.inside(word)
+        if found is None or any(Path(os.path.normpath(folder / word.text)) not in found for folder in self.folders):
+            return None
+        folders = tuple(dict.fromkeys((*self.folders, *found)))
+        return Places(self.workspace, folders, self.home, self.search_path) if len(folders) <= _MOST_LINKS else None
+
+    def runs_from_outside(self, program: str) -> bool:
+        """Whether a program that is named without a folder is not taken from the workspace, whose files the agent can change."""
+        entries = self.search_path.split(os.pathsep)
+        if "/" in program or not all(os.path.isabs(entry) for entry in entries):  # noqa: PTH117  # an empty entry is the current folder
+            return False
+        place = shutil.which(program, path=self.search_path)
+        if place is None:
+            return True
+        real = real_path(Path(place))
+        return real is not None and not self.contains(real) and not self.contains(Path(place))
+
+
+def _expanded(pattern: str, folder: Path) -> list[str] | None:
+    """The names that a glob matches and, because bash keeps a pattern without matches, itself; `None` for too many.
+
+    Brackets are read by bash and by Python in slightly different ways, so a star stands for them. Patterns for more than two folders are
+    not looked up, because the whole tree could have to be read.
+    """
+    if sum(_GLOB.search(part) is not None for part in pattern.split("/")) > _MOST_STARS:
+        return None
+    wider = _GLOB.sub("*", re.sub(r"\[[^/]*", "*", pattern))
+    matches = list(islice(glob.iglob(wider, root_dir=folder, include_hidden=True, recursive=False), _MOST_MATCHES + 1))  # noqa: PTH207  # Path.glob follows other rules
+    return [pattern, *matches] if len(matches) <= _MOST_MATCHES else None

@@ -1,0 +1,100 @@
+"""Git commands that only read: a table of sub-commands with the options that are known to neither write nor start anything."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from palimpsest.audit.tools.executed import word_set
+from palimpsest.tools.permissions.command_line import LineCommand, Word
+from palimpsest.tools.permissions.read_only import Options, Parsed, parse_options
+
+_SHOWS: Final = word_set(
+    "--stat --name-only --name-status --oneline --no-color --color --numstat --shortstat --summary --patch --graph --decorate --all "
+    "--follow --first-parent --no-merges --merges --reverse --word-diff --find-renames --no-renames --no-ext-diff --no-textconv "
+    "--abbrev-commit --ignore-all-space --ignore-space-change --topo-order --date-order --no-patch --quiet --exit-code --check --raw "
+    "--full-index --minimal --patience --histogram --branches --tags --remotes --full-history --left-right --cherry-pick --dirstat"
+)
+_SHOWS_VALUED: Final = word_set(
+    "-n -S -G -L -U --max-count --skip --since --until --after --before --author --committer --grep --format --pretty --date --unified "
+    "--diff-filter --abbrev --word-diff --stat --color --find-renames --decorate --diff-algorithm"
+)
+_SHOW: Final = Options("texts", "puswbiEFMCzqRacm", _SHOWS_VALUED, _SHOWS, number=True)
+_SUBCOMMANDS: Final[Mapping[str, Options]] = {
+    "status": Options(
+        "texts",
+        "sbzv",
+        word_set("--untracked-files --ignored --porcelain"),
+        word_set("--short --branch --porcelain --long --show-stash --ignored --no-renames -uno -unormal -uall -u"),
+    ),
+    "diff": Options("texts", _SHOW.letters, _SHOWS_VALUED, _SHOWS | {"--cached", "--staged", "--merge-base"}, number=True),
+    "log": _SHOW,
+    "show": _SHOW,
+    "shortlog": Options("texts", "snec", word_set("--since --until"), word_set("--summary --numbered --email")),
+    "blame": Options("texts", "wCMelstfn", word_set("-L --date"), word_set("--show-email --line-porcelain --porcelain")),
+    "ls-files": Options(
+        "texts", "comdszt", frozenset(), word_set("--others --cached --exclude-standard --modified --deleted --stage --ignored")
+    ),
+    "ls-tree": Options("texts", "rdtlz", frozenset(), word_set("--name-only --name-status --full-tree --full-name --long")),
+    "rev-parse": Options(
+        "texts",
+        "q",
+        word_set("--abbrev-ref --short"),
+        word_set("--abbrev-ref --short --show-toplevel --is-inside-work-tree --git-dir --verify --show-prefix --symbolic-full-name"),
+    ),
+    "rev-list": Options(
+        "texts", "n", word_set("--max-count --since --until"), word_set("--count --all --no-merges --merges --first-parent --reverse")
+    ),
+    "merge-base": Options("texts", "a", frozenset(), word_set("--all --is-ancestor --octopus")),
+    "describe": Options("texts", "", word_set("--match --abbrev"), word_set("--tags --always --all --long --exact-match --dirty")),
+    "cat-file": Options("texts", "pets"),
+    "grep": Options(
+        "texts",
+        "niIlLcwEFGPohHvqap",
+        word_set("-e -A -B -C --max-depth"),
+        word_set("--cached --line-number --count --heading --break"),
+        number=True,
+    ),
+    "branch": Options(
+        "none", "arv", word_set("--contains --merged --no-merged --sort --points-at"), word_set("--list --all --remotes --show-current -vv")
+    ),
+}
+_EXACT: Final = frozenset(
+    {
+        ("git", "remote"),
+        ("git", "remote", "-v"),
+        ("git", "stash", "list"),
+        ("git", "tag"),
+        ("git", "tag", "-l"),
+        ("git", "tag", "--list"),
+        ("git", "worktree", "list"),
+        ("git", "--version"),
+    }
+)
+
+
+def git_reads(command: LineCommand) -> bool:
+    """Whether a git command does nothing but read, as far as its words show: the settings of the repository may start programs."""
+    words = command.words[1:]
+    while words and words[0] == Word("--no-pager"):
+        words = words[1:]
+    if not all(word.static for word in words):
+        return False
+    texts = ("git", *(word.text for word in words))
+    if texts in _EXACT:
+        return True
+    options = _SUBCOMMANDS.get(texts[1]) if len(texts) > 1 else None
+    parsed = parse_options(words[1:], options) if options is not None else None
+    if options is None or parsed is None:
+        return False
+    # A placeholder for the state of a signature starts the program that checks it.
+    return not any("%G" in text for text in texts) and _operands_fit(texts, options, parsed)
+
+
+def _operands_fit(texts: tuple[str, ...], options: Options, parsed: Parsed) -> bool:
+    if options.operands == "none":
+        return not parsed.operands
+    # Outside a repository, and with paths outside of it, `git diff` compares any two files.
+    return texts[1] not in ("diff", "grep") or not any(map(_leads_away, texts))
+
+
+def _leads_away(text: str) -> bool:
+    return text.startswith(("/", "~")) or ".." in text.split("/")

@@ -1,0 +1,124 @@
+"""The commands that a shell line starts: those inside `bash -c`, `eval`, `env`, `timeout`, `xargs` and `find -exec` included."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from palimpsest.audit.tools.executed import SHELLS, executed, program_name, unwrapped
+from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Word, read_line
+
+_DEEPEST: Final = 3
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_DURATION: Final = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+_FIND_STARTERS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_UNKNOWN: Final = Word("\ufffd", static=False)
+
+
+def started_commands(line: str) -> CommandLine:
+    """The commands that a line starts. A wrapper that only passes a command on is replaced by it; any other is listed before it.
+
+    The reasons in `unclear` cover scripts in arguments too.
+    """
+    commands: list[LineCommand] = []
+    unclear: list[str] = []
+    _expand_line(line, 0, commands, unclear)
+    known = {command.texts for command in commands}
+    # The reader of the audit recovers from syntax that the strict one refuses, and knows more wrappers.
+    guessed = (each.command.words for each in executed(line) if each.command.words and each.command.words not in known)
+    commands += (_inferred(tuple(map(Word, words))) for words in guessed)
+    return CommandLine(tuple(commands), tuple(dict.fromkeys(unclear)))
+
+
+def _expand_line(line: str, depth: int, commands: list[LineCommand], unclear: list[str]) -> None:
+    parsed = read_line(line)
+    unclear += parsed.unclear
+    for command in parsed.commands:
+        _expand(command, depth, commands, unclear)
+
+
+def _expand(command: LineCommand, depth: int, commands: list[LineCommand], unclear: list[str]) -> None:
+    inner = command
+    while inner.words and (passed_on := _passed_on(inner)) is not None:
+        inner = passed_on
+    if not inner.words:
+        commands.append(inner)
+        return
+    if not inner.words[0].static or inner.words[0].glob:
+        unclear.append("the program is not known before it runs")
+    script = _script(inner)
+    if script is None:
+        commands += (inner, *_inner_commands(inner))
+    elif depth >= _DEEPEST or not all(word.static and not word.glob for word in script):
+        unclear.append("a script in an argument is not understood")
+        commands.append(inner)
+    else:
+        commands.append(replace(inner, words=()))
+        _expand_line(" ".join(word.text for word in script), depth + 1, commands, unclear)
+
+
+def _inferred(words: tuple[Word, ...]) -> LineCommand:
+    return LineCommand(words, inferred=True)
+
+
+def _passed_on(command: LineCommand) -> LineCommand | None:
+    """The command that a wrapper without effects of its own runs; `None` for every other command and for options that are not known."""
+    words, texts = command.words, command.texts
+    if not all(word.static and not word.glob for word in words[:1]):
+        return None
+    match texts:
+        case ("time" | "command" | "builtin", first, *_) if not first.startswith("-"):
+            return replace(command, words=words[1:])
+        case ("time", "-p", _, *_):
+            return replace(command, words=words[2:])
+        case ("nice", "-n", number, _, *_) if number.isdecimal():
+            return replace(command, words=words[3:])
+        case ("timeout", duration, _, *_) if _DURATION.fullmatch(duration):
+            return replace(command, words=words[2:])
+        case ("env", first, *_) if not first.startswith("-"):
+            count = next((place for place, text in enumerate(texts[1:]) if not _ASSIGNMENT.fullmatch(text)), len(texts) - 1)
+            # Without a command it prints the environment; its own name stays then.
+            if count < len(texts) - 1:
+                return replace(command, words=words[1 + count :], assignments=(*command.assignments, *words[1 : 1 + count]))
+    return None
+
+
+def _script(command: LineCommand) -> tuple[Word, ...] | None:
+    """The words of the script that a shell or `eval` gets in its arguments; `None` for other programs, script files and options."""
+    match command.texts:
+        case ("eval", _, *_):
+            return command.words[1:]
+        case ("bash" | "sh", "-c", _, *_):
+            return command.words[2:3]
+        case _:
+            return None
+
+
+def _inner_commands(command: LineCommand) -> Iterator[LineCommand]:
+    """Commands that a program starts, as far as its arguments name them."""
+    texts = command.texts
+    name = program_name(texts[0])
+    if name == "xargs":
+        place = next((place for place, text in enumerate(texts[1:], 1) if not text.startswith("-")), len(texts))
+        # Options may take a value, so any later word can be the program.
+        for start in range(place, min(place + 3, len(texts))):
+            yield from _with_inner(_inferred((*command.words[start:], _UNKNOWN)))
+    elif name == "find":
+        for place, text in enumerate(texts):
+            if text in _FIND_STARTERS:
+                end = next((end for end in range(place, len(texts)) if texts[end] in (";", "+")), len(texts))
+                yield from _with_inner(_inferred(command.words[place + 1 : end]))
+    elif name in SHELLS:
+        for text in texts[1:]:
+            for each in executed(text) if " " in text else ():
+                yield _inferred(tuple(Word(word) for word in each.command.words))
+    else:
+        inside, _ = unwrapped(texts)
+        if inside and inside != texts:
+            yield from _with_inner(_inferred(command.words[len(texts) - len(inside) :]))
+
+
+def _with_inner(command: LineCommand) -> Iterator[LineCommand]:
+    if command.words:
+        yield command
+        yield from _inner_commands(command)

@@ -1,0 +1,39 @@
+"""The environment of shell commands: that of the agent, without secrets and without variables that change how bash itself behaves."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+# Names of variables, by their parts: keys of providers and services are named so by convention.
+_SECRET_PARTS: Final = frozenset(
+    {"KEY", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT", "DSN", "COOKIE"}
+)
+_SECRET_ENDINGS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD_FILE")
+# They hold the address of a key store or of a terminal, not a secret.
+_NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
+# Bash reads a file, a search path or a function from them before the command begins.
+_BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
+_WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+_URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
+
+
+def command_environment(environment: Mapping[str, str], *, keep: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, and no pager.
+
+    A variable is secret by its name, or because its value is a URL with a password.
+    """
+    passed = {name: value for name, value in environment.items() if name in keep or not (_steers_bash(name) or is_secret(name, value))}
+    return {**passed, **_WITHOUT_TERMINAL}
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether a variable holds a secret."""
+    if name in _NO_SECRETS:
+        return False
+    upper = name.upper()
+    named = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDINGS)
+    return named or _URL_PASSWORD.match(value) is not None
+
+
+def _steers_bash(name: str) -> bool:
+    return name in _BASH or name.startswith("BASH_FUNC_")

@@ -1,0 +1,39 @@
+"""The folders in which git keeps the repository of a project, as far as commands in a sandbox may write there."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+_LARGEST: Final = 4_096
+_MOST_MODULES: Final = 100
+
+
+def git_folders(project: Path) -> tuple[Path, ...]:
+    """The git folders of a project: its own, those of its submodules, and for a work tree the ones of the repository it belongs to.
+
+    The file `.git` of a work tree may name any folder, and a command or an archive can have written it. So the folder counts only if it
+    names the work tree in turn, which a command inside the sandbox cannot have written.
+    """
+    entry = project / ".git"
+    if entry.is_symlink():
+        return ()
+    if entry.is_dir():
+        modules = entry / "modules"
+        inner = [path.parent for path in islice(modules.glob("*/config"), _MOST_MODULES)] if modules.is_dir() else []
+        return entry, *(folder for folder in inner if not folder.is_symlink())
+    folder = _named(entry, "gitdir: ")
+    if folder is None or _named(folder / "gitdir", "") != entry:
+        return ()
+    common = _named(folder / "commondir", "")
+    return (common, folder) if common is not None and common / "worktrees" == folder.parent else ()
+
+
+def _named(file: Path, prefix: str) -> Path | None:
+    """The folder or file that a small file names, relative to its own folder; `None` if it does not."""
+    try:
+        if not file.is_file() or file.stat().st_size > _LARGEST:
+            return None
+        text = file.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return (file.parent / text.removeprefix(prefix)).resolve() if text.startswith(prefix) and "\0" not in text else None

@@ -1,0 +1,211 @@
+"""Sandboxes for shell commands: bubblewrap, else Landlock, else none, with what each of them keeps a command from."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from palimpsest.tools.permissions.places import PROTECTED_FILES, PROTECTED_FOLDERS
+from palimpsest.tools.shell.repositories import git_folders
+from palimpsest.tools.workspace import Workspace
+
+SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
+Argv: TypeAlias = tuple[str, ...]
+_PROBE_SECONDS: Final = 20
+# Keys and accounts of the user; a command has no use for them inside.
+_SECRETS: Final = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".netrc", ".git-credentials", ".pypirc"),
+    *(".claude", ".codex", ".local/share/keyrings", ".password-store", ".mozilla", ".config/google-chrome", ".config/chromium"),
+)
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# Isolated, because Python would import modules of the project from the working directory.
+_LAUNCH: Final = (
+    "import json, sys; sys.path.append(sys.argv[1]); from sandlock import Sandbox; "
+    "sys.exit(Sandbox(**json.loads(sys.argv[2])).run_interactive(sys.argv[3:]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What commands may use: they write in `root`, `extra` and the private folder `temp`, and do not see `hidden`."""
+
+    root: Path
+    extra: tuple[Path, ...]
+    temp: Path
+    network: bool = False
+    hidden: tuple[Path, ...] = ()
+    home: Path = field(default_factory=Path.home)
+
+    @classmethod
+    def of(cls, workspace: Workspace, *, network: bool = False, hidden: tuple[Path, ...] = ()) -> "Area":
+        """The area of a workspace, with a new temp folder; `hidden` are further folders, such as that of the sessions."""
+        temp = Path(tempfile.mkdtemp(prefix="pal-")).resolve()
+        return cls(workspace.root, workspace.extra, temp, network, hidden)
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The folders of the project."""
+        return (self.root, *self.extra)
+
+    def concealed(self) -> tuple[Path, ...]:
+        """Existing files and folders that commands do not see; one that the project lies in stays visible."""
+        found = [path.resolve() for path in (*(self.home / name for name in _SECRETS), *self.hidden) if path.exists()]
+        return tuple(path for path in dict.fromkeys(found) if not any(path == folder or path in folder.parents for folder in self.writable))
+
+    def remove(self) -> None:
+        """Delete the temp folder."""
+        shutil.rmtree(self.temp, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A sandbox that works on this machine. `program` is what starts it, `library` the folder of sandlock; `why` says why there is none."""
+
+    kind: SandboxKind
+    program: str = ""
+    library: str = ""
+    why: str = ""
+
+    @property
+    def confines(self) -> bool:
+        """Whether commands are held in."""
+        return self.kind != "none"
+
+    def describe(self, *, network: bool = False) -> str:
+        """The statement for the start of a session."""
+        net = "the network is open to them" if network else "they have no network"
+        match self.kind:
+            case "bubblewrap":
+                return f"Commands run in a sandbox (bubblewrap): they write only in the project and a private temp folder; {net}."
+            case "landlock":
+                return (
+                    f"Commands run in a sandbox (Landlock): they write only in the project and a private temp folder; {net}. "
+                    "It cannot keep them from changing hooks and settings of the project's repository."
+                )
+            case "none":
+                return f"There is no sandbox ({self.why}): every command that may change something asks first."
+
+    def wrap(self, area: Area) -> Callable[[Argv], Argv]:
+        """A function for `Shell.sandbox`: the arguments that run a command inside."""
+        match self.kind:
+            case "bubblewrap":
+                return lambda arguments: (*bubblewrap_arguments(self.program, area), "--", *arguments)
+            case "landlock":
+                return lambda arguments: (self.program, "-I", "-c", _LAUNCH, self.library, json.dumps(landlock_policy(area)), *arguments)
+            case "none":
+                return lambda arguments: arguments
+
+
+def bubblewrap_arguments(program: str, area: Area) -> Argv:
+    """The call of bubblewrap, without the command: a read-only system, a fresh /proc and /dev, and the folders of the area."""
+    # Sockets of services lie below /run, and a socket on a read-only file system can be connected to.
+    arguments = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    # Where NixOS keeps the programs.
+    arguments += ["--ro-bind-try", "/run/current-system", "/run/current-system"]
+    if area.network:
+        arguments += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
+    arguments += ["--bind", str(area.temp), "/tmp", "--bind", str(area.temp), str(area.temp)]  # noqa: S108  # the private one takes its place
+    for folder in area.writable:
+        arguments += ["--bind", str(folder), str(folder)]
+    for folder in area.writable:
+        for option, path in _kept(folder):
+            arguments += [option, str(path), str(path)]
+    for path in area.concealed():
+        arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
+    arguments += ["--unshare-all", *(["--share-net"] if area.network else [])]
+    return (*arguments, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+
+
+def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Mounts that keep what other programs run or obey later as it is: hooks and settings of git, and files that configure shells."""
+    for git in git_folders(folder):
+        # A mount of its own, because a folder that is none could be renamed and made again.
+        yield "--bind", git
+        hooks = git / "hooks"
+        if not hooks.exists():
+            hooks.mkdir(exist_ok=True)
+        yield from (
+            ("--ro-bind", path) for path in (hooks, git / "config", git / "config.worktree") if path.exists() and not path.is_symlink()
+        )
+    pointer = folder / ".git"
+    names = sorted((PROTECTED_FILES | PROTECTED_FOLDERS) - {".git"})
+    files = [pointer] if pointer.is_file() else []
+    yield from (("--ro-bind", path) for path in (*files, *(folder / name for name in names)) if path.exists() and not path.is_symlink())
+
+
+def landlock_policy(area: Area) -> dict[str, list[str]]:
+    """The fields of `sandlock.Sandbox` for an area."""
+    hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder) if (git / "hooks").is_dir()]
+    shared = [str(git) for folder in area.writable for git in git_folders(folder)]
+    return {
+        "fs_readable": ["/"],
+        "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],
+        "fs_denied": [*hooks, *map(str, area.concealed())],
+        "net_allow": ["*:*", "udp://*:*"] if area.network else [],
+    }
+
+
+def find_sandbox(area: Area) -> Sandbox:
+    """The best sandbox that works here: each is tried once, because a program can be there and the kernel forbid what it needs."""
+    around = next((folder for folder in area.writable if folder == area.home or folder in area.home.parents), None)
+    if around is not None:
+        return Sandbox("none", why=f"{around} holds your home folder, whose files other programs obey")
+    reasons: list[str] = []
+    for candidate in (_bubblewrap(), _landlock()):
+        if candidate.kind == "none":
+            reasons.append(candidate.why)
+        elif any(
+            folder in Path(path).resolve().parents
+            for folder in (*area.writable, area.temp)
+            for path in (candidate.program, candidate.library)
+            if path
+        ):
+            reasons.append(f"{candidate.kind} lies in a folder that commands may change")
+        elif problem := _problem(candidate, area):
+            reasons.append(f"{candidate.kind} does not work here: {problem}")
+        else:
+            return candidate
+    return Sandbox("none", why="; ".join(reasons))
+
+
+def _bubblewrap() -> Sandbox:
+    program = shutil.which("bwrap")
+    return Sandbox("none", why="bubblewrap is not installed") if program is None else Sandbox("bubblewrap", program)
+
+
+def _landlock() -> Sandbox:
+    spec = find_spec("sandlock") if sys.platform == "linux" else None
+    if spec is None or spec.origin is None:
+        return Sandbox("none", why="sandlock is not installed")
+    return Sandbox("landlock", sys.executable, str(Path(spec.origin).parent.parent))
+
+
+def _problem(sandbox: Sandbox, area: Area) -> str:
+    """Why a sandbox does not hold: a command is run that must be able to write in the temp folder, and must not beside it."""
+    with tempfile.TemporaryDirectory(prefix="pal-probe-", dir=area.temp.parent) as outside:
+        inner, outer = area.temp / "probe", Path(outside) / "probe"
+        script = 'echo inside > "$1"; echo outside > "$2"; exit 0'
+        try:
+            done = subprocess.run(  # noqa: S603  # the program was found by us
+                sandbox.wrap(area)(("bash", "--noprofile", "--norc", "-c", script, "probe", str(inner), str(outer))),
+                cwd=area.root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PROBE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        worked, held = inner.exists(), not outer.exists()
+        inner.unlink(missing_ok=True)
+    if not held:
+        return "a command could write outside"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return "" if worked and done.returncode == 0 else (lines[0][:200] if lines else f"exit code {done.returncode}")

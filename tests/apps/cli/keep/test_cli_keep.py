@@ -1,0 +1,215 @@
+import sqlite3
+from pathlib import Path
+
+import pytest
+from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
+
+from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+
+_NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "secrets", "cards"]
+
+
+def _states(pal: Pal, code: int) -> dict[str, str]:
+    return {check["name"]: check["state"] for check in pal.json("doctor", code=code)["checks"]}
+
+
+def test_a_home_in_order_has_no_findings(pal: Pal) -> None:
+    small(pal.home)
+    assert pal("sessions").exit_code == 0
+
+    assert _states(pal, 0) == dict.fromkeys(_NAMES, "ok")
+    assert pal.json("doctor")["ok"] is True
+    assert [line.split()[:2] for line in pal("doctor").stdout.splitlines()] == [["ok", name] for name in _NAMES]
+
+
+def test_a_home_that_is_not_there_yet_is_no_finding_and_is_not_made(pal: Pal) -> None:
+    assert _states(pal, 0) == dict.fromkeys(_NAMES, "ok")
+    assert not pal.home.folder.exists()
+
+
+def test_a_torn_line_and_what_a_crash_left_are_warnings_with_advice(pal: Pal) -> None:
+    small(pal.home)
+    path = pal.home.store.path_of(SMALL)
+    with path.open("ab") as file:
+        file.write(b'{"seq":14')
+    path.with_suffix(".torn-1").write_bytes(b"{")
+    (path.parent / ".locks" / "gone").touch()
+
+    states = _states(pal, 1)
+    advice = [line for line in pal("doctor").stdout.splitlines() if "→" in line]
+
+    assert {name for name, state in states.items() if state == "warn"} == {"logs", "remains", "locks"}
+    assert len(advice) == 3
+
+
+def test_a_log_that_cannot_be_read_and_a_broken_card_file_are_bad(pal: Pal) -> None:
+    small(pal.home)
+    pal.home.store.path_of("noise").write_bytes(b"noise\n")
+    pal.home.cards_path.write_text("cards = 3")
+
+    assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs", "cards"}
+
+
+@pytest.mark.parametrize("end", [b"garbage here\n", b"garbage here\n\n", b'{"seq":14}\n', b"x" * 200_000 + b"\n"])
+def test_a_log_whose_last_line_is_no_event_is_bad(pal: Pal, end: bytes) -> None:
+    small(pal.home)
+    with pal.home.store.path_of(SMALL).open("ab") as file:
+        file.write(end)
+
+    assert {name for name, state in _states(pal, 1).items() if state == "bad"} == {"logs"}
+
+
+def test_a_session_that_is_being_written_is_named_and_is_no_finding(pal: Pal) -> None:
+    small(pal.home)
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True):
+        locks = next(check for check in pal.json("doctor")["checks"] if check["name"] == "locks")
+
+    assert locks["state"] == "ok"
+    assert locks["message"].startswith("1 held: process ")
+
+
+def test_a_home_that_is_a_file_is_bad(pal: Pal) -> None:
+    pal.home.folder.write_text("")
+
+    assert _states(pal, 1)["home"] == "bad"
+
+
+def test_a_session_is_deleted_only_when_one_says_so(pal: Pal) -> None:
+    small(pal.home)
+    asked = pal("delete", SMALL)
+    assert (asked.exit_code, asked.stderr.endswith("would be deleted for good; use --yes to confirm\n")) == (2, True)
+    assert pal.home.store.sessions() == [SMALL]
+    assert pal.json("delete", SMALL, "--yes") == {"session": SMALL, "deleted": True}
+    assert pal.home.store.sessions() == []
+
+
+def test_a_session_that_a_fork_reads_is_kept(pal: Pal) -> None:
+    small(pal.home)
+    fork = pal("fork", SMALL).stdout.strip()
+    refused = pal("delete", SMALL, "--yes")
+    assert (refused.exit_code, refused.stderr) == (2, f"pal: session {SMALL} is read by its forks {fork}; delete those first\n")
+    assert pal.home.store.sessions() == sorted([SMALL, fork])
+
+
+def test_no_word_of_a_deleted_session_stays_in_the_index_file(pal: Pal) -> None:
+    small(pal.home)
+    with Log.create(pal.home.store, SessionOpened("other"), FixedClock(BEGAN)) as log:
+        log.append(UserSaid((Text("the wombatsecretword is here"),)))
+    assert len(pal.json("search", "wombatsecretword")) == 1
+    assert b"wombatsecretword" in _bytes(pal)
+
+    assert pal("delete", "other", "--yes").stdout == "deleted other\n"
+    assert b"wombat" not in _bytes(pal)
+    assert [row["id"] for row in pal.json("sessions")] == [SMALL]
+    assert len(pal.json("search", "timeout")) == 2
+
+
+def test_a_busy_index_is_reported_and_cleaned_later(pal: Pal) -> None:
+    small(pal.home)
+    pal("sessions")
+    other = sqlite3.connect(pal.home.index_path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        result = pal("delete", SMALL, "--yes")
+    finally:
+        other.close()
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, f"deleted {SMALL}\n", 1)
+    assert b"seconds" in _bytes(pal)
+    assert pal("index").exit_code == 0
+    assert b"seconds" not in _bytes(pal)
+
+
+def _bytes(pal: Pal) -> bytes:
+    return b"".join(path.read_bytes() for path in pal.home.folder.glob("index.sqlite*"))
+
+
+def _damage(pal: Pal, old: bytes, new: bytes) -> Path:
+    path = pal.home.store.path_of(SMALL)
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    return path
+
+
+def test_a_whole_log_is_verified(pal: Pal) -> None:
+    small(pal.home)
+
+    assert pal.json("verify", SMALL) == {"ok": True, "events": 14, "errors": [], "repaired": False, "session": SMALL, "redacted": []}
+    assert pal("verify", SMALL).stdout == f"ok    {SMALL}  14 events\n"
+
+
+def test_a_changed_word_is_found_and_named(pal: Pal) -> None:
+    small(pal.home)
+    path = _damage(pal, b"What is in a.py?", b"What is in b.py?")
+    found = pal.json("verify", str(path), code=1)
+
+    assert (found["ok"], found["events"], found["repaired"]) == (False, 14, False)
+    assert [error["kind"] for error in found["errors"]] == ["hash"]
+    assert found["errors"][0]["where"].startswith(f"{path}, byte ")
+
+
+def test_a_repair_keeps_the_damaged_file_and_leaves_a_log_that_verifies(pal: Pal) -> None:
+    small(pal.home)
+    path = _damage(pal, b'"type":"tool_started"', b'"type":"tool_st\xffrted"')
+    damaged = path.read_bytes()
+    repaired = pal.json("verify", SMALL, "--repair")
+
+    assert (repaired["ok"], repaired["repaired"]) == (True, True)
+    assert Path(repaired["copy"]).read_bytes() == damaged
+    assert pal("verify", SMALL).exit_code == 0
+    assert pal("show", SMALL).exit_code == 0
+
+
+def test_a_torn_last_line_is_a_finding_until_it_is_repaired(pal: Pal) -> None:
+    small(pal.home)
+    path = pal.home.store.path_of(SMALL)
+    with path.open("ab") as file:
+        file.write(b'{"seq":14,"parent":13,"at"')
+
+    assert [error["kind"] for error in pal.json("verify", SMALL, code=1)["errors"]] == ["torn"]
+    assert pal("verify", SMALL, "--repair").exit_code == 0
+    assert pal.json("verify", SMALL)["ok"] is True
+
+
+def test_all_sessions_are_verified_when_none_is_named(pal: Pal) -> None:
+    small(pal.home)
+    long(pal.home, events=60)
+    _damage(pal, b"Be brief.", b"Be grief.")
+    found = pal.json("verify", code=1)
+
+    assert (found["ok"], found["events"]) == (False, 75)
+    assert [(each["session"], each["ok"]) for each in found["sessions"]] == [(SMALL, False), (LONG, True)]
+    assert pal.json("verify", str(pal.home.store.folder), code=1) == found
+
+
+def test_a_repair_needs_a_session_or_all(pal: Pal) -> None:
+    small(pal.home)
+    result = pal("verify", "--repair")
+
+    assert result.exit_code == 2
+    assert result.stderr == "pal: verify: --repair needs a session, or --all; see `pal verify --help`\n"
+
+
+def test_a_missing_blob_is_found_and_no_repair_claims_to_mend_it(pal: Pal) -> None:
+    small(pal.home)
+    for address in list(pal.home.blobs.addresses()):
+        pal.home.blobs.path(address).unlink()
+    result = pal("verify", SMALL, "--repair")
+
+    assert result.exit_code == 1
+    assert "1 findings remain that cannot be repaired" in result.stdout
+
+
+def test_something_that_is_no_log_at_all_is_a_finding_and_no_crash(pal: Pal) -> None:
+    small(pal.home)
+    pal.home.store.path_of("noise").write_bytes(bytes(range(256)) * 40)
+    pal.home.store.path_of("empty").write_bytes(b"")
+
+    assert pal("verify", "noise").exit_code == 1
+    assert [error["kind"] for error in pal.json("verify", "empty", code=1)["errors"]][:1] == ["empty"]
+    assert pal("verify", "--all").exit_code == 1
+
+
+def test_an_empty_home_has_nothing_to_verify(pal: Pal) -> None:
+    assert pal("verify").stdout == "no sessions to verify\n"

@@ -1,0 +1,75 @@
+"""The user's permission rules of a project, in real files."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from palimpsest.core.errors import BadInput
+from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
+
+
+def test_rules_are_kept_for_each_project_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    home, one, other = tmp_path / "home", tmp_path / "one", tmp_path / "other"
+    rules = FilePermissionRules(home, one)
+    assert rules.load() == ()
+    for text in ("bash(git status)", "deny bash(rm:*)", "bash(git status)"):
+        rules.add(text)
+    assert FilePermissionRules(home, one).load() == ("bash(git status)", "deny bash(rm:*)")
+    assert FilePermissionRules(home, other).load() == ()
+    assert rules.path.read_text() == f"# {one}\nbash(git status)\ndeny bash(rm:*)\n"
+    assert (rules.path.stat().st_mode & 0o777, rules.path.is_relative_to(home)) == (0o600, True)
+    assert (rules.remove("bash(git status)"), rules.remove("bash(git status)"), rules.load()) == (True, False, ("deny bash(rm:*)",))
+
+
+def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    FilePermissionRules(tmp_path / "home", tmp_path / "link").add("edit")
+    assert FilePermissionRules(tmp_path / "home", tmp_path / "real").load() == ("edit",)
+
+
+@pytest.mark.parametrize("rule", ["", "  ", "a\nb", "# a", "a\x1b[2K"])
+def test_a_rule_is_one_line(tmp_path: Path, rule: str) -> None:
+    for rules in (FilePermissionRules(tmp_path, tmp_path), MemoryPermissionRules()):
+        with pytest.raises(BadInput, match="a rule is one line of text"):
+            rules.add(rule)
+        assert rules.load() == ()
+
+
+def test_rules_in_memory_behave_the_same() -> None:
+    rules = MemoryPermissionRules(("a",))
+    rules.add("b")
+    rules.add("b")
+    assert (rules.load(), rules.remove("a"), rules.remove("a"), rules.load()) == (("a", "b"), True, False, ("b",))
+
+
+def test_processes_that_add_at_once_lose_no_rule(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from palimpsest.stores.permission_rules import FilePermissionRules\n"
+        "rules = FilePermissionRules(Path(sys.argv[1]), Path(sys.argv[1]))\n"
+        "[rules.add(f'bash({sys.argv[2]} {number})') for number in range(25)]\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, tmp_path, name]) for name in ("a", "b", "c")]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    expected = sorted(f"bash({name} {number})" for name in "abc" for number in range(25))
+    assert sorted(FilePermissionRules(tmp_path, tmp_path).load()) == expected
+
+
+def test_the_rules_of_a_project_are_read_from_its_file(tmp_path: Path) -> None:
+    assert project_rule_texts(tmp_path) == ()
+    (tmp_path / ".pal").mkdir()
+    path = tmp_path / ".pal" / "permissions"
+    path.write_text("# secrets\n\ndeny read(.env)\n  bash(ls)  \n")
+    assert project_rule_texts(tmp_path) == ("deny read(.env)", "bash(ls)")
+    path.write_bytes(b"\xff")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        project_rule_texts(tmp_path)
+    path.write_bytes(b"a" * 1_000_001)
+    with pytest.raises(BadInput, match="at most 1,000,000 bytes"):
+        project_rule_texts(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(BadInput, match="no regular file"):
+        project_rule_texts(tmp_path)

@@ -1,0 +1,90 @@
+"""The environment of commands, and the working directory that they leave."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.workspace import Workspace
+
+
+def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> None:
+    environment = {
+        "PATH": "/usr/bin",
+        "HOME": "/home/a",
+        "LANG": "C",
+        "SSH_AUTH_SOCK": "/home/a/agent",
+        "MONKEY": "1",
+        "KEYBOARD": "us",
+        "PAGER": "less",
+        "ANTHROPIC_API_KEY": "x",
+        "OPENAI_API_KEY": "x",
+        "GH_TOKEN": "x",
+        "NPM_AUTHTOKEN": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "MYSQL_PWD_FILE": "x",
+        "DB_PASSWORD": "x",
+        "GOOGLE_APPLICATION_CREDENTIALS": "x",
+        "DATABASE_URL": "postgres://a:b@c/d",
+        "DOCS_URL": "https://a.org/b@c",
+        "BASH_ENV": "x",
+        "CDPATH": "/",
+        "BASH_FUNC_ls%%": "() { rm x; }",
+    }
+    assert command_environment(environment, keep=frozenset({"GH_TOKEN"})) == {
+        "PATH": "/usr/bin",
+        "HOME": "/home/a",
+        "LANG": "C",
+        "SSH_AUTH_SOCK": "/home/a/agent",
+        "MONKEY": "1",
+        "KEYBOARD": "us",
+        "GH_TOKEN": "x",
+        "DOCS_URL": "https://a.org/b@c",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def test_a_shell_does_not_pass_on_the_key_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    tool = Shell(tmp_path).tools()[0]
+    output = asyncio.run(tool.run(json.dumps({"command": "env; echo [$ANTHROPIC_API_KEY]"}), Workspace(tmp_path)))
+    assert output.text.endswith("[]\n")
+    assert "sk-secret" not in output.text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd /",
+        'echo "$PWD/../outside" > "$PAL_CWD_FILE"; exit',
+        'echo "$PWD/link" > "$PAL_CWD_FILE"; exit',
+        'echo "relative" > "$PAL_CWD_FILE"; exit',
+        'mkfifo "$PAL_CWD_FILE"; exit',
+        'ln -s /dev/zero "$PAL_CWD_FILE"; exit',
+        'head -c 100000 /dev/zero > "$PAL_CWD_FILE"; exit',
+        'mkdir "$PAL_CWD_FILE"; exit',
+    ],
+)
+def test_the_working_directory_stays_in_the_workspace_whatever_a_command_leaves(tmp_path: Path, command: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "outside").mkdir()
+    (project / "link").symlink_to(tmp_path / "outside")
+    shell = Shell(project)
+    asyncio.run(shell.tools()[0].run(json.dumps({"command": command}), Workspace(project)))
+    assert shell.cwd == project
+
+
+def test_a_working_directory_that_became_a_link_to_the_outside_is_left(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "d").mkdir(parents=True)
+    shell = Shell(project / "d")
+    (project / "d").rmdir()
+    (project / "d").symlink_to("/etc")
+    output = asyncio.run(shell.tools()[0].run(json.dumps({"command": "pwd"}), Workspace(project)))
+    assert (output.text, shell.cwd) == (f"{project}\n", project)

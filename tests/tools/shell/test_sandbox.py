@@ -1,0 +1,192 @@
+"""Sandboxes of shell commands: how they are called, and what they hold where the machine has one."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.repositories import git_folders
+from palimpsest.tools.shell.sandbox import Area, Sandbox, bubblewrap_arguments, find_sandbox, landlock_policy
+from palimpsest.tools.tool import ToolOutput
+from palimpsest.tools.workspace import Workspace
+
+TEMP = "/tmp"  # noqa: S108  # the name inside the sandbox, where a private folder is
+BESIDE = "/var/tmp"  # noqa: S108  # each test makes a folder of its own in it
+
+
+@pytest.fixture
+def area(tmp_path: Path) -> Iterator[Area]:
+    """The area of a repository, with a home that has keys, outside of the folder that a sandbox replaces by a private one."""
+    project = tmp_path / "project"
+    home = Path(tempfile.mkdtemp(prefix="pal-home-", dir=BESIDE))
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("key")
+    (home / ".netrc").write_text("password")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    (project / ".envrc").write_text("export A=1\n")
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    yield Area(project, (), temp, hidden=(tmp_path / "sessions",), home=home)
+    shutil.rmtree(home)
+
+
+def test_bubblewrap_gets_a_read_only_system_and_the_folders_of_the_area(area: Area, tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir()
+    project, temp, home = str(area.root), str(area.temp), str(area.home)
+    git = f"{project}/.git"
+    assert bubblewrap_arguments("bwrap", area) == (
+        *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"),
+        *("--ro-bind-try", "/run/current-system", "/run/current-system"),
+        *("--bind", temp, TEMP, "--bind", temp, temp, "--bind", project, project),
+        *("--bind", git, git, "--ro-bind", f"{git}/hooks", f"{git}/hooks", "--ro-bind", f"{git}/config", f"{git}/config"),
+        *("--ro-bind", f"{project}/.envrc", f"{project}/.envrc"),
+        *("--tmpfs", f"{home}/.ssh", "--ro-bind", "/dev/null", f"{home}/.netrc", "--tmpfs", f"{tmp_path}/sessions"),
+        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    )
+    open_area = Area(area.root, (), area.temp, network=True, home=area.home)
+    assert "--share-net" in bubblewrap_arguments("bwrap", open_area)
+    assert Sandbox("bubblewrap", "bwrap").wrap(area)(("ls",)) == (*bubblewrap_arguments("bwrap", area), "--", "ls")
+
+
+def test_landlock_gets_the_same_folders(area: Area) -> None:
+    policy = landlock_policy(area)
+    assert policy["fs_writable"][:3] == [str(area.root), str(area.temp), str(area.root / ".git")]
+    assert policy["fs_denied"] == [str(area.root / ".git" / "hooks"), str(area.home / ".ssh"), str(area.home / ".netrc")]
+    assert (policy["fs_readable"], policy["net_allow"]) == (["/"], [])
+    wrapped = Sandbox("landlock", "/usr/bin/python3", "/lib/x").wrap(area)(("ls", "-l"))
+    # Isolated, so that no module of the project is imported before the sandbox holds.
+    assert (wrapped[:3], wrapped[4:]) == (("/usr/bin/python3", "-I", "-c"), ("/lib/x", json.dumps(policy), "ls", "-l"))
+
+
+def test_each_sandbox_says_what_it_does(area: Area) -> None:
+    assert Sandbox("none", why="bubblewrap is not installed").describe() == (
+        "There is no sandbox (bubblewrap is not installed): every command that may change something asks first."
+    )
+    assert Sandbox("bubblewrap").describe() == (
+        "Commands run in a sandbox (bubblewrap): they write only in the project and a private temp folder; they have no network."
+    )
+    assert "the network is open to them" in Sandbox("landlock").describe(network=True)
+    assert Sandbox("none").wrap(area)(("ls",)) == ("ls",)
+    assert (Sandbox("none").confines, Sandbox("landlock").confines) == (False, True)
+
+
+def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None:
+    for root in (area.home.parent, area.home):
+        found = find_sandbox(Area(root, (), area.temp, home=area.home))
+        assert found == Sandbox("none", why=f"{root} holds your home folder, whose files other programs obey")
+
+
+def test_a_machine_without_programs_for_it_has_no_sandbox_and_says_so(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("sandlock") is not None:
+        pytest.skip("sandlock is installed here")
+    monkeypatch.setenv("PATH", str(area.temp))
+    assert find_sandbox(area) == Sandbox("none", why="bubblewrap is not installed; sandlock is not installed")
+    # A program of that name that holds nothing is found out by trying it.
+    false = area.home / "bwrap"
+    false.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; PATH=/usr/bin:/bin exec "$@"\n')
+    false.chmod(0o755)
+    monkeypatch.setenv("PATH", str(area.home))
+    assert find_sandbox(area).why == "bubblewrap does not work here: a command could write outside; sandlock is not installed"
+    false.write_text("#!/bin/sh\necho setting up uid map: Permission denied >&2; exit 1\n")
+    assert find_sandbox(area).why.startswith("bubblewrap does not work here: setting up uid map: Permission denied;")
+    (area.root / "bwrap").write_text("#!/bin/sh\n")
+    (area.root / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(area.root))
+    assert find_sandbox(area).why.startswith("bubblewrap lies in a folder that commands may change;")
+
+
+def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_path: Path) -> None:
+    git = ["git", "-C", str(area.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
+    assert git_folders(tmp_path / "tree") == (area.root / ".git", area.root / ".git" / "worktrees" / "tree")
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    for text in (
+        f"gitdir: {area.home}",
+        f"gitdir: {area.root / '.git' / 'worktrees' / 'tree'}",
+        "nonsense",
+        f"gitdir: {area.root / '.git'}",
+    ):
+        (forged / ".git").write_text(text)
+        assert git_folders(forged) == ()
+    assert git_folders(area.home) == ()
+
+
+def sandboxes() -> list[Sandbox]:
+    """Those that could work on this machine; each is tried before it is used."""
+    spec = find_spec("sandlock") if sys.platform == "linux" else None
+    library = str(Path(spec.origin).parent.parent) if spec is not None and spec.origin is not None else ""
+    return [Sandbox("bubblewrap", "/usr/bin/bwrap"), Sandbox("landlock", sys.executable, library)]
+
+
+@pytest.mark.parametrize("sandbox", sandboxes(), ids=lambda sandbox: sandbox.kind)
+def test_a_command_in_a_sandbox_works_in_the_project_and_nowhere_else(sandbox: Sandbox, area: Area) -> None:
+    if not Path(sandbox.program).exists() or (sandbox.kind == "landlock" and not sandbox.library):
+        pytest.skip(f"{sandbox.kind} is not installed here")
+    workspace = Workspace(area.root)
+
+    async def steps() -> list[ToolOutput]:
+        shell = Shell(area.root, sandbox=sandbox.wrap(area), temp=area.temp)
+        tool = shell.tools()[0]
+        commands = (
+            "mkdir -p d && echo hi > d/x && cd d",
+            "pwd; cat x; exit 3",
+            f"echo x > {area.home}/pwned",
+            f"cat {area.home}/.ssh/id {area.home}/.netrc",
+            f"echo x > {area.root}/.git/hooks/pre-commit",
+            'echo kept > "$TMPDIR/note"',
+            'cat "$TMPDIR/note"',
+        )
+        try:
+            return [await tool.run(json.dumps({"command": command}), workspace) for command in commands]
+        finally:
+            await shell.close()
+
+    made, shown, home, keys, hook, kept, note = asyncio.run(steps())
+    assert (made, shown) == (ToolOutput("[no output]", exit=0), ToolOutput(f"{area.root}/d\nhi\n[exit code 3]", error=True, exit=3))
+    assert (home.error, hook.error, kept.error, note.text) == (True, True, False, "kept\n")
+    assert "key" not in keys.text
+    assert "password" not in keys.text
+    assert sorted(path.name for path in area.home.iterdir()) == [".netrc", ".ssh"]
+    assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
+
+
+def test_bubblewrap_keeps_a_repository_from_being_replaced_by_one_with_hooks(area: Area) -> None:
+    sandbox = find_sandbox(area)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    script = "mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; git config core.fsmonitor x; echo x >> .envrc; git status"
+    subprocess.run(sandbox.wrap(area)(("bash", "-c", script)), cwd=area.root, check=True, capture_output=True)
+    assert (area.root / ".envrc").read_text() == "export A=1\n"
+    assert "fsmonitor" not in (area.root / ".git" / "config").read_text()
+    assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
+    assert not (area.root / "away").exists()
+
+
+def test_a_background_process_in_a_sandbox_ends_with_all_that_it_started(area: Area) -> None:
+    sandbox = find_sandbox(area)
+    if not sandbox.confines:
+        pytest.skip(f"this machine has no sandbox: {sandbox.why}")
+    workspace = Workspace(area.root)
+
+    async def steps() -> list[str]:
+        shell = Shell(area.root, sandbox=sandbox.wrap(area), temp=area.temp)
+        tools = {tool.name: tool for tool in shell.tools()}
+        command = "exec 9> lock; flock 9; echo ready; sleep 1000 & wait"
+        await tools["bash"].run(json.dumps({"command": command, "background": True}), workspace)
+        printed = await tools["bash_output"].run('{"id": "p1"}', workspace)
+        killed = await tools["kill"].run('{"id": "p1"}', workspace)
+        return [printed.text, killed.text]
+
+    assert asyncio.run(steps()) == ["ready\n[still running]", "p1 has ended with exit code -15"]
+    # The sleeping child holds the lock as long as it lives.
+    assert subprocess.run(["flock", "-w", "60", area.root / "lock", "true"], check=False).returncode == 0
