@@ -162,6 +162,7 @@ def test_a_broken_file_stops_the_agent_and_is_a_warning_elsewhere(workplace: Wor
     stopped = workplace("-p", "hello", replies=("never",))
     problem = f"pal: {workplace.user_file}:1: this is not valid TOML: Invalid value"
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (2, "", f"{problem}; correct the file first\n")
+    assert not (workplace.home / "sessions").exists()
     shown = workplace("config", "model")
     assert (shown.returncode, shown.stderr) == (1, f"{problem}; until this is fixed, it is not used\n")
     assert shown.stdout.splitlines()[1] == "model  claude-sonnet-4-5  default"

@@ -93,13 +93,13 @@ def ask(
     With --continue and without a prompt, an interrupted turn goes on where it stopped.
     """
     home = find_home()
+    options = {"model": model, "profile": profile_name, "max_turns": max_turns, "max_tools": max_tools}
+    settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
     session = _session(home, continues=continues, resume=resume, fork=fork)
     recorded = _recorded(home, session)
     parts = _input(home, prompt or "", files)
     if not parts and not session:
         raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
-    options = {"model": model, "profile": profile_name, "max_turns": max_turns, "max_tools": max_tools}
-    settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
     agent = _agent(home, session, recorded, settings)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
