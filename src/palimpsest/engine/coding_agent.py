@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from palimpsest.core.events import ModeChanged, PermissionAsked
 from palimpsest.core.items import Part, ToolCall
@@ -29,6 +29,7 @@ from palimpsest.tools.toolset import standard_tools, task_graph
 from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
 
+KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
@@ -66,7 +67,7 @@ class _Gatekeeper:
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session and for later ones of this project."""
-        self._permissions = self._permissions.with_rule(f"allow {rule}" if not rule.startswith(("allow ", "ask ", "deny ")) else rule)
+        self._permissions = self._permissions.with_rule(rule)
         self._rules.add(rule)
 
 
@@ -94,7 +95,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
-    world = _WorldNow(session, root, home, sandbox, settings, tasks)
+    world = _WorldNow(agent, sandbox, settings, tasks)
     tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
     agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
     agent.context = SourcedContext(session, world)
@@ -107,10 +108,9 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
 class _WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
-    def __init__(self, session: Session, root: Path, home: AnyHome, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph) -> None:
-        self._session = session
-        self._root = root
-        self._clock = home.clock
+    def __init__(self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph) -> None:
+        self._session = agent.session
+        self._root = agent.toolbox.workspace.root
         self._settings = settings
         self._sandbox = sandbox
         self._tasks = tasks
@@ -125,7 +125,7 @@ class _WorldNow:
             "tasks": self._tasks.open_lines(),
         }
         state = session_state(self._session, self._root, **known)
-        self._world = LocalWorld(state, self._clock) if self._world is None else self._world.observing(state)
+        self._world = LocalWorld(state, self._session.environment.clock) if self._world is None else self._world.observing(state)
         return self._world
 
     def attached(self, tool: AgentTool, paths: tuple[str, ...]) -> tuple[Part, ...]:

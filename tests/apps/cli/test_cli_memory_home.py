@@ -13,8 +13,9 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
-# The id of a fork is made at random, a home tells `doctor` how it is kept, and the last three touch no home or make their own.
-OTHERWISE = {"fork", "doctor", "completion", "demo", "bench"}
+# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, and the last three touch no
+# home or make their own.
+OTHERWISE = {"fork", "ask", "doctor", "init", "completion", "demo", "bench"}
 # Each line is run in both homes, in this order: those that change something come after those that look.
 LINES: tuple[tuple[str, ...], ...] = (
     ("sessions",),
@@ -27,6 +28,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("search", "timeout", "--json"),
     ("search", "timeout", "--session", SMALL),
     ("cards", "--json"),
+    ("config", "--json"),
     ("compact", LONG, "--preview", "--json"),
     ("pin", SMALL, "2.0", "--json"),
     ("unpin", SMALL, "2.0"),
@@ -102,6 +104,11 @@ def test_a_fork_is_made_in_memory() -> None:
     result = run(home, "fork", SMALL, "--at", "5")
     assert sorted(home.store.sessions()) == sorted([SMALL, result.stdout.strip()])
     assert run(home, "delete", SMALL, "--yes").exit_code == 2
+
+
+def test_a_home_in_memory_has_no_configuration_file() -> None:
+    result = run(MemoryHome(), "init")
+    assert (result.exit_code, result.stderr) == (2, "pal: memory: a home in memory has no configuration file\n")
 
 
 def test_doctor_finds_a_home_in_memory_in_order() -> None:

@@ -31,6 +31,8 @@ def documented(command: str) -> list[str]:
         ("import", "--dry-run", str(Path(__file__).parents[2] / "golden" / "foreign" / "aider")),
         ("export", SMALL, "--to", "markdown"),
         ("index",),
+        ("init",),
+        ("config",),
         ("doctor",),
     ],
     ids=lambda words: words[0],

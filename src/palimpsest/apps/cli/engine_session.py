@@ -1,69 +1,110 @@
-"""Sets up the engine for a command: chooses profile, model and provider, and builds the session."""
+"""Sets up the engine for a command: reads the settings, chooses profile, model and provider, and builds the session."""
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
-from palimpsest.apps.cli.home import SessionLocation
+from palimpsest.apps.cli.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.opening import close_open_call
+from palimpsest.apps.cli.output import plain
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment, inline, no_provider
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import DEFAULT, PROFILES, profile
+from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
+from palimpsest.stores.config.schema import DEFAULT_MODEL, ProviderConfig
+from palimpsest.stores.config.settings import DEFAULT_SOURCE, FILE_NAME, Settings, resolve
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.past_requests import recorded_tools
 
-# Model whose window and prices are used if no model is named.
-DEFAULT_MODEL = "claude-sonnet-4-5"
-# Default number of retries after a failed request, and the total wait in seconds.
+# Default number of retries of a command after a failed request, and the total wait in seconds.
 _RETRIES = 3
 _LONGEST_WAIT_S = 60.0
 _FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
 
-def profile_of(name: str, log: Log, environment: Mapping[str, str] = os.environ) -> Profile:
-    """Return the named profile, that of PAL_PROFILE, that of the session, or the default."""
-    recorded = log.view.profile
-    return profile(name or environment.get("PAL_PROFILE", "") or (recorded if recorded in PROFILES else DEFAULT), environment)
+def config_path(home: AnyHome) -> Path | None:
+    """Return the path of the user's configuration; None for a home in memory."""
+    return None if home.folder is None else home.folder / FILE_NAME
 
 
-def card_of(name: str, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | None:
-    """Return the card of the named model, of PAL_MODEL, or of the session; None if the session has no model."""
-    wanted = name or os.environ.get("PAL_MODEL", "")
-    if wanted:
-        return card(wanted, cards)
-    return recorded_card(log.view.model, cards) if log.view.model else None
+def working_folder() -> Path | None:
+    """Return the working directory; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
-def provider_of(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | None:
+def settings_of(home: AnyHome, options: Mapping[str, object] | None = None, *, strict: bool = False) -> Settings:
+    """Return the settings for the working directory, and print a warning for each part of a file that is not used.
+
+    `options` are values of the command line by key. With `strict`, for commands that run tools, a file with a problem raises `BadInput`:
+    a rule or limit that cannot be read must not be left out. A bad variable raises `BadInput` in any case.
+    """
+    settings = resolve(config_path(home), working_folder(), os.environ, options)
+    if strict:
+        settings.require_valid()
+    for problem in settings.problems:
+        click.echo(plain(f"pal: {problem}; until this is fixed, it is not used"), err=True)
+    for problem in settings.refused:
+        click.echo(plain(f"pal: {problem}"), err=True)
+    return settings
+
+
+def profile_name_of(settings: Settings, recorded: str) -> str:
+    """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
+    return recorded if recorded in PROFILES and not settings.is_given_now("profile") else settings.config.profile
+
+
+def model_name_of(settings: Settings, recorded: str) -> str:
+    """Return the name of the model: that of the command line or PAL_MODEL, that of the session, or that of a file."""
+    return recorded if recorded and not settings.is_given_now("model") else settings.config.model
+
+
+def card_of(settings: Settings, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | None:
+    """Return the card of the model that the command line, PAL_MODEL, the session or a file names; None if none does."""
+    if log.view.model and not settings.is_given_now("model"):
+        return recorded_card(log.view.model, cards)
+    return None if settings.source("model") == DEFAULT_SOURCE else card(settings.config.model, cards)
+
+
+def provider_of(model: ModelCard, settings: Settings) -> Provider | None:
     """Return the provider of a model; None when offline, or without a key after printing a warning."""
-    found = provider_or_reason(model, environment)
+    found = provider_or_reason(model, settings)
     if not isinstance(found, str):
         return found
-    if not is_offline(environment):
+    if not is_offline():
         click.echo(f"pal: no model is called: {found}", err=True)
     return None
 
 
-def provider_or_reason(model: ModelCard, environment: Mapping[str, str] = os.environ) -> Provider | str:
+def provider_or_reason(model: ModelCard, settings: Settings) -> Provider | str:
     """Return the provider of a model, or the reason why there is none."""
-    if is_offline(environment):
+    if is_offline():
         return "PAL_OFFLINE is set"
-    from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - needed only to call a model
-
     try:
-        return HttpProvider(model)
+        return configured_provider(model, settings)
     except BadInput as error:
         return error.message
+
+
+def configured_provider(model: ModelCard, settings: Settings) -> Provider:
+    """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
+    from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
+
+    found = settings.config.providers.get(model.provider, ProviderConfig())
+    options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
+    return http_provider(model, options, settings.config.timeout_seconds, os.environ)
 
 
 def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
@@ -79,28 +120,31 @@ class ModelChoice:
     provider: Provider | None
     later: bool
     focus: str
+    settings: Settings
 
 
-def choose_model(model: ModelCard | None, focus: str, *, offline: bool, now: bool) -> ModelChoice:
+def choose_model(model: ModelCard | None, focus: str, settings: Settings, *, offline: bool, now: bool) -> ModelChoice:
     """Choose the model and provider of a fold; print a warning if no model is called and if a focus is therefore ignored."""
-    found: Provider | str = "--no-model was given" if offline else "no model is named" if model is None else provider_or_reason(model)
+    found: Provider | str = "--no-model was given" if offline else "no model is named"
+    if not offline and model is not None:
+        found = provider_or_reason(model, settings)
     if model is None:
         click.echo(f"pal: the session has no model; using sizes and prices of {DEFAULT_MODEL} (--model sets another)", err=True)
     if not isinstance(found, str):
-        return ModelChoice(model, found if now else None, not now, focus)
+        return ModelChoice(model, found if now else None, not now, focus, settings)
     if focus:
         click.echo(f"pal: --focus needs a model and is ignored: {found}", err=True)
     elif now and model is not None and not offline and not is_offline():
         click.echo(f"pal: no model is called: {found}", err=True)
-    return ModelChoice(model, None, later=False, focus="")
+    return ModelChoice(model, None, later=False, focus="", settings=settings)
 
 
-def fold_profile(name: str, log: Log, choice: ModelChoice) -> Profile:
+def fold_profile(log: Log, choice: ModelChoice) -> Profile:
     """Return the profile of a fold; a focus turns on the narrative."""
-    settings = dict(os.environ)
-    if choice.focus and choice.provider is not None and settings.get("PAL_NARRATIVE", "").strip().lower() in {"", "off"}:
-        settings["PAL_NARRATIVE"] = "asked"
-    return profile_of(name, log, settings)
+    environment = choice.settings.profile_environment(os.environ)
+    if choice.focus and choice.provider is not None and choice.settings.config.context.narrative == "off":
+        environment["PAL_NARRATIVE"] = "asked"
+    return profile(profile_name_of(choice.settings, log.view.profile), environment)
 
 
 def open_in_memory(found: SessionLocation) -> Log:
@@ -123,7 +167,7 @@ class ModelProviders:
             return no_provider(model, purpose)
         if model == self._choice.model:
             return known
-        found = provider_or_reason(model)
+        found = provider_or_reason(model, self._choice.settings)
         if isinstance(found, str):
             self.refused = True
             raise NoModel(found, where=model.name)
@@ -131,7 +175,13 @@ class ModelProviders:
 
 
 def environment_of(
-    found: SessionLocation, log: Log, cards: tuple[ModelCard, ...], provider: Callable[[ModelCard, str], Provider], *, trying: bool = False
+    found: SessionLocation,
+    log: Log,
+    cards: tuple[ModelCard, ...],
+    provider: Callable[[ModelCard, str], Provider],
+    settings: Settings,
+    *,
+    trying: bool = False,
 ) -> Environment:
     """Return the environment of a session; with `trying`, nothing is written to disk."""
     look = WorkTree(log.opened.cwd)
@@ -139,8 +189,9 @@ def environment_of(
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
     keep = store.result_files(found.session)
     # A command has no event loop that must stay responsive, so work runs inline.
+    retries = RetryPolicy(retries=_RETRIES if settings.config.retries is None else settings.config.retries, total=_LONGEST_WAIT_S)
     return Environment(
-        store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline, retries=_retries(), sleep=_wait
+        store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline, retries=retries, sleep=_wait
     )
 
 
@@ -149,14 +200,6 @@ def engine_session(log: Log, profile_used: Profile, model: ModelCard, environmen
     call, blobs = log.view.call, environment.blobs
     tools = recorded_tools(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
     return Session(log, profile_used, model, environment, tools)
-
-
-def _retries() -> RetryPolicy:
-    """Return the retry policy of a command; waits are short, because a user is waiting. Raises `BadInput` for a bad PAL_RETRIES."""
-    word = os.environ.get("PAL_RETRIES", "").strip()
-    if word and not word.isdecimal():
-        raise BadInput(f"PAL_RETRIES must be a number, not {word!r}", where="PAL_RETRIES")
-    return RetryPolicy(retries=int(word) if word else _RETRIES, total=_LONGEST_WAIT_S)
 
 
 async def _wait(seconds: float) -> None:

@@ -36,6 +36,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("exchange.export:export", "Export a session for another agent, for an API, or to read."),
     },
     "Keep": {
+        "init": ("keep.config:init", "Write a commented configuration file, your own or that of a project."),
+        "config": ("keep.config:config", "Show every setting and where it comes from."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
@@ -114,7 +116,8 @@ def cli() -> None:
     """Context you can audit, undo and price.
 
     Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
-    All data is in one folder; PAL_HOME sets another. Every command takes --json.
+    All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
+    Every command takes --json.
     """
 
 

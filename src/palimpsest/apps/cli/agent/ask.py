@@ -3,13 +3,15 @@
 import os
 import stat
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.engine_session import DEFAULT_MODEL, is_offline
+from palimpsest.apps.cli.engine_session import configured_provider, is_offline, model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output import json_option
@@ -22,7 +24,9 @@ from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
-from palimpsest.profiles.named import DEFAULT, PROFILES
+from palimpsest.profiles.named import profile
+from palimpsest.stores.config.schema import DEFAULT_MODEL
+from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id
 from palimpsest.wire.models.cards import ModelCard, card
 
@@ -49,8 +53,16 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused, 4 a limit was reached, 5 t
 @click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder.")
 @click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session.")
 @click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events.")
-@click.option("--model", default="", metavar="NAME", help=f"Model; default: PAL_MODEL, that of the session, or {DEFAULT_MODEL}.")
-@click.option("--profile", "profile_name", default="", metavar="NAME", help="Profile; default: PAL_PROFILE, that of the session, or ours.")
+@click.option(
+    "--model", default="", metavar="NAME", help=f"Model; default: that of PAL_MODEL, the session, the config, or {DEFAULT_MODEL}."
+)
+@click.option(
+    "--profile",
+    "profile_name",
+    default="",
+    metavar="NAME",
+    help="Profile; default: that of PAL_PROFILE, the session, the config, or ours.",
+)
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")
@@ -77,27 +89,38 @@ def ask(
 ) -> None:
     """Answer one prompt without a terminal: text, --json or --json-stream.
 
-    Standard input is added to the prompt. With --continue and without a prompt, an interrupted turn goes on where it stopped.
+    Standard input is added to the prompt. Options that are not given come from the settings (`pal config`).
+    With --continue and without a prompt, an interrupted turn goes on where it stopped.
     """
     home = find_home()
+    options = {"model": model, "profile": profile_name, "max_turns": max_turns, "max_tools": max_tools}
+    settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
     session = _session(home, continues=continues, resume=resume, fork=fork)
     recorded = _recorded(home, session)
     parts = _input(home, prompt or "", files)
     if not parts and not session:
         raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
-    name = model or os.environ.get("PAL_MODEL", "") or recorded[0] or DEFAULT_MODEL
-    way = profile_name or os.environ.get("PAL_PROFILE", "") or (recorded[1] if recorded[1] in PROFILES else DEFAULT)
-    agent = Agent(
-        card(name, cards_of(home)),
-        profile=way,
-        provider=_provider,
-        home=home,
-        resume=session,
-        limits=Limits(max_turns, max_tools, max_seconds, max_usd),
-    )
+    agent = _agent(home, session, recorded, settings)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
     sys.exit(code)
+
+
+def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Settings) -> Agent:
+    """Return the agent of the settings in a session, or in a new one if `session` is empty. `recorded` are its model and profile."""
+    config = settings.config
+    agent = Agent(
+        card(model_name_of(settings, recorded[0]), cards_of(home)),
+        profile=profile(profile_name_of(settings, recorded[1]), settings.profile_environment(os.environ)),
+        provider=partial(_provider, settings),
+        home=home,
+        resume=session,
+        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+    )
+    if config.retries is not None:
+        environment = agent.session.environment
+        agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
+    return agent
 
 
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
@@ -136,16 +159,14 @@ def summarize_run(agent: Agent, first: int) -> dict[str, object]:
     }
 
 
-def _provider(model: ModelCard, purpose: str) -> Provider:
-    """Return the provider of a model: the script of PAL_SCRIPT, or HTTP with the keys of the environment."""
+def _provider(settings: Settings, model: ModelCard, purpose: str) -> Provider:
+    """Return the provider of a model: the script of PAL_SCRIPT, or HTTP with address, key and timeout of the settings."""
     script = os.environ.get("PAL_SCRIPT", "")
     if script:
         return _scripted(script)
     if is_offline():
         raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
-    from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - only a real call needs it
-
-    return HttpProvider(model)
+    return configured_provider(model, settings)
 
 
 _scripts: dict[str, Provider] = {}

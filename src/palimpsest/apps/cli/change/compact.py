@@ -3,7 +3,6 @@
 import click
 
 from palimpsest.apps.cli.engine_session import (
-    DEFAULT_MODEL,
     ModelChoice,
     ModelProviders,
     card_of,
@@ -12,6 +11,7 @@ from palimpsest.apps.cli.engine_session import (
     environment_of,
     fold_profile,
     open_in_memory,
+    settings_of,
 )
 from palimpsest.apps.cli.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
@@ -26,6 +26,7 @@ from palimpsest.engine.moments import compact as fold_now
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.engine.stopping import run
+from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.models.cards import ModelCard, card
 
 _EXAMPLES = """\b
@@ -54,11 +55,12 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
     home = find_home()
     location = find_session(home, session)
     cards = cards_of(home)
+    settings = settings_of(home, {"model": model, "profile": profile_name})
     with open_in_memory(location) if preview else open_log(location, write=True) as log:
-        choice = choose_model(card_of(model, log, cards), focus, offline=no_model, now=bool(model) or not preview)
+        choice = choose_model(card_of(settings, log, cards), focus, settings, offline=no_model, now=bool(model) or not preview)
         models = ModelProviders(choice)
-        environment = environment_of(location, log, cards, models, trying=preview)
-        engine = engine_session(log, fold_profile(profile_name, log, choice), choice.model or card(DEFAULT_MODEL, cards), environment)
+        environment = environment_of(location, log, cards, models, settings, trying=preview)
+        engine = engine_session(log, fold_profile(log, choice), choice.model or card(DEFAULT_MODEL, cards), environment)
         first = log.tip + 1
         profile_used = fold_now(engine, choice.focus)
         policy_run = complete(profile_used) if choice.provider is None else run(profile_used)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.engine_session import provider_of
+from palimpsest.apps.cli.engine_session import provider_of, settings_of
 from palimpsest.apps.cli.home import AnyHome, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, complete_session, open_log
 from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain, progress_bar
@@ -243,7 +243,7 @@ def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
     if not name:
         return None
     model = card(name, cards_of(home))
-    provider = provider_of(model)
+    provider = provider_of(model, settings_of(home))
     if provider is None:
         raise BadInput("this model cannot be called; set its key, unset PAL_OFFLINE, or omit --model", where=name)
     called = False

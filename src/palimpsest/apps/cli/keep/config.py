@@ -1,0 +1,178 @@
+"""`pal init` and `pal config`: write a commented configuration file, and show every setting with its source."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+from msgspec import Struct
+
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.engine_session import config_path, settings_of, working_folder
+from palimpsest.apps.cli.home import AnyHome, find_home
+from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line, plain
+from palimpsest.core.errors import BadInput
+from palimpsest.core.redaction import Credential
+from palimpsest.providers.address import without_credentials
+from palimpsest.providers.keys import FROM_CONFIG, Connection, ProviderOptions, find_connection
+from palimpsest.stores.config.reading import nearest_key
+from palimpsest.stores.config.schema import KEYS, ProviderConfig
+from palimpsest.stores.config.settings import PROJECT_FILE, Settings, find_project_file, git_root
+from palimpsest.stores.config.template import project_keys, project_template, user_template
+from palimpsest.stores.files import store_error, write_atomically, write_private
+
+_SHOWN_PROVIDERS = ("anthropic", "openai")
+_SET, _NOT_SET = "set", "not set"
+
+
+@click.command(epilog="\b\nExamples:\n  pal init\n  pal init --project")
+@click.option("--project", is_flag=True, help="Write .palimpsest/config.toml of this project instead of your own file.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@json_option
+def init(*, project: bool, force: bool, as_json: bool) -> None:
+    """Write a configuration file in which every key is explained and commented out, and print its path.
+
+    A project file can be shared, so it can only choose a model and a profile, lower limits and add rules that deny; other keys in it are
+    ignored with a warning.
+    """
+    path = _write_project(force=force) if project else _write_user(find_home(), force=force)
+    if as_json:
+        emit({"path": str(path), "project": project, "keys": list(project_keys() if project else KEYS)})
+        return
+    click.echo(plain(f"wrote {path}"))
+    if project:
+        click.echo(f"it may set {', '.join(project_keys())}; other keys are ignored in it")
+
+
+def _write_user(home: AnyHome, *, force: bool) -> Path:
+    path = config_path(home)
+    if path is None:
+        raise BadInput("a home in memory has no configuration file", where=home.name)
+    _make_folder(path)
+    # The file may get a key, so only its owner may read it.
+    if not write_private(path, user_template().encode(), replace=force):
+        raise BadInput("the file exists; --force replaces it", where=str(path))
+    return path
+
+
+def _write_project(*, force: bool) -> Path:
+    folder = working_folder()
+    if folder is None:
+        raise BadInput("the working directory does not exist", where="pal init")
+    path = git_root(folder) / PROJECT_FILE
+    if path.resolve() != path:
+        # In a repository of others, such a link could lead to any file of the user.
+        raise BadInput("the file or its folder is a symbolic link; remove it first", where=str(path))
+    if path.exists() and not force:
+        raise BadInput("the file exists; --force replaces it", where=str(path))
+    _make_folder(path)
+    write_atomically(path, (project_template().encode(),), replace=force)
+    return path
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise store_error(error, path.parent, "write") from error
+
+
+class ShownSetting(Struct, frozen=True):
+    """One row of `pal config`; a secret value is `set` or `not set`."""
+
+    key: str
+    value: object
+    source: str
+
+
+@click.command(epilog="\b\nExamples:\n  pal config\n  pal config permissions --json")
+@click.argument("key", default="")
+@json_option
+def config(*, key: str, as_json: bool) -> None:
+    """Show every setting, or those below KEY, with its value and where it comes from.
+
+    Later ones win: defaults, config.toml in the home folder, .palimpsest/config.toml of the project, environment variables, options.
+    A session that exists keeps its model and profile unless a variable or an option names another. Keys of providers are shown as set or
+    not set. Exit code 1 if a file has a part that is not used.
+    """
+    home = find_home()
+    settings = settings_of(home)
+    rows = [row for row in _rows(settings) if not key or row.key == key or row.key.startswith(f"{key}.")]
+    if not rows:
+        raise BadInput(nearest_key(key), where="pal config")
+    if as_json:
+        emit(rows)
+    else:
+        _print(rows, _files(home))
+    if settings.problems or settings.refused:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _rows(settings: Settings) -> Iterator[ShownSetting]:
+    for key in KEYS.values():
+        if "*" not in key.name:
+            found = settings.settings.get(key.name)
+            value = key.default if found is None else found.value
+            yield ShownSetting(key.name, value, settings.source(key.name))
+    for name in dict.fromkeys((*_SHOWN_PROVIDERS, *settings.config.providers)):
+        yield from _provider_rows(name, settings)
+
+
+def _provider_rows(name: str, settings: Settings) -> Iterator[ShownSetting]:
+    options = settings.config.providers.get(name, ProviderConfig())
+    try:
+        given = ProviderOptions(options.base_url, options.api_key_env, options.api_key, options.headers)
+        found = find_connection(name, given, os.environ)
+    except BadInput:
+        # The variable of the key is not set; the row of the key says so.
+        found = Connection(name, options.base_url, FROM_CONFIG if options.base_url else settings.source(""))
+
+    def source(key: str, place: str) -> str:
+        return settings.source(f"providers.{name}.{key}") if place == FROM_CONFIG else place
+
+    yield ShownSetting(f"providers.{name}.base_url", _address(found.base_url), source("base_url", found.base_url_source))
+    if options.api_key_env:
+        yield ShownSetting(f"providers.{name}.api_key_env", options.api_key_env, source("api_key_env", FROM_CONFIG))
+    yield ShownSetting(f"providers.{name}.api_key", _presence(found.key), source("api_key", found.key_source))
+    if options.headers:
+        yield ShownSetting(f"providers.{name}.headers", dict.fromkeys(options.headers, _SET), source("headers", FROM_CONFIG))
+
+
+def _presence(credential: Credential | None) -> str:
+    return _SET if credential else _NOT_SET
+
+
+def _address(text: str) -> str | None:
+    """Return an address without user name and password; None if there is none."""
+    try:
+        return without_credentials(urlsplit(text)) if text else None
+    except ValueError:
+        # It may contain a password in a place where no parser finds it.
+        return "not a valid address"
+
+
+def _files(home: AnyHome) -> Mapping[str, Path]:
+    """Return the configuration files that exist, by the word that stands for each in the table."""
+    own, folder = config_path(home), working_folder()
+    project = None if folder is None else find_project_file(folder, own)
+    return {word: path for word, path in (("user", own), ("project", project)) if path is not None and path.exists()}
+
+
+def _print(rows: list[ShownSetting], files: Mapping[str, Path]) -> None:
+    columns = Columns("key", "value", "source", keep=("key",))
+    for row in rows:
+        source = row.source
+        for word, path in files.items():
+            source = source.replace(str(path), word)
+        columns.add_row(one_line(row.key, 60), one_line(_text(row.value), 60), one_line(source, 60))
+    screen = console()
+    screen.print(columns)
+    for word, path in files.items():
+        screen.print(plain(f"{word} is {path}"), soft_wrap=True, markup=False, highlight=False)
+
+
+def _text(value: object) -> str:
+    """Return a value as a file would show it; `-` if it is not set."""
+    return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

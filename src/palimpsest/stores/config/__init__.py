@@ -1,0 +1,1 @@
+"""Settings of the user: their schema, the files that hold them, and which of several layers wins."""

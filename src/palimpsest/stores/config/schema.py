@@ -1,0 +1,194 @@
+"""Schema of the configuration: every key with its type, default, environment variable and description."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, Meta, Struct, structs
+
+from palimpsest.core.redaction import Credential
+
+# Model of a new session if none is named anywhere.
+DEFAULT_MODEL: Final = "claude-sonnet-4-5"
+DEFAULT_TIMEOUT_S: Final = 600.0
+
+_Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
+_Dollars: TypeAlias = Annotated[float, Meta(gt=0, le=1_000_000)]
+_Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=99_999_999_999)]
+_Share: TypeAlias = Annotated[str, Meta(pattern=r"^(?:(?:[1-9][0-9]?|100)%|[1-9][0-9_]{0,11})$")]
+_Texts: TypeAlias = tuple[str, ...]
+
+# Keys that a project file may set: they choose a way of working or forbid something, and cannot grant anything.
+_PROJECT: Final = {"project": True}
+
+
+def _example(text: str) -> dict[str, object]:
+    """Return the metadata of a key without a default value that TOML can express: the value that a new file shows."""
+    return {"example": text}
+
+
+class ContextConfig(Struct, frozen=True, kw_only=True):
+    """Settings of the profiles; `None` leaves a number to the profile."""
+
+    compact_at: Annotated[
+        Annotated[int, Meta(ge=1)] | _Share | None,
+        Meta(description="Where a fold is due at the latest: tokens, or a share of the window.", extra=_example('"60%"')),
+    ] = None
+    auto_compact: Annotated[bool, Meta(description="Fold when it is due; false: only when asked, or when a request was too long.")] = True
+    thrift: Annotated[
+        Literal["careful", "balanced", "thrifty"],
+        Meta(description="careful keeps more, thrifty costs less and reads things again more often."),
+    ] = "balanced"
+    narrative: Annotated[
+        Literal["off", "asked", "auto"], Meta(description="Whether a model adds an account to a fold: off, asked or auto.")
+    ] = "off"
+    tail: Annotated[
+        _Tokens | None, Meta(description="Tokens of the newest items that a fold keeps; unset: by thrift.", extra=_example("5000"))
+    ] = None
+    messages: Annotated[
+        _Tokens | None, Meta(description="Tokens of user messages that a fold keeps; unset: 20000.", extra=_example("20000"))
+    ] = None
+    results: Annotated[
+        _Tokens | None, Meta(description="Tokens of results in use that a fold keeps; unset: by thrift.", extra=_example("4000"))
+    ] = None
+    preview_above: Annotated[
+        _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
+    ] = None
+    evidence: Annotated[bool, Meta(description="Add what the log proves to the summaries of profiles that imitate other agents.")] = False
+
+
+class ProviderConfig(Struct, frozen=True, kw_only=True):
+    """How one provider is reached."""
+
+    base_url: Annotated[
+        str, Meta(description="Address of the server; unset: that of the provider.", extra=_example('"http://127.0.0.1:8080/v1"'))
+    ] = ""
+    api_key_env: Annotated[
+        str, Meta(description="Environment variable that holds the key; better than api_key.", extra=_example('"MY_API_KEY"'))
+    ] = ""
+    api_key: Annotated[
+        Credential | None, Meta(description="The key itself. Only for a file that others cannot read.", extra=_example('""'))
+    ] = None
+    headers: Annotated[
+        Mapping[str, Credential], Meta(description="Further headers of each request.", extra=_example('{ "X-Team" = "a" }'))
+    ] = {}
+
+
+class PermissionConfig(Struct, frozen=True, kw_only=True):
+    """Permission rules as texts; the permissions parse them."""
+
+    allow: Annotated[_Texts, Meta(description="Calls that run without a question, such as bash(pytest).")] = ()
+    ask: Annotated[_Texts, Meta(description="Calls that are always asked about.")] = ()
+    deny: Annotated[_Texts, Meta(description="Calls that never run. The rules of all files hold together.", extra=_PROJECT)] = ()
+
+
+class ToolConfig(Struct, frozen=True, kw_only=True):
+    """Which tools are offered."""
+
+    disabled: Annotated[_Texts, Meta(description="Tools that are not offered to the model, by name.")] = ()
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """The configuration with all its values."""
+
+    model: Annotated[str, Meta(description="Model of new sessions; `pal cards` lists them.", extra=_PROJECT)] = DEFAULT_MODEL
+    profile: Annotated[str, Meta(description="Profile of new sessions.", extra=_PROJECT)] = "palimpsest"
+    mode: Annotated[
+        Literal["ask", "edits", "plan", "auto"],
+        Meta(description="ask: changes are asked about; edits: file edits run; plan: only reads run; auto: also sandboxed commands run."),
+    ] = "ask"
+    sandbox: Annotated[Literal["auto", "off"], Meta(description="auto confines commands where the system allows it; off never does.")] = (
+        "auto"
+    )
+    network: Annotated[bool, Meta(description="Whether confined commands may use the network.")] = False
+    max_turns: Annotated[_Count | None, Meta(description="Most model calls of one prompt.", extra=_PROJECT | _example("50"))] = None
+    max_tools: Annotated[_Count | None, Meta(description="Most tool calls of one prompt.", extra=_PROJECT | _example("200"))] = None
+    max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one prompt.", extra=_PROJECT | _example("3600"))] = None
+    max_usd: Annotated[_Dollars | None, Meta(description="Most US dollars of one prompt.", extra=_PROJECT | _example("2.5"))] = None
+    retries: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        Meta(description="Retries of a failed request; unset: 8 while an agent works, 3 in other commands.", extra=_example("3")),
+    ] = None
+    timeout_seconds: Annotated[_Seconds, Meta(description="Seconds of silence after which a request fails.")] = DEFAULT_TIMEOUT_S
+    context: ContextConfig = ContextConfig()
+    permissions: PermissionConfig = PermissionConfig()
+    tools: ToolConfig = ToolConfig()
+    providers: Mapping[str, ProviderConfig] = {}
+
+
+_WANTED: Final = {
+    "context.compact_at": "a number of tokens, or a share of the window such as 60%",
+    "providers.*.headers": "a table of texts",
+    "retries": "a whole number from 0 to 100",
+}
+_WANTED_KINDS: Final[Mapping[object, str]] = {
+    bool: "true or false",
+    _Count | None: "a whole number from 1 to 1000000",
+    _Tokens | None: "a whole number of tokens from 0",
+    _Dollars | None: "a number above 0 and up to 1000000",
+    _Seconds | None: "a number of seconds above 0 and up to a year",
+    float: "a number of seconds above 0 and up to a year",
+    _Texts: "a list of texts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. In `name`, `*` stands for the name of a provider. `variable` is empty if no environment variable sets the key.
+
+    `example` is a TOML value for keys whose default TOML cannot express. A project file may set the key if `project` is true.
+    """
+
+    name: str
+    type: Any
+    default: object
+    description: str
+    variable: str
+    project: bool
+    example: str
+
+    @property
+    def wanted(self) -> str:
+        """What a value must be, for error messages."""
+        if self.name in _WANTED:
+            return _WANTED[self.name]
+        kind = get_args(self.type)[0]
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        return f"one of {', '.join(choices)}" if choices else _WANTED_KINDS.get(kind, "a text")
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is shown only as set or not set."""
+        return "Credential" in str(self.type)
+
+
+def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
+    hints = get_type_hints(table, include_extras=True)
+    for field in structs.fields(table):
+        hint = hints[field.name]
+        if isinstance(hint, type) and issubclass(hint, Struct):
+            yield from _keys(hint, f"{prefix}{field.name}.")
+        elif get_origin(hint) is not Annotated:
+            yield from _keys(get_args(hint)[1], f"{prefix}{field.name}.*.")
+        else:
+            yield _key(f"{prefix}{field.name}", hint, field.default if field.default is not NODEFAULT else {})
+
+
+def _key(name: str, hint: Any, default: object) -> Key:
+    meta: Meta = hint.__metadata__[-1]
+    extra = meta.extra or {}
+    from_environment = not name.startswith(("permissions.", "tools.", "providers."))
+    variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
+    return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
+
+
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys(Config)}
+"""All keys by dotted name, in the order of a file."""
+
+
+def key_of(path: tuple[str, ...]) -> Key | None:
+    """Return the key at a path in a file; the second part of a path below `providers` may be any name. `None` if there is none."""
+    if len(path) == 3 and path[0] == "providers":
+        path = (path[0], "*", path[2])
+    return KEYS.get(".".join(path))
