@@ -4,9 +4,8 @@ import os
 import stat
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import click
 
@@ -14,7 +13,7 @@ from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.engine_session import configured_provider, is_offline, model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
-from palimpsest.apps.cli.output import json_option
+from palimpsest.apps.cli.output import json_option, plain
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
@@ -22,12 +21,14 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id
+from palimpsest.tools.permissions.decision import Mode
 from palimpsest.wire.models.cards import ModelCard, card
 
 REFUSED: Final = 3
@@ -63,6 +64,10 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused, 4 a limit was reached, 5 t
     metavar="NAME",
     help="Profile; default: that of PAL_PROFILE, the session, the config, or ours.",
 )
+@click.option("--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run without asking; default: that of the config.")
+@click.option("--allow", multiple=True, metavar="RULE", help="Allow calls for this run, such as 'bash(pytest)' or 'edit(src/**)'.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Deny calls for this run; wins over --allow where both match alike.")
+@click.option("--add-dir", "folders", multiple=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Grant a folder.")
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")
@@ -79,6 +84,10 @@ def ask(
     fork: str,
     model: str,
     profile_name: str,
+    mode: str | None,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    folders: tuple[Path, ...],
     max_turns: int | None,
     max_tools: int | None,
     max_seconds: float | None,
@@ -93,7 +102,7 @@ def ask(
     With --continue and without a prompt, an interrupted turn goes on where it stopped.
     """
     home = find_home()
-    options = {"model": model, "profile": profile_name, "max_turns": max_turns, "max_tools": max_tools}
+    options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
     session = _session(home, continues=continues, resume=resume, fork=fork)
     recorded = _recorded(home, session)
@@ -101,6 +110,8 @@ def ask(
     if not parts and not session:
         raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
     agent = _agent(home, session, recorded, settings)
+    for notice in equip(agent, home, _coding(settings, allow, deny, folders), refuse_all):
+        click.echo(f"pal: {plain(notice)}", err=True)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
     sys.exit(code)
@@ -112,7 +123,7 @@ def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Set
     agent = Agent(
         card(model_name_of(settings, recorded[0]), cards_of(home)),
         profile=profile(profile_name_of(settings, recorded[1]), settings.profile_environment(os.environ)),
-        provider=partial(_provider, settings),
+        provider=_Providers(settings),
         home=home,
         resume=session,
         limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
@@ -121,6 +132,20 @@ def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Set
         environment = agent.session.environment
         agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
     return agent
+
+
+def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], folders: tuple[Path, ...]) -> CodingSettings:
+    """Return what the agent may do: the settings, with the rules and folders of the command line."""
+    config, rules = settings.config, settings.config.permissions
+    return CodingSettings(
+        mode=config.mode,
+        allow=(*(f"ask {text}" for text in rules.ask), *rules.allow, *allow),
+        deny=(*rules.deny, *deny),
+        sandbox=config.sandbox,
+        network=config.network,
+        folders=folders,
+        disabled=frozenset(config.tools.disabled),
+    )
 
 
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
@@ -159,26 +184,28 @@ def summarize_run(agent: Agent, first: int) -> dict[str, object]:
     }
 
 
-def _provider(settings: Settings, model: ModelCard, purpose: str) -> Provider:
-    """Return the provider of a model: the script of PAL_SCRIPT, or HTTP with address, key and timeout of the settings."""
-    script = os.environ.get("PAL_SCRIPT", "")
-    if script:
-        return _scripted(script)
-    if is_offline():
-        raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
-    return configured_provider(model, settings)
+class _Providers:
+    """The providers of a run, each made once: the script of PAL_SCRIPT, a local model, or HTTP with the settings."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, Provider] = {}
 
-_scripts: dict[str, Provider] = {}
+    def __call__(self, model: ModelCard, purpose: str) -> Provider:
+        """Return the provider of a model. Raises `NoModel` offline, `BadInput` without a key."""
+        if model.name not in self._known:
+            self._known[model.name] = self._provider(model, purpose)
+        return self._known[model.name]
 
+    def _provider(self, model: ModelCard, purpose: str) -> Provider:
+        script = os.environ.get("PAL_SCRIPT", "")
+        if script:
+            from palimpsest.providers.scripted import Scripted  # noqa: PLC0415 - only tests and examples need it
 
-def _scripted(path: str) -> Provider:
-    """Return the scripted provider of this process, which goes through its file once."""
-    if path not in _scripts:
-        from palimpsest.providers.scripted import Scripted  # noqa: PLC0415 - only tests and examples need it
-
-        _scripts[path] = Scripted.from_file(Path(path))
-    return _scripts[path]
+            return Scripted.from_file(Path(script))
+        if is_offline():
+            raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
+        return configured_provider(model, self._settings)
 
 
 def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
