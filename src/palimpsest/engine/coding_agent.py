@@ -13,6 +13,7 @@ from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
 from palimpsest.sources.instructions.nested import nested_instructions
+from palimpsest.sources.source import NetworkPolicy
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
@@ -119,8 +120,11 @@ class _WorldNow:
     def __call__(self) -> LocalWorld:
         """Return the world for one observation."""
         known: dict[str, Any] = {
-            "sandbox": self._sandbox.describe(network=self._settings.network),
+            "sandbox": "workspace-write" if self._sandbox.confines else "full-access",
+            "network": NetworkPolicy(self._settings.network) if self._sandbox.confines else None,
             "approval": self._settings.mode,
+            # The other modes are about approvals only.
+            "mode": "plan" if self._settings.mode == "plan" else "",
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
         }

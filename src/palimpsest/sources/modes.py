@@ -15,6 +15,10 @@ _APPROVALS: Final = {
     "untrusted": "The user is asked before every command that is not known to be harmless.",
     "on-failure": "A command that the sandbox stopped can be run outside of it after the user has agreed.",
     "on-request": "Ask for approval of a command that needs more than the sandbox allows, and say why it is needed.",
+    "ask": "The user is asked before a file is changed, and before a command that is not known to be harmless.",
+    "edits": "Files of the project are changed without a question; the user is asked before a command that is not known to be harmless.",
+    "plan": "Nothing may be changed: only tools that read and commands that are known to be harmless are run.",
+    "auto": "Calls that stay inside the sandbox and the project are run without a question.",
     "never": "The user is not asked: a command that the sandbox stops has failed, so find another way.",
 }
 _SHOWN_FOLDERS: Final = 50
