@@ -13,7 +13,7 @@ from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.engine_session import configured_provider, is_offline, model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
-from palimpsest.apps.cli.output import json_option, plain
+from palimpsest.apps.cli.output.values import json_option, plain
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text

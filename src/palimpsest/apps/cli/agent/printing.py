@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 import click
 import msgspec
 
-from palimpsest.apps.cli.output import emit, one_line, plain
+from palimpsest.apps.cli.output.values import emit, plain
 from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolStarted, ViewEdited
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
@@ -48,7 +48,8 @@ class TextPrinter:
                 self._end_line()
             line = "" if self._quiet else _line_of(piece)
             if line:
-                click.echo(f"pal: {plain(one_line(line, _LINE))}", err=True)
+                text = " ".join(plain(line[: 4 * _LINE]).split())
+                click.echo(f"pal: {text if len(text) <= _LINE else text[: _LINE - 1] + '…'}", err=True)
 
     def end(self, summary: dict[str, object]) -> None:
         """End the last line, and say why the run ended if it was not done."""

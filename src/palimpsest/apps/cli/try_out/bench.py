@@ -13,7 +13,8 @@ from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.output import Columns, console, emit, json_option, print_listing
+from palimpsest.apps.cli.output.tables import Columns, console, print_listing
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.agent import SoakRow, soak
