@@ -6,6 +6,7 @@ import tempfile
 
 from palimpsest import Agent, Answer, Event, Home, Limits, ModelReplied, Scripted, TextDelta, ToolCall, ToolReturned
 from palimpsest.core.events import PermissionAsked
+from palimpsest.core.items import text_of
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision
 from palimpsest.tools.tool import AgentTool
 
@@ -45,7 +46,7 @@ async def work(home: Home) -> str:
                 case TextDelta(text=text):
                     print(text, end="")
                 case Event(body=ToolReturned(result=result)):
-                    print("take:", *(part.text for part in result.parts))
+                    print("take:", text_of(result))
                 case _:
                     pass
     print()

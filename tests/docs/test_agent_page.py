@@ -7,11 +7,9 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
-import click
 import pytest
 
 from palimpsest.apps.cli.agent import ask
-from palimpsest.apps.cli.main import cli
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding_agent import CodingSettings, equip
@@ -167,13 +165,9 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_of_the_documents_is_understood(line: str) -> None:
-    words = shlex.split(line)[1:]
-    with click.Context(cli, info_name="pal") as group:
-        rest = cli.parse_args(group, words)
-        name, command, arguments = cli.resolve_command(group, [*group._protected_args, *rest])
-        assert command is not None
-        with command.make_context(name, arguments, parent=group) as context:
-            assert context.params["prompt"] or context.params["continues"]
+    # A line that begins with an option is one of `pal ask`.
+    with ask.ask.make_context("ask", shlex.split(line)[1:]) as context:
+        assert context.params["prompt"] or context.params["continues"]
 
 
 def test_the_documents_have_command_lines_of_the_agent() -> None:
