@@ -12,6 +12,7 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
+from palimpsest.sources.instructions.files import folders_of_project
 from palimpsest.sources.instructions.nested import nested_instructions
 from palimpsest.sources.source import NetworkPolicy
 from palimpsest.stores.home import AnyHome
@@ -31,6 +32,7 @@ from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
 
 KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
+_OWN_SKILLS = ".config/palimpsest/skills"
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
@@ -88,15 +90,15 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     tasks = task_graph(workspace, owner=agent.id)
+    world = _WorldNow(agent, sandbox, settings, tasks)
     toolset = standard_tools(
-        shell, tasks=tasks, archive=archive, skills=_skills(root), fetcher=settings.fetcher, installed=installed_tools()
+        shell, tasks=tasks, archive=archive, skills=_skills(world()), fetcher=settings.fetcher, installed=installed_tools()
     )
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     denied, complaints = deny_rules(project_rule_texts(root))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
-    world = _WorldNow(agent, sandbox, settings, tasks)
     tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
     agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
     agent.context = SourcedContext(session, world)
@@ -145,10 +147,12 @@ async def _close_shell(session: Session, shell: Shell) -> None:
         session.log.append(ended)
 
 
-def _skills(root: Path) -> SkillFolders:
-    """The folders of skills: the user's, then the project's, which win."""
-    homes = (Path.home(), root)
-    return SkillFolders(tuple(folder / name for folder in homes for name in _SKILL_FOLDERS))
+def _skills(world: LocalWorld) -> SkillFolders:
+    """The folders of the skills that the context lists: the user's, then those from the project root down, which win."""
+    home = Path(world.state.home)
+    projects = [Path(folder) for folder in folders_of_project(world)]
+    shared = [folder / name for folder in (home, *projects) for name in _SKILL_FOLDERS]
+    return SkillFolders((home / _OWN_SKILLS, *shared))
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:
