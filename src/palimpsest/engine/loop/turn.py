@@ -81,8 +81,8 @@ async def _work(loop: Loop) -> str:
         loop.context.restate()
         joined = _accept_input(loop, steering=True)
         empty += not reply.parts
-        paused = stop_reason(reply.stop) == "pause"
-        if not calls and not joined and not paused and (reply.parts or empty >= _MOST_EMPTY):
+        finished = stop_reason(reply.stop) != "pause" and (reply.parts or empty >= _MOST_EMPTY)
+        if finished and not calls and not joined:
             return _stop(reply)
         if (limit := meter.reached()) is not None:
             return limit
@@ -104,8 +104,7 @@ def _typed(session: Session, seq: int) -> tuple[Part, ...]:
 
 
 def _stop(reply: ModelReplied) -> str:
-    reason = stop_reason(reply.stop)
-    return reason if reason in ("refusal", "max_tokens", "context_window", "error") else "done"
+    return reason if (reason := stop_reason(reply.stop)) in ("refusal", "max_tokens", "context_window", "error") else "done"
 
 
 def _break_off(loop: Loop, stop: str) -> None:
