@@ -145,6 +145,7 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
         network=config.network,
         folders=folders,
         disabled=frozenset(config.tools.disabled),
+        withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
 
 
