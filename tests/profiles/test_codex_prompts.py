@@ -58,13 +58,25 @@ def test_cx_70_the_skills_text_lists_the_skills_and_says_how_to_use_them() -> No
     text = prompt_text("skills", skills="- deploy: how to deploy")
     assert "### Available skills\n- deploy: how to deploy\n" in text
     rules = text.rpartition("### How to use skills\n")[2].splitlines()
-    assert [rule.partition(":")[0] for rule in rules if ":" in rule] == ["- When", "- Missing or unreadable", "- Several skills", "- Keep the context small"]
+    assert [rule.partition(":")[0] for rule in rules if ":" in rule] == [
+        "- When",
+        "- Missing or unreadable",
+        "- Several skills",
+        "- Keep the context small",
+    ]
     assert "`SKILL.md` first" in text
 
 
 def test_cx_70_the_compaction_prompt_has_its_headings_and_a_line_for_the_focus() -> None:
     text = prompt("handoff", focus="FOCUS on the lexer")
-    assert headings(text) == ["Current request", "Tasks", "Decisions", "Limits and wishes", "Facts that cannot be found again", "Next steps"]
+    assert headings(text) == [
+        "Current request",
+        "Tasks",
+        "Decisions",
+        "Limits and wishes",
+        "Facts that cannot be found again",
+        "Next steps",
+    ]
     assert text.endswith("\nFOCUS on the lexer")
     assert "whether the user or the assistant decided it" in text
     assert "word for word" in text

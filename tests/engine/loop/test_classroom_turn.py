@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from loops import calls
 
+from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Event, TaskChanged, ToolReturned, ViewEdited
-from palimpsest.core.items import Item, text_of
+from palimpsest.core.events import ContextStated, Event, Rewound, TaskChanged, ToolReturned, ViewEdited
+from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding_agent import CodingSettings, equip
 from palimpsest.engine.loop.business import BusinessState
@@ -137,7 +138,9 @@ def test_cl_40_the_task_graph_answers_its_three_questions_after_two_compactions_
     assert [text.splitlines()[0].partition(" ")[0] for _, text in before] == ["[", "[>]", "[-]"]
     for _ in range(2):
         room.run(SUMMARY, work=compacted)
-        again = calls(*((f"{len(room.events)}{group}", "task_list", json.dumps({"filter": group})) for group in ("ready", "running", "blocked")))
+        again = calls(
+            *((f"{len(room.events)}{group}", "task_list", json.dumps({"filter": group})) for group in ("ready", "running", "blocked"))
+        )
         provider = room.ask("what now?", again, "that")
         assert room.results()[-3:] == before
         # Ready and running tasks are stated in the first request after the fold, without a question.
@@ -156,7 +159,9 @@ WORK = "<business_state>work — handling the request</business_state>"
 
 
 @pytest.mark.parametrize("profile", ["classroom", "palimpsest"])
-def test_cl_41_the_state_is_stated_at_the_start_and_when_it_changes_and_not_otherwise_and_stands_after_a_fold(tmp_path: Path, profile: str) -> None:
+def test_cl_41_the_state_is_stated_at_the_start_and_when_it_changes_and_not_otherwise_and_stands_after_a_fold(
+    tmp_path: Path, profile: str
+) -> None:
     room = Classroom(tmp_path, CodingSettings(sandbox="off", tools=(), states=MACHINE, model_sets_state=True), profile)
     room.ask("hello", "hi")
     room.ask("again", glob("a"), "hi")
@@ -200,6 +205,29 @@ def test_cl_43_without_the_tool_only_the_developers_code_changes_the_state(tmp_p
     room.run(work=moved)
     room.ask("on", "ok")
     assert states(room.events) == [CLARIFY, WORK]
+
+
+def test_the_state_is_known_after_a_fold_that_removed_its_statement_and_goes_back_with_a_rewind(tmp_path: Path) -> None:
+    room = Classroom(tmp_path, CodingSettings(sandbox="off", tools=(), states=MACHINE))
+    seen: list[str] = []
+
+    async def work(agent: Agent) -> None:
+        assert agent.business is not None
+        await agent.ask("go")
+        before = agent.session.log.tip
+        agent.business.move("work")
+        await agent.ask("on")
+        stated = next(item.id for item in reversed(agent.session.log.view.items) if item.source.startswith("business_state"))
+        items = [item.id for item in agent.session.log.view.items]
+        agent.session.log.append(ViewEdited((Fold(items[0], items[-1], (Put("summary", Text("short")),)),), by="test"))
+        assert stated not in [item.id for item in agent.session.log.view.items]
+        seen.append(agent.business.current)
+        await agent.ask("more")
+        agent.session.log.append(Rewound(before))
+        seen.append(agent.business.current)
+
+    room.run("1", "2", "3", work=work)
+    assert seen == ["work", "clarify"]
 
 
 def test_a_state_that_was_recorded_and_not_stated_before_a_crash_is_stated_later(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,13 @@ class Headless:
         self.project.mkdir()
         self.script = folder / "script.jsonl"
 
-    def __call__(self, *words: str, replies: tuple[object, ...] = (), stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, replies: tuple[object, ...] = (), stdin: str | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         self.script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
-        settings = {**os.environ, "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0"}
+        settings = {**os.environ, "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0"} | dict(
+            env or {}
+        )
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
         return subprocess.run(
             [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
@@ -128,3 +133,16 @@ def test_wrong_use_is_one_line_and_exit_code_2(headless: Headless, words: tuple[
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_variable_that_the_config_names_as_a_key_reaches_no_command(headless: Headless) -> None:
+    home = headless.folder / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "ACME_GATEWAY"\n')
+    call = {"calls": [{"tool": "bash", "args": {"command": "echo [$ACME_GATEWAY] [$PLAIN]"}}]}
+    done = headless(
+        *("-p", "go", "--json-stream", "--allow", "bash(echo:*)"), replies=(call, "ok"), env={"ACME_GATEWAY": "s3cret", "PLAIN": "seen"}
+    )
+    [result] = [json.loads(line)["body"]["result"] for line in done.stdout.splitlines() if '"tool_returned"' in line]
+    assert result["parts"][0]["text"].splitlines()[0] == "[] [seen]"
+    assert "s3cret" not in done.stdout
