@@ -27,14 +27,14 @@ def test_cx_70_the_base_instructions_of_each_family_have_their_parts_and_a_slot_
 def test_cx_70_the_permissions_state_sandbox_network_folders_and_approvals() -> None:
     source = permissions(tag=True)
     world = MemoryWorld().with_state(
-        sandbox="workspace-write", approval="on-request", network=NetworkPolicy(enabled=False), writable=("/repo", "/tmp/x")
+        sandbox="workspace-write", approval="on-request", network=NetworkPolicy(enabled=False), writable=("/repo", "/shared")
     )
     fields = source.observe(world)
     assert fields is not None
     lines = source.baseline(fields).splitlines()
     assert (lines[0], lines[-1]) == ("<permissions instructions>", "</permissions instructions>")
     assert lines[1].startswith("Sandbox `workspace-write`: ")
-    assert lines[2:6] == ["Network access of commands is disabled.", "Writable folders:", "- /repo", "- /tmp/x"]
+    assert lines[2:6] == ["Network access of commands is disabled.", "Writable folders:", "- /repo", "- /shared"]
     assert lines[6].startswith("Approvals `on-request`: ")
 
 

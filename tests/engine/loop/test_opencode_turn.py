@@ -8,10 +8,10 @@ import pytest
 from loops import bodies, calls, loop_of, tool, typed
 
 from palimpsest.core.edits import Mask, Unmask
-from palimpsest.core.events import ModeChanged, UserSaid, ViewEdited
+from palimpsest.core.events import ModeChanged, ModelReplied, UserSaid, ViewEdited
 from palimpsest.core.items import text_of
-from palimpsest.core.view import shown
 from palimpsest.core.ports import Sendable
+from palimpsest.core.view import shown
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding_agent import CodingSettings, equip
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -19,7 +19,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.mode_reminder import steering_text
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
-from palimpsest.providers.scripted import Scripted, StalledReply
+from palimpsest.providers.scripted import Scripted, ScriptedReply, StalledReply
 from palimpsest.stores.home import Home
 
 FRAMED = steering_text("and b?")
@@ -33,8 +33,8 @@ def steered(name: str) -> tuple[Loop, list[list[str]]]:
     """A turn of three calls in which the user sends a message during the first one; what each call showed."""
     seen: list[list[str]] = []
 
-    def see(reply: object) -> object:
-        def answer(_: Sendable) -> object:
+    def see(reply: str | ModelReplied) -> ScriptedReply:
+        def answer(_: Sendable) -> str | ModelReplied:
             seen.append(visible(loop.session))
             return reply
 

@@ -10,7 +10,6 @@ from palimpsest.sources.reconcile import reconcile
 from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
 from palimpsest.sources.source import Fields, SourceSet, World, observe
 
-
 LIVE: Final = frozenset({"business_state", "deferred_tools"})
 """Sources whose values tools and the developer's code change during a turn."""
 _TASKS: Final = "tasks"

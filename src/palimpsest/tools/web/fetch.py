@@ -36,7 +36,7 @@ class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     offset: Annotated[int, Meta(ge=0)] = 0
 
 
-class Redirect(NamedTuple):
+class HostChange(NamedTuple):
     """The address on another host to which a page redirects; it was not fetched."""
 
     url: str
@@ -87,7 +87,7 @@ class Fetcher:
                 page = await self.get(arguments.url)
         except TimeoutError as error:
             raise ToolError(f"the page was not complete after {self.seconds:g} s") from error
-        if isinstance(page, Redirect):
+        if isinstance(page, HostChange):
             # Another host needs a decision of its own: the permission was given for this one.
             return ToolOutput(
                 f"[{one_line(arguments.url, 200)} redirects to another host]\n{one_line(page.url, 2_000)}\n"
@@ -104,7 +104,7 @@ class Fetcher:
             lines.append(f"[the page has more than {LARGEST_PAGE:,} bytes; the rest was not read]")
         return ToolOutput("\n".join(lines), error=page.status >= 400)
 
-    async def get(self, address: str) -> Page | Redirect:
+    async def get(self, address: str) -> Page | HostChange:
         """Fetch a page, following redirects on its host; one to another host is returned. Raises `ToolError` if it cannot be fetched."""
         import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real fetch needs it
 
@@ -120,7 +120,7 @@ class Fetcher:
                             return await _page(url, response)
                         target = url.join(response.headers["location"])
                         if target.host != url.host and target.scheme in ("http", "https"):
-                            return Redirect(str(target))
+                            return HostChange(str(target))
                         url = target
                     finally:
                         await response.aclose()
