@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +28,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     (tmp_path / "user").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     root = tmp_path / "project"
@@ -37,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: deploy\ndescription: how to deploy\n---\nRun make deploy.")
     (root / ".git").mkdir()
-    yield Project(root, Home(tmp_path / "home"))
+    return Project(root, Home(tmp_path / "home"))
 
 
 def turns(project: Project, profile: str, provider: Scripted, *prompts: str, model: ModelCard = SMALL) -> list[list[Event]]:
