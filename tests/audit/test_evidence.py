@@ -167,6 +167,36 @@ def test_tasks_that_come_and_go_one_by_one_are_followed_by_their_numbers() -> No
     assert evidence.tasks == ("#2 Ship it",)
 
 
+def test_a_new_list_replaces_the_old_list_and_leaves_the_tasks_of_the_graph() -> None:
+    graph = (call("1", "task_create", subject="Draw it"), back("1", 'Task #1 created\n{"id":1}'))
+    evidence = gather(
+        *graph,
+        TaskChanged("task 1", "created", Raw(b'{"id":1,"subject":"Draw it","status":"pending"}')),
+        TaskChanged("todos", "replaced", Raw(b'[{"id":"a","text":"#1 of the tracker","status":"pending"},{"id":"b","text":"read"}]')),
+    )
+    assert (evidence.tasks, evidence.numbered) == (("#1 of the tracker", "read", "#1 Draw it"), ("#1",))
+    later = gather(
+        *graph,
+        TaskChanged("todos", "replaced", Raw(b'[{"id":"a","text":"#1 of the tracker","status":"pending"}]')),
+        TaskChanged("todos", "replaced", Raw(b'[{"id":"b","text":"test","status":"pending"}]')),
+    )
+    assert later.tasks == ("test", "#1 Draw it")
+    done = gather(
+        *graph,
+        TaskChanged("todos", "replaced", Raw(b'[{"id":"b","text":"test","status":"pending"}]')),
+        call("2", "task_update", id=1, status="completed"),
+        back("2", "Task #1 updated"),
+    )
+    assert (done.tasks, done.numbered) == (("test",), ())
+
+
+def test_lists_and_tasks_of_a_graph_stay_apart_after_the_evidence_was_restored() -> None:
+    projection = EvidenceProjection()
+    projection.start_from(Evidence(tasks=("#1 of the tracker", "#1 Draw it"), numbered=("#1",)))
+    projection.take(Event(9, 8, 0, "", TaskChanged("todos", "replaced", Raw(b"[]"))))
+    assert projection.value() == Evidence(tasks=("#1 Draw it",), numbered=("#1",))
+
+
 def test_names_are_those_that_the_model_used_itself_most_recent_last() -> None:
     evidence = gather(
         UserSaid((Text("look at userName please"),)),

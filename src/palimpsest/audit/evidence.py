@@ -49,7 +49,7 @@ class EvidenceProjection(StateProjection):
 
     name: ClassVar = "evidence"
     watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
-    version: ClassVar = 2
+    version: ClassVar = 3
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = Evidence
 
@@ -68,7 +68,10 @@ class EvidenceProjection(StateProjection):
         self._read = dict.fromkeys(restored.read)
         self._commands = {ran.command: ran for ran in restored.commands}
         self._errors = {normalized_command(ran.command): ran for ran in restored.errors}
-        self._tasks = {task_key(task): task for task in restored.tasks}
+        # A list is replaced as a whole and a task of a graph by its number, so they are kept apart; those of the graph stand last.
+        listed = len(restored.tasks) - len(restored.numbered)
+        self._listed = restored.tasks[:listed]
+        self._numbered = dict(zip(restored.numbered, restored.tasks[listed:], strict=True))
         self._names = dict.fromkeys(restored.names)
         self._messages = {message.id: message for message in restored.user_messages}
         self._pending: dict[str, PendingCall] = {}
@@ -98,7 +101,8 @@ class EvidenceProjection(StateProjection):
                 "commands": lambda: tuple(self._commands.values()),
                 "tests": lambda: self._tests,
                 "errors": lambda: tuple(self._errors.values()),
-                "tasks": lambda: tuple(self._tasks.values()),
+                "tasks": lambda: (*self._listed, *self._numbered.values()),
+                "numbered": lambda: tuple(self._numbered),
                 "names": lambda: tuple(self._names),
                 "user_messages": lambda: tuple(self._messages.values()),
                 "pending": lambda: tuple(self._pending.values()),
@@ -217,16 +221,22 @@ class EvidenceProjection(StateProjection):
 
     def _add_plan(self, pending: PendingCall, answer: str) -> None:
         self._set_tasks(pending.tasks)
-        if pending.drop and self._tasks.pop(pending.drop, None) is not None:
-            self._changed.add("tasks")
+        if pending.drop and self._numbered.pop(pending.drop, None) is not None:
+            self._changed |= {"tasks", "numbered"}
         if pending.task:
             task = with_task_number(pending.task, answer)
-            self._tasks[task_key(task)] = task
-            self._changed.add("tasks")
+            key = task_key(task)
+            if key == task:
+                # Without a number nothing can close it but the next list.
+                self._set_tasks((*self._listed, task))
+            else:
+                self._numbered[key] = task
+                self._changed |= {"tasks", "numbered"}
 
     def _set_tasks(self, tasks: tuple[str, ...] | None) -> None:
+        """Replace the tasks of the list; those of a task graph stay."""
         if tasks is not None:
-            self._tasks = {task_key(task): task for task in tasks}
+            self._listed = tuple(dict.fromkeys(tasks))
             self._changed.add("tasks")
 
     def _add_edited(self, path: str) -> None:

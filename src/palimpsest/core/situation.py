@@ -208,7 +208,10 @@ class UserMessage(Value, frozen=True):
 
 
 class Evidence(Value, frozen=True):
-    """What the log proves about the work so far; each list is ordered from oldest to newest."""
+    """What the log proves about the work so far; each list is ordered from oldest to newest.
+
+    `numbered` are the keys of the tasks of a task graph, which stand last in `tasks`; a new list replaces all others.
+    """
 
     edited: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -219,6 +222,7 @@ class Evidence(Value, frozen=True):
     names: tuple[str, ...] = ()
     user_messages: tuple[UserMessage, ...] = renamed(name="said", default=())
     pending: tuple[PendingCall, ...] = ()
+    numbered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +233,7 @@ class Situation:
     input and `tools_tokens` those of the tool declarations. `rent` is the rent since the last fold, in input tokens. `asked` is the focus
     that the user gave for a fold. `previous` is the model before a switch. `child` is true in the session of a sub-agent. `may_fold` is
     false if this turn has used up its folds. `parts` are the tokens that a fold leaves beside head and messages, in a window of 200k.
+    `offered` are the names of the tools that the next request declares.
     """
 
     view: View
@@ -252,6 +257,7 @@ class Situation:
     child: bool = False
     may_fold: bool = True
     parts: int = PARTS
+    offered: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if type(self.uses) is not FrozenDict:

@@ -13,6 +13,7 @@ from palimpsest.core.events import Event, ModelReplied, PermissionAsked, Session
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
+from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
@@ -78,10 +79,16 @@ class Agent:
             self.session = Session.create(opened, way, known, environment)
         self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
-        self.offer(Toolbox(toolbox, workspace, decide, approve))
+        last = self.session.log.view.call
+        # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
+        self._offered = "" if last is None else last.tools
+        self.toolbox = Toolbox(toolbox, workspace, decide, approve)
+        if toolbox:
+            self.offer(self.toolbox)
         self.limits = limits
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
+        self.business: BusinessState | None = None
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
 
@@ -91,12 +98,13 @@ class Agent:
         return self.session.log.session
 
     def offer(self, toolbox: Toolbox) -> None:
-        """Offer these tools from the next call on, and record it if they differ from those of the last call."""
+        """Offer these tools from the next call on, and record it if they differ from those that were offered last."""
         session = self.session
         self.toolbox = toolbox
         session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
-        address, last = session.keep_tools(session.tools), session.log.view.call
-        if address != ("" if last is None else last.tools):
+        address = session.keep_tools(session.tools)
+        if address != self._offered:
+            self._offered = address
             session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
 
     def say(self, *parts: str | Part) -> Event:

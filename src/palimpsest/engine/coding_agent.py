@@ -1,6 +1,7 @@
 """The coding agent: an agent with the standard tools, permissions, a sandbox, context sources and recall, in a project folder."""
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -8,26 +9,31 @@ from palimpsest.core.events import ModeChanged, PermissionAsked
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.loop.archive import LogArchive
+from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import SourcedContext
+from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
 from palimpsest.sources.instructions.files import folders_of_project
 from palimpsest.sources.instructions.nested import nested_instructions
 from palimpsest.sources.source import NetworkPolicy
+from palimpsest.sources.state import StateMachine
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
-from palimpsest.tools.functions import installed_tools
+from palimpsest.tools.functions import InstalledTools, installed_tools
 from palimpsest.tools.permissions.decision import Approval, Decision, Mode
 from palimpsest.tools.permissions.permissions import Permissions
 from palimpsest.tools.permissions.rules import deny_rules, parse_rule
 from palimpsest.tools.session.skill import SkillFolders
 from palimpsest.tools.session.tasks import TaskGraph
+from palimpsest.tools.session.tool_search import SEARCH
 from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.tools.tool import AgentTool
-from palimpsest.tools.toolset import standard_tools, task_graph
+from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
 
@@ -40,7 +46,10 @@ _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 class CodingSettings:
     """What a coding agent may do. `allow` are further rules of the user for this run; `folders` are granted beside the project.
 
-    With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule.
+    With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule. `withheld` are
+    variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
+    those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
+    `model_sets_state` the model gets the tool that changes it.
     """
 
     mode: Mode = "ask"
@@ -51,6 +60,10 @@ class CodingSettings:
     folders: tuple[Path, ...] = ()
     disabled: frozenset[str] = frozenset()
     fetcher: Fetcher = field(default_factory=Fetcher)
+    withheld: frozenset[str] = frozenset()
+    tools: tuple[AgentTool, ...] | None = None
+    states: StateMachine | None = None
+    model_sets_state: bool = False
 
 
 class _Gatekeeper:
@@ -85,34 +98,65 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     area = Area.of(workspace, network=settings.network, hidden=hidden)
     agent.resources.callback(area.remove)
     sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
-    shell = Shell(root, sandbox=sandbox.wrap(area), temp=area.temp)
+    environment = command_environment(os.environ, withhold=settings.withheld)
+    shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     tasks = task_graph(workspace, owner=agent.id)
-    world = _WorldNow(agent, sandbox, settings, tasks)
+    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
     toolset = standard_tools(
-        shell, tasks=tasks, archive=archive, skills=_skills(world()), fetcher=settings.fetcher, installed=installed_tools()
+        shell,
+        tasks=tasks,
+        archive=archive,
+        skills=_skills(LocalWorld(session_state(session, root), home.clock)),
+        lists_skills=all(source.key != "skills" for source in session.profile.sources.sources),
+        fetcher=settings.fetcher,
+        installed=installed,
     )
+    agent.business = None if settings.states is None else BusinessState(session, settings.states)
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     denied, complaints = deny_rules(project_rule_texts(root))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
-    tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
-    agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
-    agent.context = SourcedContext(session, world)
+    deferred, tools = _declared(agent, toolset, installed, settings)
+    world = _WorldNow(agent, sandbox, settings, tasks, deferred)
+    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached)
+    agent.offer(toolbox)
+    deferred.offer = lambda: agent.offer(toolbox)
+    agent.context = SourcedContext(session, world, world.renewed)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.confines else (sandbox.describe(),)
     return (*statement, *complaints, *toolset.problems)
 
 
+def _declared(
+    agent: Agent, toolset: Toolset, installed: InstalledTools, settings: CodingSettings
+) -> tuple[DeferredTools, dict[str, AgentTool]]:
+    """The tools that are declared to the model, by name, and those that it has to search for."""
+    enabled = [tool for tool in toolset.tools if tool.name not in settings.disabled]
+    own = [tool for tool in enabled if tool not in installed.tools]
+    if agent.business is not None and settings.model_sets_state:
+        own.append(agent.business.tool())
+    # A tool of another package never takes the place of one of ours.
+    taken = {SEARCH, *(tool.name for tool in own)}
+    others = [tool for tool in enabled if tool in installed.tools and tool.name not in taken]
+    loaded, rest = within_budget(own, others, tool_budget(agent.session))
+    tools = {tool.name: tool for tool in loaded}
+    deferred = DeferredTools(tools, rest)
+    deferred.load_again(agent.session)
+    return deferred, tools
+
+
 class _WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
-    def __init__(self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph) -> None:
+    def __init__(self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools) -> None:
         self._session = agent.session
+        self._business = agent.business
+        self._deferred = deferred
         self._root = agent.toolbox.workspace.root
         self._settings = settings
         self._sandbox = sandbox
@@ -129,10 +173,26 @@ class _WorldNow:
             "mode": "plan" if self._settings.mode == "plan" else "",
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
+            **self._changing(),
         }
         state = session_state(self._session, self._root, **known)
         self._world = LocalWorld(state, self._session.environment.clock) if self._world is None else self._world.observing(state)
         return self._world
+
+    def renewed(self) -> LocalWorld | None:
+        """Return the world of the last call with what the session itself changed since, and without asking git again; `None` before it."""
+        if self._world is None:
+            return None
+        # Reading the tasks again is needed only if a fold removed their statement.
+        tasks: dict[str, Any] = {} if "tasks" in self._session.log.view.facts else {"tasks": self._tasks.open_lines()}
+        return replace(self._world, state=replace(self._world.state, **self._changing(), **tasks))
+
+    def _changing(self) -> dict[str, Any]:
+        return {
+            "tools": self._session.tools,
+            "deferred": self._deferred.declarations,
+            "business": None if self._business is None else self._business.value(),
+        }
 
     def attached(self, tool: AgentTool, paths: tuple[str, ...]) -> tuple[Part, ...]:
         """Return the instruction files of the folders of files that were read, if the view does not show them yet."""

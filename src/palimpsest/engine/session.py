@@ -123,6 +123,7 @@ class Session:
     @tools.setter
     def tools(self, tools: tuple[Tool, ...]) -> None:
         self._tools = tools
+        self._offered = frozenset(tool.name for tool in tools)
         self.derived.offer(tools_bytes(tools), declared_classes(tools))
 
     @property
@@ -185,6 +186,7 @@ class Session:
             asked=asked,
             tools_tokens=tools_tokens,
             parts=self.profile.parts,
+            offered=self._offered,
             incoming=incoming,
             previous=previous,
             session=log.session,

@@ -1,10 +1,10 @@
-"""OpenCode's reminders of plan mode: a text beside the newest user message, which the next user message replaces."""
+"""OpenCode's reminders: of plan mode beside the newest user message, and the frame of a message that was sent during a turn."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from palimpsest.core.edits import Edit, Insert, Mask, Put
+from palimpsest.core.edits import Edit, Insert, Mask, Put, Unmask
 from palimpsest.core.items import Item, Text, seq_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -39,6 +39,40 @@ class RemindOfMode:
             before = items[place + 1].id if place + 1 < len(items) else ""
             edits.append(Insert((Put("reminder", Text(_text(wanted)), f"{_SOURCE}{wanted}"),), before))
         return Proposal(tuple(edits), f"mode {situation.view.mode or 'none'}") if edits else ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSteering:
+    """Shows a message that the user sent during a turn in a frame, until a newer reply has finished or the turn has ended.
+
+    The original frames it in the request only. Here a mask shows the framed text and is taken away again, so that every request can be
+    rebuilt and the message itself stays as it was typed.
+    """
+
+    name: str = "frame_steering"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose a mask with the framed text for each new message of this turn, and to unmask those that were answered."""
+        items = situation.view.items
+        answered = max((seq_of(item.id) for item in items if item.kind in _REPLIES), default=-1)
+        # Messages of an earlier turn open the first call of this one, which frames nothing.
+        since = max(answered, -1 if situation.health.turn is None else situation.health.turn)
+        edits: list[Edit] = []
+        outdated: list[str] = []
+        for item in items:
+            if item.kind != "steering" or not isinstance(item.content, Text) or not item.content.text.strip():
+                continue
+            framed = steering_text(item.content.text)
+            is_new = seq_of(item.id) > since
+            if is_new and item.mask is None:
+                edits.append(Mask((item.id,), framed))
+            elif not is_new and item.mask is not None and item.mask.text == framed:
+                outdated.append(item.id)
+        if outdated:
+            edits.append(Unmask(tuple(outdated)))
+        return Proposal(tuple(edits), "messages that were sent during the turn") if edits else ()
 
 
 def steering_text(text: str) -> str:

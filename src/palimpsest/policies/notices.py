@@ -13,10 +13,14 @@ from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE, EVIDENCE_TOKENS,
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """Reminds the model after `rounds` replies without a call of `tool`, and after every further one."""
+    """Reminds the model after `rounds` replies without a call of `tool`, and after every further one.
+
+    if_offered: only while the tool is declared to the model; a session of a program without it is then never reminded.
+    """
 
     tool: str = "todo"
     rounds: int = 3
+    if_offered: bool = False
     text: str = "<reminder>Update your todos.</reminder>"
     name: str = "remind"
     moments: frozenset[Moment] = frozenset({"before_call"})
@@ -26,7 +30,7 @@ class Remind:
         """Propose one reminder before the newest results, unless it is already there."""
         since = situation.health.rounds_since(self.tool)
         first = _first_result(situation.view.items)
-        if first is None or since < self.rounds:
+        if first is None or since < self.rounds or (self.if_offered and self.tool not in situation.offered):
             return ()
         item, before = first
         if before is not None and before.kind == "reminder" and text_of(before.content) == self.text:

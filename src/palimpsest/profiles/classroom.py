@@ -8,7 +8,7 @@ from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.clear.old import MaskOld
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.policies.notices import AddEvidence
+from palimpsest.policies.notices import AddEvidence, Remind
 from palimpsest.policies.summarize.compress import Compress
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import is_on
@@ -19,7 +19,7 @@ _ABOVE = 50_000
 
 
 def classroom(environment: Mapping[str, str]) -> Profile:
-    """Mask old results before every call, and compress the whole conversation above 50,000 tokens.
+    """Mask old results before every call, compress the whole conversation above 50,000 tokens, and remind of the todo list.
 
     The setting `told_from` says from which end of the transcript the summarizing model is shown a part: `start`, the default, or `end`.
     """
@@ -30,6 +30,7 @@ def classroom(environment: Mapping[str, str]) -> Profile:
             MaskOld(),
             Compress(above=_ABOVE, shown_end=shown_end),
             *((AddEvidence(),) if is_on(environment, "PAL_EVIDENCE") else ()),
+            Remind(if_offered=True),
         ),
         fallback=model_free_fallback(),
         budget=_budget,

@@ -7,7 +7,7 @@ from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
 from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.policies.mode_reminder import RemindOfMode
+from palimpsest.policies.mode_reminder import FrameSteering, RemindOfMode
 from palimpsest.policies.result_limiters import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor
 from palimpsest.profiles.profile import Profile, for_any_model
@@ -25,7 +25,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
-        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode()),
+        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
         size_rule="opencode",

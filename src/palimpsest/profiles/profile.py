@@ -32,7 +32,8 @@ def for_any_model(limiter: ResultLimiter) -> Callable[[ModelCard], ResultLimiter
     return lambda _: limiter
 
 
-_UNCHANGED: Final = for_any_model(_unchanged)
+UNLIMITED: Final = for_any_model(_unchanged)
+"""Leaves results as they are, for replays; the loop bounds the results of a profile that has no limiter of its own."""
 OUR_SOURCES: Final = palimpsest_sources({})
 
 
@@ -69,7 +70,7 @@ class Profile:
     circuit: int = CIRCUIT
     folds_per_turn: int = 2
     parts: int = PARTS
-    limiter: Callable[[ModelCard], ResultLimiter] = _UNCHANGED
+    limiter: Callable[[ModelCard], ResultLimiter] = UNLIMITED
     params: Params = DEFAULTS
     interrupted_result: str = ""
     interrupted_notice: str = ""

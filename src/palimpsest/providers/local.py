@@ -1,8 +1,9 @@
 """A server for local models: serves a file of weights on the loopback interface, in all three wire formats."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -20,6 +21,12 @@ class _Serving(Protocol):
 
     @property
     def listening_address(self) -> str: ...
+
+
+def require_extra(where: str) -> None:
+    """Raise `BadInput` if the extra `local` is not installed; `where` names the model."""
+    if find_spec("xllamacpp") is None:
+        raise BadInput("local models need the extra `local`: pip install 'palimpsest-agent[local]'", where=where)
 
 
 class LocalServer:
@@ -41,13 +48,9 @@ class LocalServer:
         return f"{self._server.listening_address}/v1"
 
     def __enter__(self) -> Self:
-        try:
-            # Imported here, because only the extra `local` installs it.
-            xllamacpp = import_module("xllamacpp")
-        except ImportError as error:
-            raise BadInput(
-                "local models need the extra `local`: pip install 'palimpsest-agent[local]'", where=str(self._weights)
-            ) from error
+        require_extra(str(self._weights))
+        # Imported here, because only the extra `local` installs it.
+        xllamacpp = import_module("xllamacpp")
         params = xllamacpp.CommonParams()
         params.model.path = str(self._weights)
         params.n_ctx = self._window
@@ -69,12 +72,17 @@ class LocalServer:
 
 
 class LocalProvider:
-    """A model in this process: the server starts with the first request and stops with `close`. `threads` of 0 means all cores."""
+    """A model in this process: the server starts with the first request and stops with `close`. `threads` of 0 means all cores.
 
-    def __init__(self, card: ModelCard, weights: Path, *, threads: int = 0) -> None:
+    `weights` is the path of a GGUF file, or a function that returns it, which is called with the first request, in a thread.
+    """
+
+    def __init__(self, card: ModelCard, weights: Path | Callable[[], Path], *, threads: int = 0) -> None:
         self._card = card
-        self._server = LocalServer(weights, window=card.window, threads=threads)
+        self._weights = weights
+        self._threads = threads
         self._starting = asyncio.Lock()
+        self._server: LocalServer | None = None
         self._provider: HttpProvider | None = None
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
@@ -82,8 +90,8 @@ class LocalProvider:
         async with self._starting:
             if self._provider is None:
                 # Loading weights takes seconds, and the event loop must stay responsive.
-                server = await asyncio.to_thread(self._server.__enter__)
-                self._provider = HttpProvider(self._card, server.url)
+                self._server = await asyncio.to_thread(self._started)
+                self._provider = HttpProvider(self._card, self._server.url, environment={})
         async with closing(self._provider.stream(request)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -91,4 +99,10 @@ class LocalProvider:
     def close(self) -> None:
         """Stop the server."""
         self._provider = None
-        self._server.__exit__(None, None, None)
+        if self._server is not None:
+            self._server.__exit__(None, None, None)
+            self._server = None
+
+    def _started(self) -> LocalServer:
+        weights = self._weights() if callable(self._weights) else self._weights
+        return LocalServer(weights, window=self._card.window, threads=self._threads).__enter__()

@@ -14,6 +14,7 @@ MOST_FOUND: Final = 5
 _MOST_LISTED: Final = 400
 _QUERY_CHARS: Final = 500
 _SELECT: Final = "select:"
+_LOADED: Final = "loaded"
 # Letters and digits of any script, with names such as `readFile` and `mcp__git__log` taken apart.
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 # Chinese, Japanese and Korean have no spaces between words, so pairs of letters are compared.
@@ -23,13 +24,18 @@ _SATURATION, _LENGTH_SHARE = 1.2, 0.5
 
 
 def deferred_tools(*, tag: bool, role: Role = "user") -> Source:
-    """Return the names of the tools that are loaded on demand; a change states those that came and went."""
+    """Return the names of the tools that are loaded on demand; a change states those that came and went.
+
+    A tool that was loaded leaves the list without a statement, because the search that loaded it said so.
+    """
 
     def observed(world: World) -> Fields | None:
-        return {tool.name: "" for tool in sorted(world.state.deferred, key=lambda tool: tool.name)[:_MOST_LISTED]} or None
+        loaded = {tool.name for tool in world.state.tools}
+        listed = sorted(tool.name for tool in world.state.deferred)[:_MOST_LISTED]
+        return {name: _LOADED if name in loaded else "" for name in listed} if not loaded.issuperset(listed) else None
 
     def baseline(fields: Fields) -> str:
-        return _framed("\n".join(fields), tag=tag, role=role)
+        return _framed("\n".join(name for name, loaded in fields.items() if not loaded), tag=tag, role=role)
 
     def change(previous: Fields | None, fields: Fields) -> str:
         if previous is None:

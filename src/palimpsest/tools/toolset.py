@@ -55,11 +55,13 @@ def standard_tools(
     tasks: TaskGraph | None = None,
     archive: Archive | None = None,
     skills: SkillFolders | None = None,
+    lists_skills: bool = False,
     fetcher: Fetcher | None = None,
     installed: InstalledTools | None = None,
 ) -> Toolset:
     """All tools for which there is what they need: without `archive` there is no `recall`, without `skills` no `skill`, and so on.
 
+    With `lists_skills`, the description of `skill` lists them, for profiles that do not state them.
     With `tasks`, the shell gets their `keep_output`, unless it has another: `bash` can then write to the log file of a task.
     """
     if tasks is not None and shell.keep_output is None:
@@ -72,7 +74,7 @@ def standard_tools(
         *(() if tasks is None else tasks.tools()),
         *(() if archive is None else (recall_tool(archive),)),
         compact_tool(),
-        *(() if skills is None else (skill_tool(skills),)),
+        *(() if skills is None else (skill_tool(skills, lists=lists_skills),)),
     )
     extra = installed or InstalledTools()
     names = {tool.name for tool in own}

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from loops import bodies, calls, loop_of, results, tool, typed
+import pytest
+from loops import PROFILE, bodies, calls, loop_of, results, tool, typed
 
 from palimpsest.core.events import (
     PermissionAsked,
@@ -11,8 +12,10 @@ from palimpsest.core.events import (
     ToolReturned,
     ToolStarted,
 )
+from palimpsest.core.items import text_of
 from palimpsest.engine.loop.tool_calls import Toolbox
 from palimpsest.engine.loop.turn import Loop, run_turn
+from palimpsest.profiles.named import profile as named_profile
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Deny
 from palimpsest.tools.tool import AgentTool
 
@@ -142,3 +145,17 @@ def test_oc_49_three_equal_consecutive_calls_raise_a_question_before_the_third_r
     assert len(ran) == 2
     assert [question.call_id for question in asked] == ["c2"]
     assert results(loop.session)[-1] == ("c2", "This call was not run: try something else")
+
+
+@pytest.mark.parametrize("name", ["none", "classroom", "test"])
+def test_a_profile_without_a_limiter_lets_no_large_result_into_the_view(name: str) -> None:
+    async def large(_: str) -> str:
+        return "one line of a large result\n" * 30_000
+
+    profile = PROFILE if name == "test" else named_profile(name)
+    loop = loop_of(calls(("a", "large", "{}")), "done", tools=(tool("large", large),), profile=profile)
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    [returned] = [body for body in bodies(loop.session) if isinstance(body, ToolReturned)]
+    assert len(text_of(returned.result)) < 15_000
+    assert loop.session.environment.blobs.get(returned.result.blob) == b"one line of a large result\n" * 30_000

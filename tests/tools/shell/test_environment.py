@@ -49,6 +49,12 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> No
     }
 
 
+def test_variables_that_are_withheld_by_name_reach_no_command_even_if_they_were_kept() -> None:
+    environment = {"PATH": "/usr/bin", "MY_GATEWAY": "s3cret", "GH_TOKEN": "x"}
+    passed = command_environment(environment, keep=frozenset({"MY_GATEWAY", "GH_TOKEN"}), withhold=frozenset({"MY_GATEWAY"}))
+    assert passed == {"PATH": "/usr/bin", "GH_TOKEN": "x", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
 def test_a_shell_does_not_pass_on_the_key_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     tool = Shell(tmp_path).tools()[0]

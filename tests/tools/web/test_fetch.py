@@ -150,16 +150,23 @@ def test_redirects_are_followed_and_each_is_checked_again(site: Site) -> None:
     site.put("/old", "", status=302, location="/new")
     site.put("/new", "here")
     assert fetch(site.url("/old")) == ToolOutput(f"[{site.url('/new')}, status 200]\nhere")
-    site.put("/out", "", status=301, location=f"http://inside.example:{site.port}/new")
-    assert fetch(site.url("/out")) == ToolOutput(
-        "the host inside.example is at 10.0.0.7, which is no public address; pages of private networks are not fetched", error=True
-    )
     site.put("/file", "", status=302, location="file:///etc/passwd")
     assert fetch(site.url("/file")) == ToolOutput("only http and https addresses are fetched, not file:/etc/passwd", error=True)
     site.put("/round", "", status=302, location="/round")
     site.seen.clear()
     assert fetch(site.url("/round")) == ToolOutput("the page redirects more than 5 times", error=True)
     assert len(site.seen) == 6
+
+
+def test_a_redirect_to_another_host_is_a_result_and_nothing_is_sent_there(site: Site) -> None:
+    site.put("/old", "", status=302, location="/out")
+    site.put("/out", "", status=301, location=f"http://inside.example:{site.port}/new?key=1")
+    site.seen.clear()
+    assert fetch(site.url("/old")) == ToolOutput(
+        f"[{site.url('/old')} redirects to another host]\nhttp://inside.example:{site.port}/new?key=1\n"
+        "Nothing was fetched from there. Call fetch with that address if it is what you need."
+    )
+    assert [path for path, _ in site.seen] == ["/old", "/out"]
 
 
 @pytest.mark.parametrize(

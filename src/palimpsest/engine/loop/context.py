@@ -1,14 +1,18 @@
 """States the context of a session: observes the sources of its profile and records what the view does not say yet."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from palimpsest.core.events import Event
 from palimpsest.core.items import Part, Text
 from palimpsest.engine.session import Session
 from palimpsest.sources.reconcile import reconcile
 from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
-from palimpsest.sources.source import Fields, World, observe
+from palimpsest.sources.source import Fields, SourceSet, World, observe
+
+LIVE: Final = frozenset({"business_state", "deferred_tools"})
+"""Sources whose values tools and the developer's code change during a turn."""
+_TASKS: Final = "tasks"
 
 
 class ContextStating(Protocol):
@@ -41,11 +45,15 @@ class NoContext:
 
 
 class SourcedContext:
-    """States the sources of the profile of a session. `world` returns the world as it is now; it is called once for each turn."""
+    """States the sources of the profile of a session. `world` returns the world as it is now; it is called once for each turn.
 
-    def __init__(self, session: Session, world: Callable[[], World]) -> None:
+    `renewed` returns that world with what the session itself changed since, for the sources in `LIVE`, which are stated during a turn too.
+    """
+
+    def __init__(self, session: Session, world: Callable[[], World], renewed: Callable[[], World | None] = lambda: None) -> None:
         self._session = session
         self._world_now = world
+        self._renewed = renewed
         self._world: World | None = None
         self._observed: Mapping[str, Fields | None] = {}
 
@@ -61,11 +69,21 @@ class SourcedContext:
         self.restate()
 
     def restate(self) -> None:
-        """State what the view does not show of the last observation."""
+        """State what the view does not show of the last observation, or what the session itself changed since."""
         if self._observed:
+            self._renew()
             stated = reconcile(self._session.log.view, self._session.profile.sources, self._observed)
             if stated is not None:
                 self._session.log.append(stated)
+
+    def _renew(self) -> None:
+        """Observe the sources again whose values the session itself changes, and open tasks if a fold removed them."""
+        world = self._renewed()
+        if world is None:
+            return
+        keys = LIVE if _TASKS in self._session.log.view.facts else LIVE | {_TASKS}
+        live = SourceSet(tuple(source for source in self._session.profile.sources.sources if source.key in keys))
+        self._observed = {**self._observed, **observe(live, world)}
 
     def mention(self, parts: tuple[Part, ...]) -> None:
         """State the bodies of the skills that the input mentions as `$name`."""

@@ -14,9 +14,12 @@ from palimpsest.core.events import PermissionAsked, Permitted, ProcessStarted, T
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
+from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
+from palimpsest.policies.result_limiters import PreviewLimiter
+from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
 from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.workspace import Workspace
@@ -25,6 +28,8 @@ from palimpsest.tools.workspace import Workspace
 LONGEST_TOOL: Final = 1_800.0
 # Equal calls in a row from which on the user is asked: a model that repeats itself is rarely getting anywhere.
 EQUAL_CALLS: Final = 3
+# Tokens. A preview has 2,400, so it would not shorten a smaller result much.
+_LEAST_PREVIEWED: Final = 3_000
 _INTERRUPTED: Final = "Interrupted by the user before this tool was run."
 
 
@@ -40,7 +45,7 @@ async def no_approver(asked: PermissionAsked) -> Approval:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools of an agent and what decides about their calls.
+    """The tools of an agent and what decides about their calls. `tools` can grow while a turn runs, when deferred ones are loaded.
 
     `decide` must depend on the call and on settings of the user alone. `approve` asks the user and waits for the answer; `remember`
     keeps the rule of an answer "always". `attach` returns further parts of the result of a tool that read or wrote some paths.
@@ -119,13 +124,20 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
 
 async def _record(session: Session, output: ToolOutput, returned: ToolReturned, feed: Feed) -> None:
     """Record the events of a tool and its result, which the profile limits in size."""
-    limiter = session.profile.limiter(session.card)
-    limited = await carry_out(limiter(returned), session)
+    limited = await carry_out(_limiter(session)(returned), session)
     for body in output.events:
         # A tool does not know the id of its call.
         session.log.append(replace(body, call_id=returned.result.call_id) if isinstance(body, ProcessStarted) else body)
     session.log.append(limited)
     feed.events()
+
+
+def _limiter(session: Session) -> ResultLimiter:
+    """The limiter of the profile; one of ours if it has none, so that no result of a live tool fills the window."""
+    limiter = session.profile.limiter
+    if limiter is UNLIMITED:
+        return PreviewLimiter(above=max(_LEAST_PREVIEWED, min(PREVIEW_ABOVE, session.card.window // 4)))
+    return limiter(session.card)
 
 
 async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed) -> ToolOutput | None:

@@ -19,6 +19,8 @@ LARGEST_SKILL: Final = 100_000
 MOST_SKILLS: Final = 200
 MOST_FILES: Final = 10
 _DEEPEST: Final = 4
+LARGEST_LISTING: Final = 10_000
+"""Bytes of the list of skills in the description of the tool."""
 _LONGEST_LINE: Final = 300
 
 
@@ -80,8 +82,12 @@ class SkillFolders:
                 yield _parsed(path)
 
 
-def skill_tool(folders: SkillFolders) -> AgentTool:
-    """The tool. The list of skills is stated elsewhere, so that the declaration stays the same when a skill is added."""
+def skill_tool(folders: SkillFolders, *, lists: bool = False) -> AgentTool:
+    """The tool. The list of skills is stated elsewhere, so that the declaration stays the same when a skill is added.
+
+    With `lists` its description holds the list of now, for profiles that state it nowhere else.
+    """
+    listing = f"\n\nThe skills:\n{bounded(folders.listing(), LARGEST_LISTING)}" if lists else ""
 
     async def load(arguments: SkillArguments, _: Workspace) -> ToolOutput:
         return await asyncio.to_thread(_load, folders, arguments)
@@ -93,7 +99,7 @@ def skill_tool(folders: SkillFolders) -> AgentTool:
         description=(
             "Load the instructions of a skill: a description of how a certain kind of work is done here. Give the name from the list of "
             f"skills; follow the instructions where they fit the task. `file` reads another file of the skill. At most "
-            f"{LARGEST_SKILL // 1000} kB are returned."
+            f"{LARGEST_SKILL // 1000} kB are returned.{listing}"
         ),
         kind="reads",
         parallel=True,

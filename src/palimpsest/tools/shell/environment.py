@@ -17,12 +17,18 @@ _WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PR
 _URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 
-def command_environment(environment: Mapping[str, str], *, keep: frozenset[str] = frozenset()) -> dict[str, str]:
+def command_environment(
+    environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, and no pager.
 
-    A variable is secret by its name, or because its value is a URL with a password.
+    A variable is secret by its name, because its value is a URL with a password, or because it is named in `withhold`, which wins.
     """
-    passed = {name: value for name, value in environment.items() if name in keep or not (_steers_bash(name) or is_secret(name, value))}
+    passed = {
+        name: value
+        for name, value in environment.items()
+        if name not in withhold and (name in keep or not (_steers_bash(name) or is_secret(name, value)))
+    }
     return {**passed, **_WITHOUT_TERMINAL}
 
 

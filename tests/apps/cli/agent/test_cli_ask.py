@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,13 @@ class Headless:
         self.project.mkdir()
         self.script = folder / "script.jsonl"
 
-    def __call__(self, *words: str, replies: tuple[object, ...] = (), stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, replies: tuple[object, ...] = (), stdin: str | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         self.script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
-        settings = {**os.environ, "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0"}
+        settings = {**os.environ, "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0"} | dict(
+            env or {}
+        )
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
         return subprocess.run(
             [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
@@ -151,3 +156,16 @@ def test_a_session_of_the_library_goes_on_with_pal_and_back(headless: Headless) 
     with home.open(session, write=False) as log:
         spoken = [text_of(item.content) for item in log.view.items if item.kind in ("user", "assistant")]
     assert spoken == ["first", "one", "second", "two", "third", "three"]
+
+
+def test_a_variable_that_the_config_names_as_a_key_reaches_no_command(headless: Headless) -> None:
+    home = headless.folder / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "ACME_GATEWAY"\n')
+    call = {"calls": [{"tool": "bash", "args": {"command": "echo [$ACME_GATEWAY] [$PLAIN]"}}]}
+    done = headless(
+        *("-p", "go", "--json-stream", "--allow", "bash(echo:*)"), replies=(call, "ok"), env={"ACME_GATEWAY": "s3cret", "PLAIN": "seen"}
+    )
+    [result] = [json.loads(line)["body"]["result"] for line in done.stdout.splitlines() if '"tool_returned"' in line]
+    assert result["parts"][0]["text"].splitlines()[0] == "[] [seen]"
+    assert "s3cret" not in done.stdout

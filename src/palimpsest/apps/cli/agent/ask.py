@@ -10,15 +10,15 @@ from typing import Final, get_args
 import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.engine_session import configured_provider, is_offline, model_name_of, profile_name_of, settings_of
+from palimpsest.apps.cli.agent.providers import RunProviders, model_of
+from palimpsest.apps.cli.engine_session import model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output.values import json_option, plain
-from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.log.log import Log
-from palimpsest.core.ports import Provider
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
@@ -29,7 +29,7 @@ from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id
 from palimpsest.tools.permissions.decision import Mode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.cards import card
 
 REFUSED: Final = 3
 LIMIT: Final = 4
@@ -146,14 +146,16 @@ def ask(
 def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Settings) -> Agent:
     """Return the agent of the settings in a session, or in a new one if `session` is empty. `recorded` are its model and profile."""
     config = settings.config
+    providers = RunProviders(settings)
     agent = Agent(
-        card(model_name_of(settings, recorded[0]), cards_of(home)),
+        card(model_of(model_name_of(settings, recorded[0])), cards_of(home)),
         profile=profile(profile_name_of(settings, recorded[1]), settings.profile_environment(os.environ)),
-        provider=_Providers(settings),
+        provider=providers,
         home=home,
         resume=session,
         limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
     )
+    agent.resources.callback(providers.close)
     if config.retries is not None:
         environment = agent.session.environment
         agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
@@ -171,6 +173,7 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
         network=config.network,
         folders=folders,
         disabled=frozenset(config.tools.disabled),
+        withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
 
 
@@ -208,30 +211,6 @@ def summarize_run(agent: Agent, first: int) -> dict[str, object]:
         "cost_usd": round(cost_of_events(agent.session, first, log.tip), 6),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
     }
-
-
-class _Providers:
-    """The providers of a run, each made once: the script of PAL_SCRIPT, a local model, or HTTP with the settings."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._known: dict[str, Provider] = {}
-
-    def __call__(self, model: ModelCard, purpose: str) -> Provider:
-        """Return the provider of a model. Raises `NoModel` offline, `BadInput` without a key."""
-        if model.name not in self._known:
-            self._known[model.name] = self._provider(model, purpose)
-        return self._known[model.name]
-
-    def _provider(self, model: ModelCard, purpose: str) -> Provider:
-        script = os.environ.get("PAL_SCRIPT", "")
-        if script:
-            from palimpsest.providers.scripted import Scripted  # noqa: PLC0415 - only tests and examples need it
-
-            return Scripted.from_file(Path(script))
-        if is_offline():
-            raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
-        return configured_provider(model, self._settings)
 
 
 def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:

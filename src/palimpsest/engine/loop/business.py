@@ -1,0 +1,68 @@
+"""The business state of a session: where the task is in the state machine that the developer of an agent declared."""
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import TaskChanged
+from palimpsest.core.items import seq_of
+from palimpsest.core.view import CHANGED
+from palimpsest.engine.session import Session
+from palimpsest.sources.reconcile import stated_value
+from palimpsest.sources.state import KEY, StateMachine
+from palimpsest.tools.session.state import recorded_state, state_event, state_tool
+from palimpsest.tools.tool import AgentTool
+
+
+class BusinessState:
+    """The current state, which the developer's code changes with `move`; a model can change it only by the tool `set_state`.
+
+    A change is recorded at once and stated to the model at the next safe point of the turn, or with the next turn. Raises `BadInput` if the
+    profile of the session does not state it.
+    """
+
+    def __init__(self, session: Session, machine: StateMachine) -> None:
+        if all(source.key != KEY for source in session.profile.sources.sources):
+            raise BadInput(
+                f"the profile {session.profile.name!r} does not state the business state; use palimpsest or classroom", where=KEY
+            )
+        self.machine = machine
+        self._session = session
+        self._unstated = _unstated_move(session)
+        self._last = machine.start
+
+    @property
+    def current(self) -> str:
+        """The state of now: the one that the view states, unless a newer one was not stated yet, or a fold removed the statement."""
+        view = self._session.log.view
+        if stated_value(view, KEY) is not None:
+            self._last = self.machine.current(view)
+            if self._unstated == self._last:
+                # From here on the view alone tells it, so that going back in the conversation goes back to its state too.
+                self._unstated = ""
+        return self._unstated if self._unstated in self.machine.states else self._last
+
+    def value(self) -> tuple[str, str]:
+        """Name and meaning of the current state, as `SessionState.business` holds them."""
+        return self.machine.stated(self.current)
+
+    def move(self, target: str) -> None:
+        """Move to another state and record it. Raises `BadInput` for an unknown state or a forbidden transition."""
+        self._session.log.append(self._moved(target))
+
+    def tool(self) -> AgentTool:
+        """The tool `set_state`, for agents whose model may change the state."""
+        return state_tool(self.machine.states, self._moved)
+
+    def _moved(self, target: str) -> TaskChanged:
+        self._unstated = self.machine.move(self.current, target)
+        return state_event(target)
+
+
+def _unstated_move(session: Session) -> str:
+    """The newest recorded state that was not stated, as after a crash between the two; empty if there is none."""
+    log = session.log
+    facts = (fact for key in (KEY, f"{KEY}{CHANGED}") if (fact := log.view.facts.get(key)) is not None)
+    first = max((seq_of(fact.id) + 1 for fact in facts), default=1)
+    newest = ""
+    for event in log.reader.run(first, log.tip):
+        if isinstance(event.body, TaskChanged) and event.seq in log.path:
+            newest = recorded_state(event.body) or newest
+    return newest

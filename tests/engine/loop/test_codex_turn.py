@@ -1,0 +1,118 @@
+"""Codex in the real loop: the order of a turn, and the keys of its requests."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Usage
+from palimpsest.core.items import Text
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
+from palimpsest.wire.models.cards import ModelCard, card
+
+SMALL = replace(card("openai-compatible/qwen3-coder"), wire="responses", window=60_000, reply=8_000)
+FULL = ModelReplied((Text("I wrote the parser. " * 2_000, "assistant"),), usage=Usage(input=59_000, output=10))
+SUMMARY = "The parser works; next is the lexer."
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+    home: Home
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    (tmp_path / "user").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    root = tmp_path / "project"
+    skill = root / ".agents/skills/deploy/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: deploy\ndescription: how to deploy\n---\nRun make deploy.")
+    (root / ".git").mkdir()
+    return Project(root, Home(tmp_path / "home"))
+
+
+def turns(project: Project, profile: str, provider: Scripted, *prompts: str, model: ModelCard = SMALL) -> list[list[Event]]:
+    """The events of each turn of a coding agent."""
+
+    async def work() -> list[list[Event]]:
+        found: list[list[Event]] = []
+        async with Agent(model, provider=provider, profile=profile, cwd=project.root, home=project.home) as agent:
+            equip(agent, project.home, CodingSettings(sandbox="off", tools=()))
+            for prompt in prompts:
+                first = agent.session.log.tip + 1
+                (project.root / "AGENTS.md").write_text(f"before {prompt}: be kind")
+                await agent.ask(prompt)
+                found.append(list(agent.session.log.reader.run(first, agent.session.log.tip)))
+        return found
+
+    return asyncio.run(work())
+
+
+def names(events: list[Event]) -> list[str]:
+    """The events of a turn by name, calls with their purpose and statements with their keys."""
+    found = []
+    for event in events:
+        body = event.body
+        name = type(body).__name__
+        if isinstance(body, CallStarted | ModelReplied):
+            name += f" {body.purpose}"
+        elif isinstance(body, ContextStated):
+            name += " " + ",".join(statement.source for statement in (*(body.head or ()), *body.items))
+        found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
+def test_cx_01_a_turn_runs_compaction_check_context_message_and_skill_bodies_before_its_calls(project: Project, profile: str) -> None:
+    _, second = turns(project, profile, Scripted(FULL, SUMMARY, "deployed"), "write the parser", "now $deploy it")
+    context = "permissions,mode,skills,instructions,environment" if profile == "codex" else "instructions+"
+    assert names(second) == [
+        "UserTyped",
+        "TurnStarted",
+        "CallStarted compact",
+        "ModelReplied compact",
+        "ViewEdited",
+        f"ContextStated {context}",
+        "UserSaid",
+        "ContextStated skill",
+        "CallStarted turn",
+        "ModelReplied turn",
+        "TurnEnded",
+    ]
+
+
+@pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
+@pytest.mark.parametrize("model", [card("gpt-5.5"), SMALL])
+def test_cx_69_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cache_key(
+    project: Project, profile: str, model: ModelCard
+) -> None:
+    provider = Scripted("done")
+    turns(project, profile, provider, "hello", model=model)
+    body = json.loads(provider.requests[0].body)
+    [session] = [stat.session for stat in project.home.store.stats()]
+    reasons = model.name == "gpt-5.5"
+    written = {"input", "tools"} | ({"instructions"} if profile == "codex" else set())
+    assert {name: value for name, value in body.items() if name not in written} == {
+        "model": "gpt-5.5" if reasons else "qwen3-coder",
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "reasoning": {} if reasons else None,
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"] if reasons else [],
+        "prompt_cache_key": session,
+    }
+    assert written <= body.keys()
+    assert {tuple(tool) for tool in body["tools"]} == {("type", "name", "description", "strict", "parameters")}
+    first = body["input"][0]
+    base = body["instructions"] if profile == "codex" else first["content"][0]["text"]
+    assert base.startswith("You are a coding agent")
+    assert (first["type"], first["role"]) == ("message", "developer")
