@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, UserTyped
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
@@ -89,13 +89,16 @@ class Agent:
         return self.session.log.session
 
     def offer(self, toolbox: Toolbox) -> None:
-        """Offer these tools from the next call on, and record it if they differ from those of the last call."""
-        session = self.session
+        """Offer these tools from the next call on; the next turn records it if they differ from those of the last call."""
         self.toolbox = toolbox
-        session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
+        self.session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
+
+    def _record_offer(self) -> None:
+        # Not recorded by `offer`: an agent is made without tools and equipped then, which would look like a change in a resumed session.
+        session = self.session
         address, last = session.keep_tools(session.tools), session.log.view.call
         if address != ("" if last is None else last.tools):
-            session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
+            session.log.append(ToolsOffered(address, tuple(self.toolbox.tools)))
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
@@ -111,6 +114,7 @@ class Agent:
         """
         if self._turn is not None and not self._turn.done():
             raise BadInput("a turn is running; use `say` to steer it")
+        self._record_offer()
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         feed = Feed(self.session.log, pieces.put_nowait)
         if parts:
@@ -134,10 +138,10 @@ class Agent:
         """Run one turn and return the text of its last reply."""
         text = stop = ""
         async for piece in self.run(*parts):
-            if isinstance(piece, Event) and isinstance(piece.body, ModelReplied):
+            if isinstance(piece, Event) and isinstance(piece.body, ModelReplied) and piece.body.purpose == "turn":
                 text = "".join(part.text for part in piece.body.parts if isinstance(part, Text)) or text
-            elif isinstance(piece, Event):
-                stop = getattr(piece.body, "stop", stop)
+            elif isinstance(piece, Event) and isinstance(piece.body, TurnEnded):
+                stop = piece.body.stop
         return Answer(text, stop)
 
     async def interrupt(self) -> None:

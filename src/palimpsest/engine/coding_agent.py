@@ -14,6 +14,7 @@ from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
 from palimpsest.sources.instructions.nested import nested_instructions
 from palimpsest.sources.source import NetworkPolicy
+from palimpsest.sources.variants.palimpsest import our_skill_roots
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
@@ -31,7 +32,6 @@ from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
 
 KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
-_SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +88,15 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     tasks = task_graph(workspace, owner=agent.id)
-    toolset = standard_tools(
-        shell, tasks=tasks, archive=archive, skills=_skills(root), fetcher=settings.fetcher, installed=installed_tools()
-    )
+    world = _WorldNow(agent, sandbox, settings, tasks)
+    # Those that the context lists, so that each of them can be loaded.
+    skills = SkillFolders(tuple(Path(each.folder) for each in our_skill_roots(world())))
+    toolset = standard_tools(shell, tasks=tasks, archive=archive, skills=skills, fetcher=settings.fetcher, installed=installed_tools())
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     denied, complaints = deny_rules(project_rule_texts(root))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
-    world = _WorldNow(agent, sandbox, settings, tasks)
     tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
     agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
     agent.context = SourcedContext(session, world)
@@ -143,12 +143,6 @@ class _WorldNow:
 async def _close_shell(session: Session, shell: Shell) -> None:
     for ended in await shell.close():
         session.log.append(ended)
-
-
-def _skills(root: Path) -> SkillFolders:
-    """The folders of skills: the user's, then the project's, which win."""
-    homes = (Path.home(), root)
-    return SkillFolders(tuple(folder / name for folder in homes for name in _SKILL_FOLDERS))
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from git_projects import Project
 from msgspec.structs import replace
 
-from palimpsest.core.events import Body, Failed, ModelReplied, PermissionAsked, ToolReturned
+from palimpsest.core.events import Body, Failed, ModelReplied, ToolReturned
 from palimpsest.core.items import Item, ToolCall, text_of
 from palimpsest.core.log.verify import VerifyReport, verify
 from palimpsest.core.ports import Sendable
@@ -18,7 +18,6 @@ from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.tools.permissions.decision import Approval
 
 MODEL = "claude-sonnet-4-5"
 # The rule is for machines without a sandbox; where there is one, it holds the commands all the same.
@@ -68,12 +67,13 @@ def _block_text(content: str | list[dict[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Coder:
-    """A coding agent in a project, with a home of its own beside the project."""
+    """A coding agent in a project, or in a folder of it, with a home of its own beside the project."""
 
     project: Project
     settings: CodingSettings = AUTO
     approve: Approve = refuse_all
     profile: str | Profile = "palimpsest"
+    folder: str = "."
     home: Home = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Coder:
 
     def agent(self, provider: Scripted, resume: str = "") -> Agent:
         """A new agent, or the one of an earlier session."""
-        agent = Agent(MODEL, provider=provider, cwd=self.project.root, home=self.home, resume=resume, profile=self.profile)
+        agent = Agent(MODEL, provider=provider, cwd=self.project.root / self.folder, home=self.home, resume=resume, profile=self.profile)
         equip(agent, self.home, self.settings, self.approve)
         return agent
 
@@ -143,8 +143,3 @@ class TaskRun:
 def do(project: Project, prompt: str, *steps: Step, failing: tuple[str, ...] = ()) -> TaskRun:
     """Let a coding agent in mode `auto` do a task in one turn."""
     return Coder(project).do(prompt, *steps, failing=failing)
-
-
-async def approve_once(asked: PermissionAsked) -> Approval:
-    """A user who allows each call that is asked about, once."""
-    return Approval("once")
