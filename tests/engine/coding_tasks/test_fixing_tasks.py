@@ -58,7 +58,7 @@ class ShapesTest(unittest.TestCase):
 
 
 def undefined_name(seen: str) -> str:
-    return re.findall("name '(.*?)' is not defined", seen)[0]
+    return str(re.findall("name '(.*?)' is not defined", seen)[0])
 
 
 def test_a_missing_import_is_added_after_the_error_names_it(tmp_path: Path) -> None:

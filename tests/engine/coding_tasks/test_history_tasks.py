@@ -128,7 +128,7 @@ def test_a_branch_is_rebased_and_the_conflict_of_one_commit_is_resolved(tmp_path
         bash("git switch -q pears && git rebase main"),
         use("read", path="list.txt"),
         use("write", path="list.txt", content="apples\nplums\npears\n"),
-        bash("git add list.txt && git -c core.editor=true rebase --continue"),
+        bash("git add list.txt && git rebase --continue"),
         "Rebased.",
         failing=("bash",),
     )

@@ -11,7 +11,7 @@ from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.workspace import Workspace
 
 
-def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> None:
+def test_a_command_gets_no_secrets_nothing_that_steers_bash_no_pager_and_no_editor() -> None:
     environment = {
         "PATH": "/usr/bin",
         "HOME": "/home/a",
@@ -20,6 +20,7 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> No
         "MONKEY": "1",
         "KEYBOARD": "us",
         "PAGER": "less",
+        "GIT_EDITOR": "vim",
         "ANTHROPIC_API_KEY": "x",
         "OPENAI_API_KEY": "x",
         "GH_TOKEN": "x",
@@ -46,6 +47,7 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> No
         "PAGER": "cat",
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "true",
     }
 
 
