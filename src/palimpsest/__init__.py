@@ -8,18 +8,24 @@ if TYPE_CHECKING:
     from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
     from palimpsest.core.errors import PalimpsestError
     from palimpsest.core.events import ContextStated, Event, ModelReplied, Statement, ToolReturned, UserSaid, ViewEdited
+    from palimpsest.core.events.deltas import TextDelta
     from palimpsest.core.items import Item, Text, ToolCall, ToolResult
     from palimpsest.core.log.log import Log
     from palimpsest.core.log.undo import restore, rewind, undo
     from palimpsest.core.view import View
+    from palimpsest.engine.agent import Agent, Answer
+    from palimpsest.engine.loop.limits import Limits
     from palimpsest.providers.scripted import Scripted
     from palimpsest.stores.home import Home
+    from palimpsest.tools.functions import tool_from
     from palimpsest.wire.encode import Encoder, encode
     from palimpsest.wire.models.cards import card
     from palimpsest.wire.models.prices import cost
     from palimpsest.wire.request import Params, Tool
 
 __all__ = [
+    "Agent",
+    "Answer",
     "ContextStated",
     "Encoder",
     "Event",
@@ -28,6 +34,7 @@ __all__ = [
     "Insert",
     "Item",
     "Keep",
+    "Limits",
     "Log",
     "Mask",
     "ModelReplied",
@@ -37,6 +44,7 @@ __all__ = [
     "Scripted",
     "Statement",
     "Text",
+    "TextDelta",
     "Tool",
     "ToolCall",
     "ToolResult",
@@ -50,6 +58,7 @@ __all__ = [
     "encode",
     "restore",
     "rewind",
+    "tool_from",
     "undo",
 ]
 
@@ -58,12 +67,16 @@ _ROOMS = {
     "core.edits": ("Fold", "Insert", "Keep", "Mask", "Put", "Unmask"),
     "core.errors": ("PalimpsestError",),
     "core.events": ("ContextStated", "Event", "ModelReplied", "Statement", "ToolReturned", "UserSaid", "ViewEdited"),
+    "core.events.deltas": ("TextDelta",),
     "core.items": ("Item", "Text", "ToolCall", "ToolResult"),
     "core.log.log": ("Log",),
     "core.log.undo": ("restore", "rewind", "undo"),
     "core.view": ("View",),
+    "engine.agent": ("Agent", "Answer"),
+    "engine.loop.limits": ("Limits",),
     "providers.scripted": ("Scripted",),
     "stores.home": ("Home",),
+    "tools.functions": ("tool_from",),
     "wire.models.cards": ("card",),
     "wire.encode": ("Encoder", "encode"),
     "wire.models.prices": ("cost",),

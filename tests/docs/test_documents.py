@@ -12,7 +12,8 @@ README, CHINESE = ((ROOT / name).read_text(encoding="utf-8") for name in ("READM
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
-# The words that are used everywhere, and no others for the same things.
+# Where a path of this repository can begin.
+_TOP = frozenset({"src", "tests", "examples", *(path.name for path in (ROOT / "src" / "palimpsest").iterdir() if path.is_dir())})
 
 
 def _name(path: Path) -> str:
@@ -67,6 +68,19 @@ def test_the_first_screen_of_the_readme_has_the_picture_the_program_and_the_two_
     (program,) = _blocks(screen, "python")
     assert len([line for line in program.splitlines() if line and not re.match(r"import|from", line)]) <= 10
     assert re.findall(r"^\./run \w+(?: \w+)?", screen, re.MULTILINE) == ["./run pal demo", "./run pytest"]
+
+
+def test_the_agent_as_a_library_is_a_program_of_at_most_15_lines() -> None:
+    (program,) = _blocks(README.partition("\n## The agent\n")[2].partition("\n## ")[0], "python")
+    assert len([line for line in program.splitlines() if line.strip()]) <= 15
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/adding.md"])
+def test_every_file_that_a_document_names_exists(name: str) -> None:
+    text = _prose((ROOT / name).read_text(encoding="utf-8"))
+    named = [path for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text) if path.split("/")[0] in _TOP and "NAME" not in path]
+    assert named
+    assert [path for path in named if not any((folder / path).exists() for folder in (ROOT, ROOT / "src" / "palimpsest"))] == []
 
 
 def test_the_readme_leaves_a_place_for_the_bars() -> None:

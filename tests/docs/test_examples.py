@@ -6,6 +6,14 @@ import pytest
 
 _FOLDER = Path(__file__).parents[2] / "examples"
 _LAST_LINES = {
+    "agent_with_a_tool.py": [
+        "take: 10 of bolt are left",
+        "take: take failed: ValueError: there are 0 of nut",
+        "take: This call was not run: keep ten in store",
+        "Two bolts taken.",
+        "Answer(text='You have two bolts.', stop='done')",
+        "2 turns, 5 model calls, 10 items in the view",
+    ],
     "find_and_fork.py": ["the new session: ['2.0', '3.0', '5.0']", "the old session: ['2.0', '3.0', '4.0']", "4 sessions"],
     "own_loop.py": ["It has six words.", "resumed 4 items after 2 requests; the same view: True"],
     "price_a_session.py": ["on claude-opus-4-5: $0.4440", "on claude-haiku-4-5: $0.0888", "total of 3 calls: $0.2664"],

@@ -1,6 +1,7 @@
 """The agent as a library: prompts in, events and deltas out, sessions that go on later."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from loops import ECHO, calls
 
 from palimpsest.core.errors import BadInput, ProviderError
-from palimpsest.core.events import Event, ToolsOffered, TurnEnded, UserSaid
+from palimpsest.core.events import Event, ToolReturned, ToolsOffered, TurnEnded, UserSaid
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Ask, Plan, Steps, ask
@@ -144,3 +145,49 @@ def test_tools_are_recorded_when_they_change_and_not_when_a_session_is_resumed_w
     with Home(tmp_path).open(session, write=False) as log:
         offered = [event.body.names for event in log.events() if isinstance(event.body, ToolsOffered)]
     assert offered == [("echo",), ()]
+
+
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+async def greeting(name: str = "you") -> str:
+    """Greet by name."""
+    return f"hello {name}"
+
+
+def test_typed_functions_are_tools_of_the_agent() -> None:
+    provider = Scripted(calls(("a", "word_count", '{"text": "to be or not"}'), ("b", "greeting", "{}")), "four words")
+
+    async def asked() -> list[tuple[str, str]]:
+        async with Agent("claude-sonnet-4-5", tools=[word_count, greeting, ECHO], provider=provider) as agent:
+            await agent.ask("go")
+            returned = [event.body for event in agent.session.log.events() if isinstance(event.body, ToolReturned)]
+            return [(body.tool, text_of(body.result)) for body in returned]
+
+    assert asyncio.run(asked()) == [("word_count", "4"), ("greeting", "hello you")]
+    declared = json.loads(provider.requests[0].body)["tools"]
+    assert [(tool["name"], tool["description"]) for tool in declared[:2]] == [
+        ("word_count", "Count the words of a text."),
+        ("greeting", "Greet by name."),
+    ]
+    assert declared[0]["input_schema"] == {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+
+
+def test_two_tools_with_one_name_are_refused() -> None:
+    with pytest.raises(BadInput, match="two tools are called 'word_count'"):
+        Agent("claude-sonnet-4-5", tools=[word_count, word_count])
+
+
+def test_a_function_without_a_docstring_is_no_tool() -> None:
+    def silent(text: str) -> str:
+        return text
+
+    with pytest.raises(BadInput, match="the function silent has no docstring"):
+        Agent("claude-sonnet-4-5", tools=[silent])

@@ -96,7 +96,7 @@ def test_the_same_conversation_gives_the_same_log_over_every_wire_and_client() -
     logs = {(name, wire): conversation(of, wire) for name, of in (("http", over_http), ("client", over_client)) for wire in WIRES}
     expected = logs["http", "anthropic"]
     assert [body["type"] for body in expected] == [
-        *("session_opened", "user_typed", "turn_started", "user_said", "call_started", "model_replied"),
+        *("session_opened", "tools_offered", "user_typed", "turn_started", "user_said", "call_started", "model_replied"),
         *("permitted", "permitted", "tool_started", "tool_started", "tool_returned", "tool_returned"),
         *("call_started", "model_replied", "permitted", "tool_started", "tool_returned"),
         *("call_started", "model_replied", "turn_ended"),

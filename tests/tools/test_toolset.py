@@ -66,7 +66,7 @@ def test_the_set_has_each_tool_once_with_its_kind(workspace: Workspace) -> None:
         "glob": "reads",
         "bash": "runs",
         "bash_output": "reports",
-        "kill": "runs",
+        "kill": "reports",
         "fetch": "runs",
         "todo": "reports",
         "task_create": "reports",

@@ -222,11 +222,14 @@ def first_event_of_turns(evidence: Evidence, turns: int = TURNS, elsewhere: Abst
 
     Turns at the end without a command, or whose commands are all visible `elsewhere`, do not count.
     """
-    starts = [seq_of(message.id) for message in evidence.user_messages if not message.steering]
     newest = max((ran.seq for ran in evidence.commands if ran.seq not in elsewhere), default=-1)
-    while starts and starts[-1] > newest:
-        starts.pop()
-    return starts[-turns] if len(starts) >= turns else -1
+    for message in reversed(evidence.user_messages):
+        start = seq_of(message.id)
+        if not message.steering and start <= newest:
+            turns -= 1
+            if not turns:
+                return start
+    return -1
 
 
 def _whole_or_short(lines: list[str], room: int, size: Callable[[str], int]) -> list[str]:

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
@@ -25,6 +25,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import AnyHome, Home, new_id
 from palimpsest.stores.result_files import WorkTree
+from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
@@ -44,15 +45,16 @@ class Answer:
 class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
-    `tools` are tools or typed functions. `decide` and `approve` decide about each tool call. `home` keeps the session (default: in memory).
-    `resume` is the id of an earlier session. Use it as an async context manager, or call `close`.
+    `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
+    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
+    as an async context manager, or call `close`. Raises `BadInput` if no tool can be made of a function, or two tools have one name.
     """
 
     def __init__(
         self,
         model: str | ModelCard,
         *,
-        tools: Iterable[AgentTool] = (),
+        tools: Iterable[AgentTool | Callable[..., Any]] = (),
         profile: str | Profile = "palimpsest",
         provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
         cwd: str | Path = ".",
@@ -67,7 +69,7 @@ class Agent:
         known = card(model, cards) if isinstance(model, str) else model
         way = named_profile(profile) if isinstance(profile, str) else profile
         root = Path(cwd).resolve()
-        toolbox = {tool.name: tool for tool in tools}
+        toolbox = _by_name(tools)
         environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
@@ -177,6 +179,17 @@ class Agent:
             await self.resources.aclose()
         finally:
             self.close()
+
+
+def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:
+    """Return the tools by name, functions as tools. Raises `BadInput` if two of them have one name: the model could call only one."""
+    found: dict[str, AgentTool] = {}
+    for given in tools:
+        tool = given if isinstance(given, AgentTool) else tool_from(given)
+        if tool.name in found:
+            raise BadInput(f"two tools are called {tool.name!r}; give one of them another name")
+        found[tool.name] = tool
+    return found
 
 
 def _replace_file(path: Path, data: bytes) -> None:

@@ -12,9 +12,9 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
+from palimpsest.sources.instructions.files import folders_of_project
 from palimpsest.sources.instructions.nested import nested_instructions
 from palimpsest.sources.source import NetworkPolicy
-from palimpsest.sources.variants.palimpsest import our_skill_roots
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
@@ -32,6 +32,8 @@ from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
 
 KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
+_OWN_SKILLS = ".config/palimpsest/skills"
+_SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     agent.resources.callback(archive.close)
     tasks = task_graph(workspace, owner=agent.id)
     world = _WorldNow(agent, sandbox, settings, tasks)
-    # Those that the context lists, so that each of them can be loaded.
-    skills = SkillFolders(tuple(Path(each.folder) for each in our_skill_roots(world())))
-    toolset = standard_tools(shell, tasks=tasks, archive=archive, skills=skills, fetcher=settings.fetcher, installed=installed_tools())
+    toolset = standard_tools(
+        shell, tasks=tasks, archive=archive, skills=_skills(world()), fetcher=settings.fetcher, installed=installed_tools()
+    )
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     denied, complaints = deny_rules(project_rule_texts(root))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
@@ -143,6 +145,14 @@ class _WorldNow:
 async def _close_shell(session: Session, shell: Shell) -> None:
     for ended in await shell.close():
         session.log.append(ended)
+
+
+def _skills(world: LocalWorld) -> SkillFolders:
+    """The folders of the skills that the context lists: the user's, then those from the project root down, which win."""
+    home = Path(world.state.home)
+    projects = [Path(folder) for folder in folders_of_project(world)]
+    shared = [folder / name for folder in (home, *projects) for name in _SKILL_FOLDERS]
+    return SkillFolders((home / _OWN_SKILLS, *shared))
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

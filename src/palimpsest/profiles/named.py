@@ -1,16 +1,12 @@
 """All profiles by name."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.profiles.classroom import classroom
-from palimpsest.profiles.claude_code import claude_code, claude_code_2_1_325
-from palimpsest.profiles.codex import codex, codex_0_166
-from palimpsest.profiles.opencode import opencode, opencode_1_18
-from palimpsest.profiles.palimpsest import palimpsest
 from palimpsest.profiles.profile import Profile
 from palimpsest.sources.source import SourceSet
 
@@ -29,16 +25,26 @@ def none(environment: Mapping[str, str]) -> Profile:
     )
 
 
+def _in_module(module: str, name: str) -> ProfileFactory:
+    """Return a factory that imports its module with its first use: a process needs one profile, and all of them take 50 ms to import."""
+
+    def factory(settings: Mapping[str, str]) -> Profile:
+        made: Profile = getattr(import_module(f"{__package__}.{module}"), name)(settings)
+        return made
+
+    return factory
+
+
 DEFAULT = "palimpsest"
 PROFILES: Mapping[str, ProfileFactory] = {
-    "palimpsest": palimpsest,
-    "claude-code": claude_code,
-    "claude-code-2.1.325": claude_code_2_1_325,
-    "codex": codex,
-    "codex-0.166": codex_0_166,
-    "opencode": opencode,
-    "opencode-1.18": opencode_1_18,
-    "classroom": classroom,
+    "palimpsest": _in_module("palimpsest", "palimpsest"),
+    "claude-code": _in_module("claude_code", "claude_code"),
+    "claude-code-2.1.325": _in_module("claude_code", "claude_code_2_1_325"),
+    "codex": _in_module("codex", "codex"),
+    "codex-0.166": _in_module("codex", "codex_0_166"),
+    "opencode": _in_module("opencode", "opencode"),
+    "opencode-1.18": _in_module("opencode", "opencode_1_18"),
+    "classroom": _in_module("classroom", "classroom"),
     "none": none,
 }
 

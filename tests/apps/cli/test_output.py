@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pal_runs import LONG, SMALL, Pal, edited, long
 from rich.console import Console
 
-from palimpsest.apps.cli.output import Columns, one_line
+from palimpsest.apps.cli.output.tables import Columns, one_line
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.log.log import Log

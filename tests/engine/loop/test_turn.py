@@ -90,7 +90,6 @@ def test_steering_joins_after_the_results_of_the_running_tools() -> None:
     [
         (Limits(calls=2), "max_calls"),
         (Limits(tools=2), "max_tools"),
-        (Limits(seconds=10), "max_seconds"),
         (Limits(usd=0.000_01), "max_usd"),
     ],
 )
@@ -102,6 +101,22 @@ def test_a_limit_ends_the_turn_with_its_name_after_the_results_are_recorded(limi
     assert asyncio.run(run_turn(loop)) == stop
     assert bodies(loop.session)[-1] == TurnEnded(stop)
     assert loop.session.log.health.pending_calls == ()
+
+
+def test_the_time_limit_ends_a_turn_within_a_tool_or_a_reply_and_answers_every_call() -> None:
+    async def endless(_: str) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    in_tool = loop_of(calls(("a", "endless", "{}")), tools=(tool("endless", endless),), limits=Limits(seconds=0.05))
+    typed(in_tool.session, "go")
+    assert asyncio.run(run_turn(in_tool)) == "max_seconds"
+    assert results(in_tool.session) == [("a", UNKNOWN_OUTCOME)]
+    in_reply = loop_of(StalledReply("a long answer that never ends", after=2), limits=Limits(seconds=0.05))
+    typed(in_reply.session, "go")
+    assert asyncio.run(run_turn(in_reply)) == "max_seconds"
+    assert shown(in_reply.session)[-1] == ("assistant", "a long answer th")
+    assert bodies(in_reply.session)[-1] == TurnEnded("max_seconds")
 
 
 def test_an_interrupt_keeps_the_partial_reply_and_ends_the_turn() -> None:
@@ -187,6 +202,13 @@ def test_a_stream_that_breaks_in_a_tool_call_leaves_no_unpaired_call() -> None:
     asyncio.run(run_turn(loop))
     assert [kind for kind, _ in shown(loop.session)] == ["user", "assistant", "user", "assistant"]
     assert results(loop.session) == []
+
+
+def test_a_reply_that_the_provider_paused_is_continued() -> None:
+    loop = loop_of(ModelReplied((Text("first half", "assistant"),), stop="pause"), "second half")
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert shown(loop.session)[1:] == [("assistant", "first half"), ("assistant", "second half")]
 
 
 def test_one_empty_reply_is_asked_again_and_a_second_one_ends_the_turn() -> None:

@@ -1,5 +1,7 @@
 """A fold that is computed from the log: when it happens, what stays and in which order."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from workplace import offline, online, reply, say, use, work
@@ -19,6 +21,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Situation, UserMessage
+from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
@@ -167,7 +170,7 @@ def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound(thrift: str,
 
 
 def test_pa_11_all_bounds_shrink_with_the_window() -> None:
-    assert Bounds().scaled(50_000) == Bounds(5_000, 1_000, 600, 1_250, 400, 3_750, 3_750)
+    assert Bounds().scaled(50_000) == Bounds(5_000, 5_000, 1_000, 600, 1_250, 400, 3_750, 3_750)
     assert Bounds().scaled(1_000_000) == Bounds()
 
 
@@ -224,9 +227,29 @@ def test_pa_18_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is
     ]
 
 
-def test_pa_18_before_older_messages_go_facts_that_can_be_done_without_go_and_the_newest_openings_stay() -> None:
+def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_stay() -> None:
     session = work(profile("palimpsest"), resized(card("claude-sonnet-4-5"), 32_000))
-    session.log.append(ContextStated((Statement("weather", "word " * 9_000), Statement("mode", "mode: build"))))
+    session.log.append(ContextStated((Statement("weather", "word " * 3_000), Statement("mode", "mode: build"))))
+    for number in range(900):
+        say(session, f"message {number}: do the thing number {number} with care")
+        reply(session, Text("Done.", "assistant"))
+    body = folded(session)
+    assert body.why == "the user asked for it"
+    texts = [text_of(item.content) for item in session.log.view.items]
+    (listed,) = [text for text in texts if "Earlier messages of the user" in text]
+    counted = re.search(r"- and (\d+) before them, which `recall` finds by their words", listed)
+    lines = [line for line in listed.splitlines() if re.match(r"- \d+\.0, ", line)]
+    shown = sum(item.kind == "user" for item in session.log.view.items)
+    assert counted is not None
+    assert int(counted[1]) + len(lines) + shown == 900
+    assert estimate(listed) <= 20_000 * 32_000 // 200_000
+    assert "message 800:" in "\n".join(texts)
+    assert any("mode: build" in text for text in texts)
+
+
+def test_pa_18_facts_that_can_be_done_without_go_before_the_list_of_older_messages() -> None:
+    session = work(profile("palimpsest"), resized(card("claude-sonnet-4-5"), 32_000))
+    session.log.append(ContextStated((Statement("weather", "word " * 22_000), Statement("mode", "mode: build"))))
     for number in range(900):
         say(session, f"message {number}: do the thing number {number} with care")
         reply(session, Text("Done.", "assistant"))

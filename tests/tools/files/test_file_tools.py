@@ -173,9 +173,8 @@ def test_an_error_of_the_system_is_an_error_result(workspace: Workspace) -> None
         raise OSError(28, "No space left on device", str(path))
 
     workspace.write = full
-    path = workspace.root / "b.py"
     assert run(write_tool(), workspace, path="b.py", content="x") == ToolOutput(
-        f"write failed: [Errno 28] No space left on device: '{path}'", error=True
+        "b.py cannot be written: No space left on device", error=True
     )
 
 

@@ -10,7 +10,7 @@ import click
 
 from palimpsest.apps.cli.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.opening import close_open_call
-from palimpsest.apps.cli.output import plain
+from palimpsest.apps.cli.output.values import plain
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider

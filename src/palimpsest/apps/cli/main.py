@@ -12,7 +12,7 @@ from palimpsest.apps.cli.command_line import run_command_line
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Agent": {
-        "ask": ("agent.ask:ask", "Answer one prompt without a terminal; `pal -p PROMPT` is short for it."),
+        "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
     },
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),
@@ -109,11 +109,11 @@ def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nStart with:\n  pal demo\n  pal sessions",
+    epilog='\b\nStart with:\n  pal demo\n  pal -p "what does this project do?"\n  pal show last',
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit.")
 def cli() -> None:
-    """Context you can audit, undo and price.
+    """Context you can audit, undo and price: a coding agent, and the commands around its sessions.
 
     Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.

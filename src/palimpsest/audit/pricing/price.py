@@ -67,7 +67,12 @@ def _scaled_to_window(tokens: int, window: int) -> int:
 def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
     """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
-    users = min(_scaled_to_window(MESSAGE_TOKENS, card.window), sum(said.tokens for said in evidence.user_messages))
+    users, most = 0, _scaled_to_window(MESSAGE_TOKENS, card.window)
+    for said in reversed(evidence.user_messages):
+        users += said.tokens
+        if users >= most:
+            users = most
+            break
     return head + users + _scaled_to_window(parts, card.window)
 
 

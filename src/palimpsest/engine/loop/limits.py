@@ -5,14 +5,12 @@ from typing import Final, Literal, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
-from palimpsest.core.ports import Clock
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import recorded_card
 from palimpsest.wire.models.prices import cost
 
 LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd"]
 """The stop reason of a turn that reached a limit."""
-_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +48,18 @@ class TurnMeter:
     def __init__(self, session: Session, limits: Limits) -> None:
         self._session = session
         self._limits = limits
-        self._clock: Clock = session.environment.clock
-        self._started = self._clock.now()
         self._calls = session.log.health.calls
         self._priced_to = session.log.tip
         self._usd = 0.0
         self.tools = 0
 
     def reached(self) -> LimitName | None:
-        """Return the first limit that the turn has reached, or `None`."""
+        """Return the first limit that the turn has reached, or `None`; the loop itself keeps the time limit, also within a call."""
         limits, session = self._limits, self._session
         if limits.calls is not None and session.log.health.calls - self._calls >= limits.calls:
             return "max_calls"
         if limits.tools is not None and self.tools >= limits.tools:
             return "max_tools"
-        if limits.seconds is not None and self._clock.now() - self._started >= limits.seconds * _MS:
-            return "max_seconds"
         if limits.usd is not None and self.usd() >= limits.usd:
             return "max_usd"
         return None
@@ -78,9 +72,3 @@ class TurnMeter:
             self._usd += cost_of_events(self._session, self._priced_to + 1, tip)
             self._priced_to = tip
         return self._usd
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the time limit, or `None` without one."""
-        limit = self._limits.seconds
-        return None if limit is None else max(0.0, limit - (self._clock.now() - self._started) / _MS)

@@ -18,8 +18,7 @@ from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
-INTERRUPTED = "interrupted"
-FAILED = "failed"
+INTERRUPTED, FAILED, TIME_LIMIT = "interrupted", "failed", "max_seconds"
 # Empty replies after which a turn ends: some models answer once with nothing after a tool result.
 _MOST_EMPTY = 2
 
@@ -42,12 +41,17 @@ async def run_turn(loop: Loop) -> str:
     or the turn fails, every call is answered and the end of the turn recorded before the error is raised.
     """
     session = loop.session
+    deadline = asyncio.timeout(loop.limits.seconds)
     try:
-        stop = await _work(loop)
+        async with deadline:
+            stop = await _work(loop)
     except BaseException as error:
+        late = isinstance(error, TimeoutError) and deadline.expired()
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):
-            _break_off(loop, interrupted=isinstance(error, asyncio.CancelledError))
+            _break_off(loop, TIME_LIMIT if late else INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
+        if late:
+            return TIME_LIMIT
         raise
     await end_turn(session, stop)
     loop.feed.events()
@@ -58,7 +62,8 @@ async def _work(loop: Loop) -> str:
     session, meter = loop.session, TurnMeter(loop.session, loop.limits)
     if session.log.health.turn is None:
         queued = session.log.inbox
-        await start_turn(session, incoming=_tokens(session, queued), typed=queued)
+        tokens = sum(session.counter.content(part) for seq in queued for part in _typed(session, seq))
+        await start_turn(session, incoming=tokens, typed=queued)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
     await run_calls(session, loop.toolbox, pending, loop.feed)
     await loop.context.observe()
@@ -76,17 +81,16 @@ async def _work(loop: Loop) -> str:
         loop.context.restate()
         joined = _accept_input(loop, steering=True)
         empty += not reply.parts
-        if not calls and not joined and (reply.parts or empty >= _MOST_EMPTY):
+        finished = stop_reason(reply.stop) != "pause" and (reply.parts or empty >= _MOST_EMPTY)
+        if finished and not calls and not joined:
             return _stop(reply)
-        limit = meter.reached()
-        if limit is not None:
+        if (limit := meter.reached()) is not None:
             return limit
 
 
 def _accept_input(loop: Loop, *, steering: bool) -> bool:
     """Let queued input enter the view, oldest first. Returns whether there was any."""
-    session = loop.session
-    queued = session.log.inbox
+    session, queued = loop.session, loop.session.log.inbox
     for seq in queued:
         parts = _typed(session, seq)
         session.log.append(UserSaid(parts, typed=seq, steering=steering))
@@ -99,23 +103,17 @@ def _typed(session: Session, seq: int) -> tuple[Part, ...]:
     return body.parts if isinstance(body, UserTyped) else ()
 
 
-def _tokens(session: Session, queued: tuple[int, ...]) -> int:
-    """Tokens of queued input, as the profile counts them."""
-    return sum(session.counter.content(part) for seq in queued for part in _typed(session, seq))
-
-
 def _stop(reply: ModelReplied) -> str:
-    reason = stop_reason(reply.stop)
-    return reason if reason in ("refusal", "max_tokens", "context_window", "error") else "done"
+    return reason if (reason := stop_reason(reply.stop)) in ("refusal", "max_tokens", "context_window", "error") else "done"
 
 
-def _break_off(loop: Loop, *, interrupted: bool) -> None:
+def _break_off(loop: Loop, stop: str) -> None:
     """Answer pending calls and record the end of a turn without running policies, and make it durable."""
     session = loop.session
     answer_pending(session)
-    if interrupted and session.profile.interrupted_notice:
+    if stop == INTERRUPTED and session.profile.interrupted_notice:
         session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
     if session.log.health.turn is not None:
-        session.log.append(TurnEnded(INTERRUPTED if interrupted else FAILED))
+        session.log.append(TurnEnded(stop))
     session.log.sync()
     loop.feed.events()

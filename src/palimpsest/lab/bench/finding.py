@@ -20,7 +20,7 @@ from palimpsest.stores.jsonl import JsonlSessions
 def measure_start(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
     """Measure `help_ms`."""
     workspace.announce("starting")
-    command = workspace.help_command
+    command = (*workspace.pal_command, "--help")
 
     def start() -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the command that is being measured

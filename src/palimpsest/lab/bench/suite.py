@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.agent import measure_agent
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
@@ -29,6 +30,7 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (frozenset({"disk_ratio", "fork", "fork_bytes"}), measure_keeping),
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"loop_ms"}), measure_blocking),
+    (frozenset({"agent_turn_ms", "ask_ms"}), measure_agent),
     (frozenset({"plan_ms", "fold_ms"}), measure_planning),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
@@ -54,13 +56,13 @@ def run_bench(
     wanted: frozenset[str] = frozenset(GOALS),
     quick: bool = False,
     sizes: BenchSizes | None = None,
-    help_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
+    pal_command: tuple[str, ...] = (sys.executable, "-c", "pass"),
     recorded: Path | None = None,
     announce: Callable[[str], None] = print,
 ) -> Report:
     """Measure the wanted bars in a folder, which needs up to a gigabyte; `recorded` is a folder of sessions to replay."""
     begun = time.monotonic()
-    workspace = BenchWorkspace(folder, sizes or (QUICK if quick else FULL), announce, help_command, recorded=recorded)
+    workspace = BenchWorkspace(folder, sizes or (QUICK if quick else FULL), announce, pal_command, recorded=recorded)
     measures_speed = any(GOALS[name].table == "bench" for name in wanted)
     # Missing tools are an error before minutes are spent.
     if measures_speed:

@@ -282,7 +282,7 @@ class BenchWorkspace:
     folder: Path
     sizes: BenchSizes = FULL
     announce: Callable[[str], None] = print
-    help_command: tuple[str, ...] = ()
+    pal_command: tuple[str, ...] = ()
     clock: SystemClock = field(default_factory=SystemClock)
     recorded: Path | None = None
     rows: tuple[ProfileRow, ...] = ()

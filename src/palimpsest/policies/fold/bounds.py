@@ -7,7 +7,7 @@ from typing import Any
 FULL_WINDOW = 200_000
 # Tokens; halving a smaller part gains nothing.
 _LEAST_HALVED = 400
-_SCALED = ("messages", "evidence", "names", "seen", "narrative", "results", "tail")
+_SCALED = ("messages", "listed", "evidence", "names", "seen", "narrative", "results", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Bounds:
     """The bounds of a fold in a window of 200,000 tokens; all but the last three are in tokens.
 
     messages: user messages that stay whole.
+    listed: older user messages by id, time and opening words; about 800 of them.
     evidence: evidence from the log.
     names: names that the model used.
     seen: names in folded results that the model did not use.
@@ -22,11 +23,12 @@ class Bounds:
     results: results in use, with their calls.
     tail: the newest items.
     recent: a result is in use if one of this many newest calls named it.
-    needed_only: keep only the context that the model cannot work without, and bound the list of older messages to 4 times `messages`.
+    needed_only: keep only the context that the model cannot work without.
     floor_only: keep only the floor, and a line of evidence if it fits.
     """
 
     messages: int = 20_000
+    listed: int = 20_000
     evidence: int = 4_000
     names: int = 2_400
     seen: int = 5_000

@@ -50,24 +50,26 @@ _DIGITS = re.compile(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
 
 
-def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int | None = None) -> tuple[Put, ...]:
-    """Return a list of the user messages that are no longer shown: id, time and opening words of each; within `room` tokens if given."""
-    lines = [older_messages_block((message,)) for message in situation.evidence.user_messages if message.id not in shown]
-    if room is not None:
-        lines = _newest(lines, room - estimate(_OLDER_TITLE, situation.tokens.factor) - 16, situation.tokens.factor)
-    return (_put(MESSAGES, "\n".join((_OLDER_TITLE, *lines))),) if lines else ()
+def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int) -> tuple[Put, ...]:
+    """Return a list of the user messages that are no longer shown, within `room` tokens: id, time and opening words of the newest of them.
 
-
-def _newest(lines: Sequence[str], room: float, factor: float) -> list[str]:
-    """Return the last lines that fit `room` tokens, after a line that counts the others."""
-    fitting: list[str] = []
-    for line in reversed(lines):
-        room -= estimate(line, factor) + factor
-        if room < 0:
-            break
-        fitting.append(line)
-    omitted = len(lines) - len(fitting)
-    return [*([f"- and {omitted} before them"] if omitted else []), *reversed(fitting)]
+    Only lines that fit are made, because a session of years has thousands of messages. A last line counts the others.
+    """
+    factor = situation.tokens.factor
+    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), 0
+    lines: list[str] = []
+    for message in reversed(situation.evidence.user_messages):
+        if message.id in shown:
+            continue
+        if left >= 0:
+            lines.append(older_messages_block((message,)))
+            left -= estimate(lines[-1], factor) + factor
+        older += 1
+    if left < 0 and lines:
+        lines.pop()
+    omitted = older - len(lines)
+    counted = (f"- and {omitted} before them, which `recall` finds by their words",) if omitted else ()
+    return (_put(MESSAGES, "\n".join((_OLDER_TITLE, *counted, *reversed(lines)))),) if older else ()
 
 
 def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
@@ -248,7 +250,7 @@ def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], b
             kept[message.id] = [Keep(item.id) for item in message.items]
             room -= message.tokens
     shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
-    older = older_messages_part(situation, shown, 4 * bounds.messages if bounds.needed_only else None) if not bounds.floor_only else ()
+    older = older_messages_part(situation, shown, bounds.listed) if not bounds.floor_only else ()
     return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
 
 

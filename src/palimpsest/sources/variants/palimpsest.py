@@ -61,16 +61,11 @@ def classroom_sources() -> SourceSet:
 
 def our_skills(world: World) -> tuple[Skill, ...]:
     """Return the skills of the user's folders and of the project, of our own and of the shared names."""
-    return find_skills(world, our_skill_roots(world))
-
-
-def our_skill_roots(world: World) -> tuple[SkillRoot, ...]:
-    """Return the folders in which skills are looked for: the user's, then those of the project from its root to the working directory."""
     home, config = world.state.home, config_folder(world, ".config/palimpsest")
     own = [posixpath.join(config, "skills")] if config else []
     own += [posixpath.join(home, name, "skills") for name in (".agents", ".claude") if home]
     project = [posixpath.join(folder, name, "skills") for folder in folders_of_project(world) for name in (".agents", ".claude")]
-    return (*(SkillRoot(folder, "user") for folder in own), *(SkillRoot(folder, "repo") for folder in project))
+    return find_skills(world, [*(SkillRoot(folder, "user") for folder in own), *(SkillRoot(folder, "repo") for folder in project)])
 
 
 def _git() -> Source:

@@ -9,7 +9,7 @@ from msgspec import NODEFAULT, Meta, Struct, structs
 from palimpsest.core.redaction import Credential
 
 # Model of a new session if none is named anywhere.
-DEFAULT_MODEL: Final = "claude-sonnet-4-5"
+DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 DEFAULT_TIMEOUT_S: Final = 600.0
 
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -55,6 +55,9 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
     preview_above: Annotated[
         _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
     ] = None
+    instructions: Annotated[
+        str, Meta(description="Further instruction files, patterns and URLs, with commas between.", extra=_example('"docs/*.md"'))
+    ] = ""
     evidence: Annotated[bool, Meta(description="Add what the log proves to the summaries of profiles that imitate other agents.")] = False
 
 

@@ -19,7 +19,7 @@ _VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
 _MOST_STARS: Final = 2
 _GLOB: Final = re.compile(r"[*?\[]")
 PROTECTED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal"}
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal", ".palimpsest"}
 )
 PROTECTED_FILES: Final = frozenset(
     {

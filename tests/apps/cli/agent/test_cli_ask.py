@@ -1,5 +1,6 @@
 """`pal -p` as a process: prompts, pipes, files, sessions that go on, limits and exit codes."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -7,6 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from palimpsest.core.items import text_of
+from palimpsest.engine.agent import Agent
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 
@@ -128,3 +134,20 @@ def test_wrong_use_is_one_line_and_exit_code_2(headless: Headless, words: tuple[
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_session_of_the_library_goes_on_with_pal_and_back(headless: Headless) -> None:
+    home = Home(headless.folder / "home")
+
+    async def asked(prompt: str, reply: str, resume: str = "") -> str:
+        async with Agent("claude-sonnet-4-5", provider=Scripted(reply), home=home, cwd=headless.project, resume=resume) as agent:
+            await agent.ask(prompt)
+            return agent.id
+
+    session = asyncio.run(asked("first", "one"))
+    done = headless("-p", "second", "--resume", session, replies=("two",))
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    assert asyncio.run(asked("third", "three", resume=session)) == session
+    with home.open(session, write=False) as log:
+        spoken = [text_of(item.content) for item in log.view.items if item.kind in ("user", "assistant")]
+    assert spoken == ["first", "one", "second", "two", "third", "three"]

@@ -86,7 +86,7 @@ def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) ->
     (made,) = pal.json("audit", SMALL)
 
     assert result.exit_code == 0
-    assert result.stderr == ("pal: the session has no model; using sizes and prices of claude-sonnet-4-5 (--model sets another)\n")
+    assert result.stderr == ("pal: the session has no model; using sizes and prices of claude-sonnet-4-6 (--model sets another)\n")
     assert made["policy"] == "fold"
 
 

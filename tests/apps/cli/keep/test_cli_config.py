@@ -165,7 +165,7 @@ def test_a_broken_file_stops_the_agent_and_is_a_warning_elsewhere(workplace: Wor
     assert not (workplace.home / "sessions").exists()
     shown = workplace("config", "model")
     assert (shown.returncode, shown.stderr) == (1, f"{problem}; until this is fixed, it is not used\n")
-    assert shown.stdout.splitlines()[1] == "model  claude-sonnet-4-5  default"
+    assert shown.stdout.splitlines()[1] == "model  claude-sonnet-4-6  default"
 
 
 def test_a_new_session_has_the_configured_model_and_an_old_one_keeps_its_own(workplace: Workplace) -> None:

@@ -13,7 +13,7 @@ from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.engine_session import configured_provider, is_offline, model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
-from palimpsest.apps.cli.output import json_option, plain
+from palimpsest.apps.cli.output.values import json_option, plain
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
@@ -41,18 +41,36 @@ _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpe
 _EXAMPLES = """\b
 Examples:
   pal -p "why does the build fail?"
-  git diff | pal -p "review this" --json
-  pal -p "fix it" --continue --max-turns 20 --allow 'bash(pytest)'
+  pal -p "fix it" --continue --mode edits --allow 'bash(pytest:*)'
+  pal -p "update the docs" --mode auto --max-usd 1
+  git diff | pal -p "review this" --mode plan --json
 
 \b
-Exit codes: 0 done, 2 wrong use, 3 the model refused, 4 a limit was reached, 5 the turn failed, 130 interrupted."""
+Modes, for calls that no rule decides:
+  plan   nothing is changed, whatever rules allow
+  ask    reads run, changes are asked about
+  edits  also changes of files in the project run
+  auto   also commands that a sandbox confines run
+
+\b
+Exit codes: 0 done, 2 wrong use, 3 the model refused,
+  4 a limit was reached, 5 the turn failed, 130 interrupted."""
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("-p", "--print", "prompt", is_flag=False, flag_value="", default=None, metavar="PROMPT", help="Answer this prompt and exit.")
+@click.option(
+    "-p",
+    "--print",
+    "prompt",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="PROMPT",
+    help="The prompt; without a value, standard input.",
+)
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="Attach a text file or an image; repeatable.")
 @click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder.")
-@click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session.")
+@click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session; `last` is the newest.")
 @click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events.")
 @click.option(
     "--model", default="", metavar="NAME", help=f"Model; default: that of PAL_MODEL, the session, the config, or {DEFAULT_MODEL}."
@@ -62,18 +80,24 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused, 4 a limit was reached, 5 t
     "profile_name",
     default="",
     metavar="NAME",
-    help="Profile; default: that of PAL_PROFILE, the session, the config, or ours.",
+    help="Profile; default: that of PAL_PROFILE, the session, the config, or palimpsest.",
 )
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run without asking; default: that of the config.")
-@click.option("--allow", multiple=True, metavar="RULE", help="Allow calls for this run, such as 'bash(pytest)' or 'edit(src/**)'.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Deny calls for this run; wins over --allow where both match alike.")
-@click.option("--add-dir", "folders", multiple=True, type=click.Path(path_type=Path, exists=True, file_okay=False), help="Grant a folder.")
+@click.option("--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run, see below; default: the setting, else ask.")
+@click.option("--allow", multiple=True, metavar="RULE", help="Allow calls in this run: 'bash(pytest:*)', 'edit(src/**)'; repeatable.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Deny calls in this run; the more specific rule wins, then deny; repeatable.")
+@click.option(
+    "--add-dir",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="One more folder to work in; repeatable.",
+)
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")
-@click.option("--max-usd", type=click.FloatRange(0, min_open=True), default=None, help="End when the turn has cost this much.")
-@click.option("--json-stream", is_flag=True, help="Print each event and delta as one line of JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="Print no lines about tools and edits.")
+@click.option("--max-usd", type=click.FloatRange(0, min_open=True), default=None, help="End when the turn has cost so many US dollars.")
+@click.option("--json-stream", is_flag=True, help="Print each event and delta as a line of JSON, as they come.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no lines about tools and edits on standard error.")
 @json_option
 def ask(
     *,
@@ -96,10 +120,12 @@ def ask(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Answer one prompt without a terminal: text, --json or --json-stream.
+    """Run the coding agent on one prompt in this folder, print its replies and exit.
 
-    Standard input is added to the prompt. Options that are not given come from the settings (`pal config`).
-    With --continue and without a prompt, an interrupted turn goes on where it stopped.
+    The prompt is given with -p, on standard input, or both. There is no user to ask here: a call that a mode or rule
+    would ask about is refused, and the line on standard error names the rule that allows it.
+    Everything is recorded in a session: `pal show last` shows it. Options that are not given come from the settings
+    (`pal config`). With --continue and without a prompt, an interrupted turn goes on where it stopped.
     """
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}

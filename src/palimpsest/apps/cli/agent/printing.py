@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 import click
 import msgspec
 
-from palimpsest.apps.cli.output import emit, one_line, plain
+from palimpsest.apps.cli.output.values import emit, plain
 from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolStarted, ViewEdited
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
@@ -35,6 +35,7 @@ class TextPrinter:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._open_line = False
+        self._refused: set[str] = set()
 
     def show(self, piece: Piece) -> None:
         """Show one event or delta."""
@@ -46,9 +47,16 @@ class TextPrinter:
         elif isinstance(piece, Event):
             if isinstance(piece.body, ModelReplied):
                 self._end_line()
-            line = "" if self._quiet else _line_of(piece)
+            line = "" if self._quiet or self._is_reported(piece) else _line_of(piece)
             if line:
-                click.echo(f"pal: {plain(one_line(line, _LINE))}", err=True)
+                text = " ".join(plain(line[: 4 * _LINE]).split())
+                click.echo(f"pal: {text if len(text) <= _LINE else text[: _LINE - 1] + '…'}", err=True)
+
+    def _is_reported(self, event: Event) -> bool:
+        """Whether an event is the result of a call whose refusal was shown."""
+        if isinstance(event.body, ToolRefused):
+            self._refused.add(event.body.call_id)
+        return isinstance(event.body, ToolReturned) and event.body.result.call_id in self._refused
 
     def end(self, summary: dict[str, object]) -> None:
         """End the last line, and say why the run ended if it was not done."""

@@ -5,7 +5,8 @@ from rich.text import Text
 
 from palimpsest.apps.cli.home import find_home, find_session, new_session_id
 from palimpsest.apps.cli.opening import open_log, session_argument
-from palimpsest.apps.cli.output import console, emit, json_option, one_line
+from palimpsest.apps.cli.output.tables import console, one_line
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
 from palimpsest.core.format.path import Path

@@ -16,7 +16,8 @@ from palimpsest.apps.cli.engine_session import (
 from palimpsest.apps.cli.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
 from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument
-from palimpsest.apps.cli.output import console, emit, json_option, one_line, plain
+from palimpsest.apps.cli.output.tables import console, one_line
+from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log.log import Log

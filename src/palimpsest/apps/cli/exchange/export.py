@@ -13,7 +13,7 @@ import msgspec
 
 from palimpsest.apps.cli.home import SessionLocation, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, open_log, session_argument
-from palimpsest.apps.cli.output import emit, json_option
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path as EventPath
 from palimpsest.core.log.log import Log

@@ -12,7 +12,8 @@ from msgspec import Struct
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.home import AnyHome, find_home
-from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line, plain
+from palimpsest.apps.cli.output.tables import Columns, console, one_line
+from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
 from palimpsest.providers.address import without_credentials

@@ -6,7 +6,8 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.opening import own_cards_of
-from palimpsest.apps.cli.output import Columns, console, emit, json_option, one_line, short
+from palimpsest.apps.cli.output.tables import Columns, console, one_line
+from palimpsest.apps.cli.output.values import emit, json_option, short
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 

@@ -8,7 +8,8 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, find_home
 from palimpsest.apps.cli.opening import cards_of, refresh_index
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line, print_listing, short, short_time
+from palimpsest.apps.cli.output.tables import console, one_line, print_listing
+from palimpsest.apps.cli.output.values import dollars, emit, json_option, short, short_time
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard

@@ -13,9 +13,11 @@ from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.output import console, emit, json_option, print_listing
+from palimpsest.apps.cli.output.tables import Columns, console, print_listing
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
+from palimpsest.lab.bench.agent import SoakRow, soak
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.suite import bars_named, run_bench
 from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_of
@@ -43,6 +45,7 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     "chosen_from",
     help="Instead, tune our profile on half of the sessions below this folder, and measure it on the other half.",
 )
+@click.option("--soak", "turns", type=click.IntRange(10), metavar="N", help="Instead, run N turns of the agent in one session.")
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -54,6 +57,7 @@ def bench(
     recorded: Path | None,
     fitted: Path | None,
     chosen_from: Path | None,
+    turns: int | None,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -72,10 +76,15 @@ def bench(
         tuning = tune(chosen_from, announce=_announce)
         _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
         return
+    if turns is not None:
+        with _working_folder(keep) as folder:
+            rows = soak(folder, turns, _announce)
+        emit(rows) if as_json else _print_soak(rows)
+        return
     wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
     require_placeholders(into, placeholders_for(wanted))
     with _working_folder(keep) as folder:
-        report = run_bench(folder, wanted=wanted, quick=quick, help_command=_pal_command("--help"), recorded=recorded, announce=_announce)
+        report = run_bench(folder, wanted=wanted, quick=quick, pal_command=_pal_command(), recorded=recorded, announce=_announce)
     tables = tables_of(report)
     insert_tables(into, tables)
     if as_json:
@@ -100,10 +109,17 @@ def _announce(what: str) -> None:
     click.echo(f"bench: {what}", err=True)
 
 
-def _pal_command(*words: str) -> tuple[str, ...]:
+def _print_soak(rows: tuple[SoakRow, ...]) -> None:
+    listing = Columns("turns", "ms a turn", "memory kB", "items in view", right=("turns", "ms a turn", "memory kB", "items in view"))
+    for row in rows:
+        listing.add_row(f"{row.turns:,}", f"{row.turn_ms:.2f}", f"{row.memory_kb:,}", f"{row.view_items:,}")
+    console().print(listing)
+
+
+def _pal_command() -> tuple[str, ...]:
     """Return the command that starts this `pal`."""
     beside = Path(sys.executable).parent / "pal"
-    return (str(beside), *words) if beside.is_file() else (sys.executable, "-m", "palimpsest.apps.cli", *words)
+    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "palimpsest.apps.cli")
 
 
 @contextmanager

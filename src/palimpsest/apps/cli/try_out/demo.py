@@ -15,7 +15,8 @@ from palimpsest.apps.cli.home import AnyHome, Home
 from palimpsest.apps.cli.look.context import print_census
 from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins
 from palimpsest.apps.cli.opening import budget_of, counter_of
-from palimpsest.apps.cli.output import console, dollars, emit, json_option, one_line
+from palimpsest.apps.cli.output.tables import console, one_line
+from palimpsest.apps.cli.output.values import dollars, emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
 from palimpsest.apps.cli.try_out.replay_table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
 from palimpsest.apps.cli.opening import counter_of
-from palimpsest.apps.cli.output import progress
+from palimpsest.apps.cli.output.values import progress
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log.log import Log

@@ -1,20 +1,16 @@
-"""Output of commands: JSON values, tables, number and time formats, and progress bars."""
+"""Tables, lines and progress bars for a terminal, whose width they fit."""
 
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import click
-import msgspec
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.cli.output.values import plain
 
 # Text columns are at least this wide.
 _NARROWEST = 8
@@ -138,30 +134,8 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
-
-# Control characters from a log must not reach the terminal; newline and tab are kept.
-_HARMLESS = {ord("\n"), ord("\t")}
-_CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS}
-_CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
-
 _ELLIPSIS = "…"
 _PART_OF_NUMBER = re.compile(r"[-+$~(]*\d[\d,.:%-]*")
-
-
-def confirm(what: str, where: str) -> None:
-    """Ask whether to do what cannot simply be taken back; exit if the user declines. Raises `BadInput` without a terminal."""
-    if not sys.stdin.isatty():
-        raise BadInput(f"{what}; use --yes to confirm", where=where)
-    if not click.confirm(f"{what}. Continue?", err=True):
-        click.echo("nothing was changed", err=True)
-        click.get_current_context().exit(FINDINGS)
-
-
-def emit(value: object) -> None:
-    """Print one JSON value to standard output."""
-    # Raw parts of a damaged log may not be valid UTF-8; invalid bytes are replaced.
-    click.echo(msgspec.json.encode(value).decode(errors="replace"))
 
 
 class _Screen(Console):
@@ -179,11 +153,6 @@ def console(*, err: bool = False) -> Console:
     return _Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=False, _environ=settings)
 
 
-def plain(text: str) -> str:
-    """Return a text with control characters replaced, safe for a terminal."""
-    return text.translate(_CONTROLS)
-
-
 def one_line(text: str, width: int) -> str:
     """Return the beginning of a text on one line of at most `width` columns; a number is never cut."""
     whole = " ".join(plain(text[: width * 8]).split())
@@ -196,58 +165,3 @@ def one_line(text: str, width: int) -> str:
     if _PART_OF_NUMBER.fullmatch(last) and whole[len(kept) : len(kept) + 1] != " ":
         kept = kept[: -len(last)]
     return f"{kept}{_ELLIPSIS}"
-
-
-def local_time(at: int) -> str:
-    """Format a time in milliseconds as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
-
-
-def short_time(at: int) -> str:
-    """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
-    moment = time.localtime(at / 1000)
-    return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
-
-
-def short(number: int) -> str:
-    """Format a count in at most five characters: 950, 12k, 3.4M."""
-    if number < 10_000:
-        return str(number)
-    return f"{number // 1000}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
-
-
-def dollars(cost: float | None) -> str:
-    """Format dollars, with four decimals below a cent; `?` for None."""
-    if cost is None:
-        return "?"
-    return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
-
-
-_BAR = 30
-
-
-def _no_progress(done: int, total: int) -> None:
-    return
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes done and total and shows a progress bar, after one second and only on a terminal."""
-    if not sys.stderr.isatty():
-        yield _no_progress
-        return
-    started = time.monotonic()
-    is_shown = False
-
-    def show(done: int, total: int) -> None:
-        nonlocal is_shown
-        if time.monotonic() - started >= 1:
-            is_shown = True
-            share = min(100, done * 100 // max(1, total))
-            click.echo(f"\r{what} {'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %", nl=False, err=True)
-
-    try:
-        yield show
-    finally:
-        if is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)

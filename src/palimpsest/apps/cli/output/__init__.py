@@ -1,0 +1,1 @@
+"""Output of commands: values and formats, and tables on a terminal."""

@@ -1,0 +1,148 @@
+"""Bars of the agent: the overhead of a turn, the start of `pal -p`, and a soak of thousands of turns in one session."""
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace as replaced
+
+from palimpsest.core.events import ModelReplied, SessionOpened, UserTyped
+from palimpsest.core.events.deltas import Delta
+from palimpsest.core.items import Text, ToolCall
+from palimpsest.core.ports import Sendable
+from palimpsest.engine.environment import Environment
+from palimpsest.engine.loop.feed import unfollowed
+from palimpsest.engine.loop.tool_calls import Toolbox
+from palimpsest.engine.loop.turn import Loop, run_turn
+from palimpsest.engine.session import Session
+from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.workspace import BenchWorkspace, seconds
+from palimpsest.lab.synthetic.sessions import synthetic_session
+from palimpsest.profiles.named import profile
+from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.home import SystemClock
+from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.models.cards import card
+from palimpsest.wire.request import Tool
+
+Result = TypeVar("Result")
+_MODEL: Final = "claude-sonnet-4-6"
+# Unscaled tokens of a session whose view has about 200,000 tokens of the model.
+_TOKENS: Final = 135_000
+_STARTS: Final = 5
+_RESULT: Final = "def f(x):\n    return x + 1\n" * 20
+
+
+class _AskingProvider:
+    """A model that calls a tool and then answers, both at once."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        self.calls += 1
+        if self.calls % 2:
+            yield ModelReplied((ToolCall(f"call_{self.calls}", "look", f'{{"n":{self.calls}}}'),), stop="tool_use", model=_MODEL)
+        else:
+            yield ModelReplied((Text(f"Part {self.calls} is short.", "assistant"),), stop="end_turn", model=_MODEL)
+
+
+async def _look(_: str, __: Workspace) -> ToolOutput:
+    return ToolOutput(_RESULT)
+
+
+class AgentTurns:
+    """A session whose turns go through the loop: input, two model calls, one tool; model and tool answer at once."""
+
+    def __init__(self, session: Session) -> None:
+        tool = AgentTool(Tool("look"), "reads", parallel=True, run=_look)
+        session.tools = (tool.declaration,)
+        self._sync_seconds = 0.0
+        self._loop = Loop(session, Toolbox({"look": tool}, Workspace(Path("/"))), unfollowed(session.log))
+        self._session = session
+
+    def run_one(self) -> float:
+        """Run one turn and return its seconds without those of disk syncs."""
+        self._sync_seconds = 0.0
+        begun = time.perf_counter()
+        self._session.log.append(UserTyped((Text("Look at the next part."),)))
+        asyncio.run(run_turn(self._loop))
+        return time.perf_counter() - begun - self._sync_seconds
+
+    async def without_disk(self, work: Callable[[], Result], /) -> Result:
+        """Run a function at once; the time of a disk sync is counted apart."""
+        begun = time.perf_counter()
+        result = work()
+        if work == self._session.log.sync:
+            self._sync_seconds += time.perf_counter() - begun
+        return result
+
+
+def measure_agent(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `agent_turn_ms` and `ask_ms`."""
+    if "agent_turn_ms" in wanted:
+        workspace.announce("turns of the agent")
+        log = synthetic_session(1, _TOKENS, workspace.store, "agent-turns")
+        environment = Environment(workspace.store, BlobFolder(workspace.folder / "agent-blobs"), workspace.clock)
+        provider = _AskingProvider()
+        with Session(log, profile("palimpsest"), card(_MODEL), environment) as session:
+            tokens, turns = session.used, AgentTurns(session)
+            session.environment = Environment(
+                workspace.store, environment.blobs, workspace.clock, provider=lambda *_: provider, offload=turns.without_disk
+            )
+            times = [turns.run_one() for _ in range(workspace.sizes.rounds)]
+        yield bar("agent_turn_ms", median(times) * 1_000, worst_ms=max(times) * 1_000, tokens=tokens)
+    if "ask_ms" in wanted:
+        workspace.announce("starting the agent")
+        yield bar("ask_ms", median(_start_seconds(workspace) for _ in range(_STARTS)) * 1_000)
+
+
+def _start_seconds(workspace: BenchWorkspace) -> float:
+    script = workspace.folder / "script.jsonl"
+    script.write_text(json.dumps("ready"), encoding="utf-8")
+    variables = {**os.environ, "PAL_HOME": str(workspace.folder / "ask-home"), "PAL_SCRIPT": str(script)}
+    command = (*workspace.pal_command, "-p", "hello", "--quiet")
+
+    def start() -> None:
+        subprocess.run(command, check=True, capture_output=True, env=variables, stdin=subprocess.DEVNULL)  # noqa: S603 - what is measured
+
+    return seconds(start)
+
+
+class SoakRow(Struct, frozen=True):
+    """A tenth of a soak: turns so far, milliseconds of a turn (median, with syncs), and memory of Python objects in kB."""
+
+    turns: int
+    turn_ms: float
+    memory_kb: int
+    view_items: int
+
+
+def soak(folder: Path, turns: int, announce: Callable[[str], None]) -> tuple[SoakRow, ...]:
+    """Run turns in one session on disk with our profile, and return what each tenth of them needed."""
+    store, provider = JsonlSessions(folder / "sessions"), _AskingProvider()
+    environment = Environment(store, BlobFolder(folder / "blobs"), SystemClock(), provider=lambda *_: provider)
+    small = replaced(card(_MODEL), window=60_000, reply=8_000)
+    rows: list[SoakRow] = []
+    tracemalloc.start()
+    with Session.create(SessionOpened("soak"), profile("palimpsest"), small, environment) as session:
+        running = AgentTurns(session)
+        for tenth in range(1, 11):
+            times = [seconds(running.run_one) for _ in range(max(1, turns // 10))]
+            gc.collect()
+            memory = tracemalloc.get_traced_memory()[0] // 1024
+            rows.append(SoakRow(tenth * max(1, turns // 10), round(median(times) * 1_000, 2), memory, len(session.log.view.items)))
+            announce(f"{rows[-1].turns:,} turns: {rows[-1].turn_ms} ms a turn, {memory:,} kB")
+    tracemalloc.stop()
+    return tuple(rows)
