@@ -2,19 +2,26 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from loops import ECHO, calls
 
 from palimpsest.core.errors import BadInput, ProviderError
-from palimpsest.core.events import Event, ToolReturned, TurnEnded, UserSaid
+from palimpsest.core.events import Event, ToolReturned, ToolsOffered, TurnEnded, UserSaid
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text, text_of
+from palimpsest.core.policy import Ask, Plan, Steps, ask
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.agent import Agent, Answer
 from palimpsest.engine.loop.feed import Piece
+from palimpsest.engine.loop.tool_calls import Toolbox
+from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
+from palimpsest.tools.tool import AgentTool
 
 
 async def run_all(agent: Agent, *prompt: str) -> list[Piece]:
@@ -97,6 +104,47 @@ def test_a_failed_turn_is_raised_and_the_next_one_works() -> None:
             return await agent.ask(Text("again"))
 
     assert asyncio.run(failed()) == Answer("yes", "done")
+
+
+@dataclass(frozen=True)
+class Titling:
+    """A policy that asks the model for a title after each turn, and does nothing with it."""
+
+    name: str = "titling"
+    moments: frozenset[Moment] = frozenset({"turn_ends"})
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        def steps() -> Steps:
+            yield from ask(Ask((), "Give it a title", purpose="title"))
+            return ()
+
+        return steps()
+
+
+def test_the_answer_is_the_last_reply_of_the_turn_and_not_that_of_a_side_call() -> None:
+    titling = Profile("titling", (Titling(),), lambda card: Budget(card.window))
+
+    async def asked() -> Answer:
+        async with Agent("claude-sonnet-4-5", profile=titling, provider=Scripted("the answer", "a title")) as agent:
+            return await agent.ask("go")
+
+    assert asyncio.run(asked()) == Answer("the answer", "done")
+
+
+def test_tools_are_recorded_when_they_change_and_not_when_a_session_is_resumed_with_the_same(tmp_path: Path) -> None:
+    async def one_turn(resume: str = "", *tools: AgentTool) -> str:
+        async with Agent("claude-sonnet-4-5", provider=Scripted("ok"), home=Home(tmp_path), resume=resume) as agent:
+            agent.offer(Toolbox({tool.name: tool for tool in tools}, agent.toolbox.workspace))
+            await agent.ask("go")
+            return agent.id
+
+    session = asyncio.run(one_turn("", ECHO))
+    asyncio.run(one_turn(session, ECHO))
+    asyncio.run(one_turn(session))
+    with Home(tmp_path).open(session, write=False) as log:
+        offered = [event.body.names for event in log.events() if isinstance(event.body, ToolsOffered)]
+    assert offered == [("echo",), ()]
 
 
 def word_count(text: str) -> int:

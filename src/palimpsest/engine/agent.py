@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, UserTyped
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
@@ -144,10 +144,10 @@ class Agent:
         """Run one turn and return the text of its last reply."""
         text = stop = ""
         async for piece in self.run(*parts):
-            if isinstance(piece, Event) and isinstance(piece.body, ModelReplied):
+            if isinstance(piece, Event) and isinstance(piece.body, ModelReplied) and piece.body.purpose == "turn":
                 text = "".join(part.text for part in piece.body.parts if isinstance(part, Text)) or text
-            elif isinstance(piece, Event):
-                stop = getattr(piece.body, "stop", stop)
+            elif isinstance(piece, Event) and isinstance(piece.body, TurnEnded):
+                stop = piece.body.stop
         return Answer(text, stop)
 
     async def interrupt(self) -> None:

@@ -50,12 +50,16 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """A tool that the loop can run. `parallel` tools may run beside other calls of one reply."""
+    """A tool that the loop can run. `parallel` tools may run beside other calls of one reply.
+
+    `polls` marks a tool that waits for something, so that equal calls in a row are expected and not a sign of a model in a loop.
+    """
 
     declaration: Tool
     kind: ToolKind
     parallel: bool
     run: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput]]
+    polls: bool = False
 
     @property
     def name(self) -> str:
@@ -71,6 +75,7 @@ def define(
     description: str,
     kind: ToolKind,
     parallel: bool = False,
+    polls: bool = False,
 ) -> AgentTool:
     """A tool whose arguments are a frozen struct: its schema is declared to the model, and what the model sends is checked against it."""
     decoder = msgspec.json.Decoder(arguments)
@@ -91,7 +96,7 @@ def define(
             return ToolOutput(f"{name} failed: {one_line(str(error))}", error=True)
 
     declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))))
-    return AgentTool(declaration, kind, parallel, checked)
+    return AgentTool(declaration, kind, parallel, checked, polls)
 
 
 def schema_of(arguments: type[Struct]) -> dict[str, Any]:

@@ -109,6 +109,16 @@ def test_items_about_a_file_are_found_by_its_path(desk: Desk) -> None:
     assert desk.recall(path="src/parser.py") == ToolOutput(found)
 
 
+def test_a_search_leaves_out_the_calls_of_recall_itself_and_their_results(desk: Desk) -> None:
+    desk.log.append(UserSaid((Text("the tokenizer is slow"),)))
+    started = desk.log.append(CallStarted("m", "anthropic"))
+    desk.log.append(ModelReplied((ToolCall("r1", "recall", '{"words":"tokenizer"}'),), call=started.seq))
+    desk.log.append(ToolReturned(ToolResult("r1", (Text("1.0: the [tokenizer] is slow"),)), tool="recall"))
+    found = ToolOutput(f"1.0 of session {desk.log.session}, user, 2023-11-14 22:13: the [tokenizer] is slow")
+    assert desk.recall(words="tokenizer") == found
+    assert desk.recall(words="tokenizer", all_sessions=True) == found
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,9 +1,10 @@
 """The tool calls of a reply: decided one by one, run side by side where allowed, answered in call order."""
 
 import asyncio
+from dataclasses import dataclass, field, replace
 
 import pytest
-from loops import PROFILE, bodies, calls, loop_of, results, tool, typed
+from loops import ECHO, PROFILE, bodies, calls, loop_of, results, tool, typed
 
 from palimpsest.core.events import (
     PermissionAsked,
@@ -13,9 +14,12 @@ from palimpsest.core.events import (
     ToolStarted,
 )
 from palimpsest.core.items import text_of
+from palimpsest.core.policy import Plan
+from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.tool_calls import Toolbox
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.profiles.named import profile as named_profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Deny
 from palimpsest.tools.tool import AgentTool
 
@@ -159,3 +163,35 @@ def test_a_profile_without_a_limiter_lets_no_large_result_into_the_view(name: st
     [returned] = [body for body in bodies(loop.session) if isinstance(body, ToolReturned)]
     assert len(text_of(returned.result)) < 15_000
     assert loop.session.environment.blobs.get(returned.result.blob) == b"one line of a large result\n" * 30_000
+
+
+def test_a_tool_that_polls_may_be_called_alike_as_often_as_the_model_likes() -> None:
+    polling = replace(ECHO, polls=True)
+    loop = loop_of(*(calls((f"c{number}", "echo", "{}")) for number in range(5)), "ok", tools=(polling,))
+    typed(loop.session, "wait for it")
+    asyncio.run(run_turn(loop))
+    assert results(loop.session) == [(f"c{number}", "echo {}") for number in range(5)]
+    assert [body for body in bodies(loop.session) if isinstance(body, PermissionAsked)] == []
+
+
+@dataclass(frozen=True)
+class AskedPolicy:
+    """A policy that remembers for what it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+    name: str = "asked"
+    moments: frozenset[Moment] = frozenset({"asked"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        self.asked.append(situation.asked)
+        return ()
+
+
+def test_a_compaction_that_is_not_offered_is_not_carried_out() -> None:
+    policy = AskedPolicy()
+    loop = loop_of(calls(("a", "compact", '{"focus": "x"}')), "ok", profile=Profile("asked", (policy,), PROFILE.budget))
+    typed(loop.session, "go")
+    asyncio.run(run_turn(loop))
+    assert results(loop.session) == [("a", "There is no tool 'compact'. The tools are: echo.")]
+    assert policy.asked == []

@@ -183,3 +183,32 @@ def test_arguments_that_do_not_match_the_schema_are_an_error_result(workspace: W
         output = asyncio.run(read_tool().run(text, workspace))
         assert output.error
         assert output.text.startswith("The arguments of read are not valid: ")
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\n", "a\nb", "a\r\nx\nb", b"a\r\nx\r\nb\r\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "c\nd", b"c\r\nd\r\n"),
+        (b"a\r\nb\nc\n", "b\nc", "x\ny", b"a\r\nx\ny\n"),
+        (b"a\r\nb\r\nc\n", "a\nb", "x\ny", b"x\r\ny\r\nc\n"),
+    ],
+)
+def test_an_edit_keeps_the_line_ends_of_the_place_that_it_changes(
+    workspace: Workspace, before: bytes, old: str, new: str, after: bytes
+) -> None:
+    path = workspace.root / "mixed.txt"
+    path.write_bytes(before)
+    run(read_tool(), workspace, path="mixed.txt")
+    assert run(edit_tool(), workspace, path="mixed.txt", old=old, new=new).text == "Edited mixed.txt: 1 replacement"
+    assert path.read_bytes() == after
+
+
+def test_a_patch_deletes_and_moves_no_link_and_not_the_file_behind_it(workspace: Workspace) -> None:
+    (workspace.root / "link.py").symlink_to("a.py")
+    run(read_tool(), workspace, path="link.py")
+    for section in ("*** Delete File: link.py", "*** Update File: link.py\n*** Move to: c.py"):
+        assert run(patch_tool(), workspace, patch=f"*** Begin Patch\n{section}\n*** End Patch") == ToolOutput(
+            "link.py is a link to a.py; name that file, or use `rm` or `mv` for the link", error=True
+        )
+    assert (workspace.root / "link.py").read_text() == "one = 1\ntwo = 2\nthree = 3\n"

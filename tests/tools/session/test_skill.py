@@ -24,7 +24,8 @@ def skills(tmp_path: Path) -> SkillFolders:
     for folder, name, text in (
         ("one", "release", "---\nname: release\ndescription: old\n---\nold body\n"),
         ("one", "quiet", "---\nname: quiet\n---\nhush\n"),
-        ("one", "nameless", "---\ndescription: no name\n---\nx\n"),
+        ("one", "nameless", "---\ndescription: named by its folder\n---\nx\n"),
+        ("one", "plain", "x\n"),
         ("two", "release", f"---\nname: release\ndescription: >-\n  How a release\n  is made.\n---\n\n{BODY}"),
     ):
         place = tmp_path / folder / name
@@ -45,11 +46,12 @@ def load(skills: SkillFolders, workspace: Path, **arguments: object) -> ToolOutp
 
 
 def test_oc_48_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: SkillFolders, tmp_path: Path) -> None:
-    assert skills.listing() == "release: How a release is made."
+    assert skills.listing() == "nameless: named by its folder\nrelease: How a release is made."
+    assert load(skills, tmp_path, name="nameless").text.endswith("\n\nx")
     assert load(skills, tmp_path, name="quiet").text.endswith("\n\nhush")
     one, two = skills.folders
     assert skills.problems() == (
-        f"{one / 'nameless' / 'SKILL.md'} has no name",
+        f"{one / 'plain' / 'SKILL.md'} has no front matter",
         f"the skill release in {two / 'release'} replaces the one in {one / 'release'}",
     )
 
@@ -87,7 +89,7 @@ def test_oc_48_results_of_skills_are_none_of_those_that_clear_results_may_mask()
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"name": "../two/release"}, "there is no skill ../two/release; known are quiet, release"),
+        ({"name": "../two/release"}, "there is no skill ../two/release; known are nameless, quiet, release"),
         ({"name": "release", "file": "../../secret"}, "the path leads out of the folder of the skill"),
         ({"name": "release", "file": "passwd"}, "the path leads out of the folder of the skill"),
         ({"name": "release", "file": "/etc/passwd"}, "the path leads out of the folder of the skill"),

@@ -11,7 +11,7 @@ from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.workspace import Workspace
 
 
-def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> None:
+def test_a_command_gets_no_secrets_nothing_that_steers_bash_no_pager_and_no_editor() -> None:
     environment = {
         "PATH": "/usr/bin",
         "HOME": "/home/a",
@@ -20,6 +20,7 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> No
         "MONKEY": "1",
         "KEYBOARD": "us",
         "PAGER": "less",
+        "GIT_EDITOR": "vim",
         "ANTHROPIC_API_KEY": "x",
         "OPENAI_API_KEY": "x",
         "GH_TOKEN": "x",
@@ -46,13 +47,21 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_and_no_pager() -> No
         "PAGER": "cat",
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "true",
     }
 
 
 def test_variables_that_are_withheld_by_name_reach_no_command_even_if_they_were_kept() -> None:
     environment = {"PATH": "/usr/bin", "MY_GATEWAY": "s3cret", "GH_TOKEN": "x"}
     passed = command_environment(environment, keep=frozenset({"MY_GATEWAY", "GH_TOKEN"}), withhold=frozenset({"MY_GATEWAY"}))
-    assert passed == {"PATH": "/usr/bin", "GH_TOKEN": "x", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+    assert passed == {
+        "PATH": "/usr/bin",
+        "GH_TOKEN": "x",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": "true",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
 
 
 def test_a_shell_does_not_pass_on_the_key_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

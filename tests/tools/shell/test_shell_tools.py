@@ -73,3 +73,22 @@ def test_output_without_end_is_bounded(workspace: Workspace) -> None:
     assert len(output.text) < 1_000_000
     assert "bytes left out]" in output.text
     assert output.text.endswith("end\n")
+
+
+def test_a_temp_folder_that_was_deleted_is_made_again_and_one_that_was_replaced_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    temp = tmp_path / "temp"
+    temp.mkdir()
+
+    async def run() -> list[ToolOutput]:
+        bash = Shell(workspace.root, temp=temp).tools()[0]
+        first = await bash.run('{"command": "rm -rf \\"$TMPDIR\\"; echo gone"}', workspace)
+        second = await bash.run('{"command": "test -d \\"$TMPDIR\\" && echo back"}', workspace)
+        temp.rmdir()
+        temp.symlink_to(tmp_path / "src")
+        return [first, second, await bash.run('{"command": "echo no"}', workspace)]
+
+    assert asyncio.run(run()) == [
+        ToolOutput("gone\n", exit=0),
+        ToolOutput("back\n", exit=0),
+        ToolOutput(f"{temp}, the temp folder of this session, was replaced by something else", error=True),
+    ]

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from palimpsest.core.edits import Edit, Fold, Mask
 from palimpsest.core.errors import MissingBlob
-from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.items import Content, Document, Image, Text, ToolResult, seq_of
+from palimpsest.core.events import Event, ToolReturned, ViewEdited
+from palimpsest.core.items import Content, Document, Image, Text, ToolCall, ToolResult, seq_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs, Clock, Hit, Index, SessionStore
-from palimpsest.tools.session.recall import Recollection
+from palimpsest.tools.session.recall import RECALL, Recollection
 
 # Events that are read before the log is released again, so that a long search does not keep the user's input waiting.
 _CHUNK: Final = 256
@@ -66,7 +66,20 @@ class LogArchive:
                 self._index = self.open_index()
             # What was said a moment ago is wanted too.
             self._index.refresh()
-            return self._index.search(query, ranked=ranked, limit=limit, session=self.log.session if session == "" else session)
+            wanted = self.log.session if session == "" else session
+            # More than wanted, because some are left out.
+            hits = self._index.search(query, ranked=ranked, limit=2 * limit, session=wanted)
+        return [hit for hit in hits if not self._is_of_recall(hit)][:limit]
+
+    def _is_of_recall(self, hit: Hit) -> bool:
+        """Whether a hit is a call of `recall` in this session or its result: these repeat the words, and would be the best match."""
+        if hit.session != self.log.session or not hit.item:
+            return False
+        with self.log.locked():
+            body, item = self.log.event(hit.seq).body, self.log.find(hit.item)
+        if isinstance(body, ToolReturned):
+            return body.tool == RECALL
+        return item is not None and isinstance(item.content, ToolCall) and item.content.tool == RECALL
 
     @contextmanager
     def _opened(self, session: str) -> Iterator[Log]:

@@ -146,7 +146,9 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
     if tool is None:
         names = ", ".join(sorted(toolbox.tools)) or "none"
         return ToolOutput(f"There is no tool {call.tool!r}. The tools are: {names}.", error=True)
-    decision = _with_repetition(session, call, toolbox.decide(tool, call))
+    decision = toolbox.decide(tool, call)
+    if not tool.polls:
+        decision = _with_repetition(session, call, decision)
     if isinstance(decision, AskUser):
         asked = PermissionAsked(call.call_id, call.tool, decision.question, decision.rule)
         session.log.append(asked)

@@ -75,7 +75,7 @@ async def _work(loop: Loop) -> str:
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         meter.tools += len(calls)
         await run_calls(session, loop.toolbox, calls, loop.feed)
-        focus = compact_focus(reply)
+        focus = compact_focus(reply) if "compact" in loop.toolbox.tools else None
         if focus is not None:
             await compact(session, focus)
         loop.context.restate()

@@ -50,9 +50,7 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
         raise ToolError(f"there is no file {name}; use `write` to create it", where=name)
     workspace.check_unchanged(path, data)
     text = _decoded(data, name)
-    # Models write plain newlines, whatever the file has.
-    crlf = "\r\n" in text and "\r\n" not in arguments.old
-    old, new = ((each.replace("\n", "\r\n") if crlf else each) for each in (arguments.old, arguments.new))
+    old, new = _with_line_ends_of(text, arguments.old, arguments.new)
     count = text.count(old)
     if count == 0:
         raise ToolError(f"`old` does not occur in {name}; read the file again and copy the text exactly", where=name)
@@ -65,6 +63,15 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
         raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
     workspace.saw(path, changed)
     return ToolOutput(f"Edited {name}: {count} replacement{'s' if count > 1 else ''}", paths=(name,))
+
+
+def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
+    """Both texts with the line ends of the file: models write plain newlines, whatever it has."""
+    windows = text.count("\r\n")
+    # In a file with both kinds, a text that stands there exactly so is meant exactly so.
+    if not windows or (windows < text.count("\n") and old in text):
+        return old, new
+    return old.replace("\r\n", "\n").replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _decoded(data: bytes, name: str) -> str:

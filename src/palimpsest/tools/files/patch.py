@@ -144,6 +144,9 @@ def _plan(change: FileChange, workspace: Workspace, contents: dict[Path, bytes |
         raise ToolError(f"there is no file {change.path}")
     if path not in contents:
         workspace.check_unchanged(path, current)
+    if (change.action == "delete" or change.move_to) and (workspace.root / change.path).is_symlink():
+        # The file that the link leads to would go, and the link would stay and lead nowhere.
+        raise ToolError(f"{change.path} is a link to {workspace.shown(path)}; name that file, or use `rm` or `mv` for the link")
     if change.action == "delete":
         contents[path] = None
         return

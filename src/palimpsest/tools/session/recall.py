@@ -12,6 +12,8 @@ from palimpsest.core.ports import Hit
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
+RECALL: Final = "recall"
+"""The name of the tool; searches leave its own calls and results out."""
 PAGE_BYTES: Final = 100_000
 """Bytes of one item in one result; the rest can be recalled with `offset`."""
 MOST_HITS: Final = 20
@@ -70,7 +72,7 @@ def recall_tool(archive: Archive) -> AgentTool:
     return define(
         RecallArguments,
         recall,
-        name="recall",
+        name=RECALL,
         description=(
             "Fetch what is no longer shown: a message or result that was cleared, summarised or shortened, or something of a past "
             "session. Give the `id` that a stub or a summary names to get the item in full, `words` that all occur in it, or the `path` of "

@@ -25,7 +25,7 @@ _LONGEST_LINE: Final = 300
 
 
 class LoadedSkill(Struct, frozen=True):
-    """A skill by its name. One without a description can be loaded but is not listed."""
+    """A skill by its name, which is that of its folder unless the file gives one. Without a description it is loadable and not listed."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class SkillFolders:
     folders: tuple[Path, ...]
 
     def skills(self) -> dict[str, LoadedSkill]:
-        """The skills by name, sorted. Files that cannot be read or have no name are left out; `problems` lists them."""
+        """The skills by name, sorted. Files that cannot be read or have no front matter are left out; `problems` lists them."""
         found = {skill.name: skill for skill in self._read() if isinstance(skill, LoadedSkill)}
         return dict(sorted(found.items()))
 
@@ -165,8 +165,9 @@ def _parsed(path: Path) -> LoadedSkill | str:
     except OSError as error:
         return f"{path} cannot be read: {error.strerror or error}"
     fields, body = front_matter(text)
-    name = fields.get("name", "")
-    return LoadedSkill(name, fields.get("description", ""), str(path.parent.resolve()), body) if name else f"{path} has no name"
+    if not fields:
+        return f"{path} has no front matter"
+    return LoadedSkill(fields.get("name") or path.parent.name, fields.get("description", ""), str(path.parent.resolve()), body)
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str]:

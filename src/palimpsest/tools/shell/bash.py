@@ -27,7 +27,7 @@ PATIENCE: Final = 1.0
 _BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(place).exists()), "bash")
 _LONGEST_PATH: Final = 4_096
 # The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
-_SCRIPT: Final = '{command}\npal_code=$?\npwd -P > "$PAL_CWD_FILE" 2>/dev/null\nexit $pal_code\n'
+_SCRIPT: Final = '{command}\npal_code=$?\npwd -P 2>/dev/null > "$PAL_CWD_FILE"\nexit $pal_code\n'
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +90,7 @@ class Shell:
                 description="Read what a background process has printed since the last time, and whether it has ended.",
                 kind="reports",
                 parallel=True,
+                polls=True,
             ),
             # It ends only what this session started, so nothing outside of the session changes.
             define(
@@ -101,6 +102,8 @@ class Shell:
         if not arguments.command.strip():
             raise ToolError("the command is empty")
         self.cwd = _usable(self.cwd, workspace) or workspace.root
+        if self.temp is not None:
+            _keep_folder(self.temp)
         task = arguments.task if isinstance(arguments, TaskBashArguments) else 0
         if arguments.background:
             if task:
@@ -193,6 +196,15 @@ class Shell:
         for number in alive:
             await self.background[number].kill()
         return before + self.ended(dict.fromkeys(alive, "the session ended"))
+
+
+def _keep_folder(temp: Path) -> None:
+    """Make the temp folder again if a command or the system has deleted it. Raises `ToolError` if something else has its name."""
+    with suppress(FileExistsError):
+        temp.mkdir(mode=0o700)
+    facts = temp.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
+        raise ToolError(f"{temp}, the temp folder of this session, was replaced by something else", where=str(temp))
 
 
 def _usable(folder: Path, workspace: Workspace) -> Path | None:

@@ -13,14 +13,15 @@ _SECRET_ENDINGS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PW
 _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 # Bash reads a file, a search path or a function from them before the command begins.
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
-_WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+# An editor would wait for a user: git takes the message that it proposes instead.
+_WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
 _URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 
 def command_environment(
     environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, and no pager.
+    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, no pager and no editor.
 
     A variable is secret by its name, because its value is a URL with a password, or because it is named in `withhold`, which wins.
     """
