@@ -96,7 +96,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
-    world = _WorldNow(agent, sandbox, settings, tasks)
+    world = _WorldNow(agent, sandbox, area, settings, tasks)
     tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
     agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
     agent.context = SourcedContext(session, world)
@@ -109,11 +109,12 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
 class _WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
-    def __init__(self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph) -> None:
+    def __init__(self, agent: Agent, sandbox: Sandbox, area: Area, settings: CodingSettings, tasks: TaskGraph) -> None:
         self._session = agent.session
         self._root = agent.toolbox.workspace.root
         self._settings = settings
         self._sandbox = sandbox
+        self._wrap = sandbox.wrap(area)
         self._tasks = tasks
         self._world: LocalWorld | None = None
 
@@ -129,7 +130,8 @@ class _WorldNow:
             "tasks": self._tasks.open_lines(),
         }
         state = session_state(self._session, self._root, **known)
-        self._world = LocalWorld(state, self._session.environment.clock) if self._world is None else self._world.observing(state)
+        clock = self._session.environment.clock
+        self._world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state)
         return self._world
 
     def attached(self, tool: AgentTool, paths: tuple[str, ...]) -> tuple[Part, ...]:
