@@ -27,7 +27,7 @@ from palimpsest.tools.permissions.rules import (
     winner,
 )
 from palimpsest.tools.permissions.started import started_commands
-from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.tool import AgentTool, one_line
 from palimpsest.tools.workspace import Workspace
 
 _MOST_REASONS: Final = 3
@@ -74,6 +74,9 @@ class Permissions:
                 return self._files(tool, arguments)
         except PalimpsestError as error:
             return Deny("arguments", error.message)
+        except (OSError, ValueError, RecursionError) as error:
+            # A path may be too long for the system, or hold letters that no file name can.
+            return Deny("arguments", f"the arguments cannot be judged ({one_line(str(error))})")
         return self._other(tool)
 
     def _rules_of(self, tool: AgentTool) -> tuple[Rule, ...]:
