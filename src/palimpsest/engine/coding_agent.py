@@ -64,7 +64,8 @@ class _Gatekeeper:
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
         """Return the decision about a call in the present mode."""
-        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=self._shell.cwd)
+        cwd = self._shell.directory(self._permissions.workspace)
+        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session and for later ones of this project."""
@@ -79,22 +80,22 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     """
     session, root = agent.session, agent.toolbox.workspace.root
     workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=confined_writer(root, *settings.folders))
-    hidden = () if home.folder is None else (home.folder,)
-    area = Area.of(workspace, network=settings.network, hidden=hidden)
+    # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
+    tasks = task_graph(workspace, owner=agent.id)
+    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    denied, complaints = deny_rules(project_rule_texts(root))
+    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
+    permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
+    area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
     sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
     shell = Shell(root, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
-    tasks = task_graph(workspace, owner=agent.id)
     toolset = standard_tools(
         shell, tasks=tasks, archive=archive, skills=_skills(root), fetcher=settings.fetcher, installed=installed_tools()
     )
-    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
-    denied, complaints = deny_rules(project_rule_texts(root))
-    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
-    permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
     world = _WorldNow(agent, sandbox, area, settings, tasks)
     tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
@@ -150,7 +151,7 @@ async def _close_shell(session: Session, shell: Shell) -> None:
 def _skills(root: Path) -> SkillFolders:
     """The folders of skills: the user's, then the project's, which win."""
     homes = (Path.home(), root)
-    return SkillFolders(tuple(folder / name for folder in homes for name in _SKILL_FOLDERS))
+    return SkillFolders(tuple(folder / name for folder in homes for name in _SKILL_FOLDERS), root)
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

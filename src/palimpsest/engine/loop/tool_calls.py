@@ -110,7 +110,8 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     try:
         for call, refusal in allowed:
             output, took_ms = await running[call.call_id] if refusal is None else (refusal, 0)
-            await _record(session, toolbox, call, output, took_ms, feed)
+            await _record(session, toolbox, call, (output, took_ms))
+            feed.events()
     finally:
         for task in running.values():
             task.cancel()
@@ -120,9 +121,9 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
                 await task
 
 
-async def _record(session: Session, toolbox: Toolbox, call: ToolCall, output: ToolOutput, took_ms: int, feed: Feed) -> None:
+async def _record(session: Session, toolbox: Toolbox, call: ToolCall, outcome: tuple[ToolOutput, int]) -> None:
     """Record the events of a tool and its result, which the profile limits in size, with what is attached to it."""
-    tool = toolbox.tools.get(call.tool)
+    (output, took_ms), tool = outcome, toolbox.tools.get(call.tool)
     if tool is not None and output.paths and not output.error:
         # Only now, because what the results before this one have attached is not attached again.
         attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
@@ -133,7 +134,6 @@ async def _record(session: Session, toolbox: Toolbox, call: ToolCall, output: To
         # A tool does not know the id of its call.
         session.log.append(replace(body, call_id=call.call_id) if isinstance(body, ProcessStarted) else body)
     session.log.append(limited)
-    feed.events()
 
 
 async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed) -> ToolOutput | None:

@@ -212,9 +212,20 @@ def _choices(pattern: str) -> list[str]:
 
 
 def _expression_of(pattern: str) -> str:
+    """The expression of a pattern without braces. What stands between two `**` is matched once, so that time does not explode."""
     *folders, last = re.sub(r"(?:\*\*/)+", "**/", pattern).split("/")
-    crossing = ["(?:[^/]+/)*" if folder == "**" else f"{_name_expression(folder)}/" for folder in folders]
-    return "".join(crossing) + (".*" if last == "**" else _name_expression(last))
+    runs: list[list[str]] = [[]]
+    for folder in folders:
+        if folder == "**":
+            runs.append([])
+        else:
+            runs[-1].append(f"{_name_expression(folder)}/")
+    end = ".*" if last == "**" else _name_expression(last)
+    first, *crossing = ("".join(run) for run in runs)
+    if not crossing:
+        return first + end
+    # The first place where a run fits is as good as any later one, because each of its names takes one folder.
+    return first + "".join(f"(?>(?:[^/]+/)*?{run})" for run in crossing[:-1]) + f"(?:[^/]+/)*{crossing[-1]}{end}"
 
 
 def _name_expression(name: str) -> str:
