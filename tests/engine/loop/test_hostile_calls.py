@@ -6,16 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
-from loops import bodies, calls, loop_of, results, tool, typed
+from loops import bodies, calls, kinds, loop_of, results, tool, typed
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Event, Failed, ModelReplied, Permitted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
+from palimpsest.engine.loop.limits import Limits
 from palimpsest.engine.loop.tool_calls import MOST_AT_ONCE, Toolbox
 from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.providers.scripted import Scripted
+from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
 from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Approval, AskUser
@@ -90,6 +92,36 @@ def test_hundreds_of_calls_in_one_reply_run_a_few_at_a_time() -> None:
     assert asyncio.run(run_turn(loop)) == "done"
     assert most == MOST_AT_ONCE
     assert results(loop.session) == [(call_id, args) for call_id, _, args in asked]
+
+
+def test_a_tool_that_runs_longer_than_the_turn_may_is_cancelled_and_answered() -> None:
+    cancelled: list[str] = []
+
+    async def waits(args: str) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(args)
+            raise
+        return "never"
+
+    loop = loop_of(calls(("a", "t", "{}"), ("b", "t", "{}")), tools=(tool("t", waits),), limits=Limits(seconds=0.2))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "max_seconds"
+    assert cancelled == ["{}"]
+    assert results(loop.session) == [("a", UNKNOWN_OUTCOME), ("b", "Interrupted by the user before this tool was run.")]
+    assert bodies(loop.session)[-1] == TurnEnded("max_seconds")
+
+
+def test_a_model_that_is_silent_longer_than_the_turn_may_take_is_cancelled() -> None:
+    stalled = StalledReply("half of an answer", after=2)
+    loop = loop_of(stalled, "more", limits=Limits(seconds=0.2))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "max_seconds"
+    assert stalled.reached.is_set()
+    assert kinds(loop.session)[-2:] == ["Interrupted", "TurnEnded"]
+    typed(loop.session, "go on")
+    assert asyncio.run(run_turn(loop)) == "done"
 
 
 def test_a_rule_that_cannot_be_stored_does_not_end_the_turn() -> None:

@@ -1,7 +1,9 @@
 """Limits of a turn: model calls, tool calls, seconds and US dollars, measured against the log."""
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
@@ -79,8 +81,14 @@ class TurnMeter:
             self._priced_to = tip
         return self._usd
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until the time limit, or `None` without one."""
-        limit = self._limits.seconds
-        return None if limit is None else max(0.0, limit - (self._clock.now() - self._started) / _MS)
+
+async def within_seconds(seconds: float | None, work: Coroutine[Any, Any, str]) -> str:
+    """Return the stop reason of a turn, or `max_seconds` if it takes longer: a call or a tool that runs then is cancelled."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return "max_seconds"

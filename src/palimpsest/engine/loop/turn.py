@@ -12,7 +12,7 @@ from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.call import call
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
 from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
 from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
@@ -43,7 +43,8 @@ async def run_turn(loop: Loop) -> str:
     """
     session = loop.session
     try:
-        stop = await _work(loop)
+        stop = await within_seconds(loop.limits.seconds, _work(loop))
+        answer_pending(session)
     except BaseException as error:
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):

@@ -160,7 +160,7 @@ def _content(path: Path) -> bytes:
         raise ValueError("it is a symbolic link")
     # Without blocking, because a pipe that nothing writes to would hold the session up.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as file:  # it is a descriptor
+    with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is no regular file")
         data = file.read(LARGEST_TASK + 1)
