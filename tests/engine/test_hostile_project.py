@@ -115,6 +115,17 @@ def test_a_command_is_judged_in_the_folder_in_which_it_will_run(project: Path, t
     assert [question.splitlines()[1] for question in asked] == ["rmdir ../sub", "cat ../secret "]
 
 
+def test_a_search_in_a_folder_shows_no_line_of_a_file_that_may_not_be_read(project: Path) -> None:
+    (project / "secrets").mkdir()
+    (project / "secrets/key").write_text("token = 1\n")
+    (project / "a:b.env").write_text("token = 2\n")
+    (project / "c.py").write_text("token = 3  # see secrets/key:1\n")
+    (project / ".pal").mkdir()
+    (project / ".pal/permissions").write_text("deny read(secrets/**)\ndeny read(*.env)\n")
+    texts, _, stop = answered(project, (("grep", {"pattern": "token"}),))
+    assert (texts, stop) == (["c.py:1:token = 3  # see secrets/key:1\n[2 lines of files that a rule restricts]"], "done")
+
+
 def test_git_status_of_a_project_with_a_hostile_nested_repository_asks(project: Path, tmp_path: Path) -> None:
     inner = project / "inner"
     inner.mkdir()

@@ -1,6 +1,6 @@
 """The coding agent: an agent with the standard tools, permissions, a sandbox, context sources and recall, in a project folder."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from palimpsest.sources.source import NetworkPolicy
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
+from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import installed_tools
 from palimpsest.tools.permissions.decision import Approval, Decision, Mode
 from palimpsest.tools.permissions.permissions import Permissions
@@ -25,7 +26,7 @@ from palimpsest.tools.session.skill import SkillFolders
 from palimpsest.tools.session.tasks import TaskGraph
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
-from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.toolset import standard_tools, task_graph
 from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
@@ -67,6 +68,17 @@ class _Gatekeeper:
         cwd = self._shell.directory(self._permissions.workspace)
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
 
+    def screened(self, tool: AgentTool) -> AgentTool:
+        """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""
+        if tool.name != GREP:
+            return tool
+
+        async def run(arguments: str, workspace: Workspace) -> ToolOutput:
+            output = await tool.run(arguments, workspace)
+            return replace(output, text=self._permissions.without_restricted(tool, output.text))
+
+        return replace(tool, run=run)
+
     def remember(self, rule: str) -> None:
         """Keep a rule for this session and for later ones of this project."""
         self._permissions = self._permissions.with_rule(rule)
@@ -98,7 +110,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     )
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
     world = _WorldNow(agent, sandbox, area, settings, tasks)
-    tools = {tool.name: tool for tool in toolset.tools if tool.name not in settings.disabled}
+    tools = {tool.name: gate.screened(tool) for tool in toolset.tools if tool.name not in settings.disabled}
     agent.offer(Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached))
     agent.context = SourcedContext(session, world)
     if session.log.view.mode != settings.mode:

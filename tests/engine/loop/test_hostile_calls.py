@@ -76,13 +76,15 @@ def test_a_time_limit_of_a_tool_is_not_taken_for_that_of_the_loop() -> None:
 
 def test_hundreds_of_calls_in_one_reply_run_a_few_at_a_time() -> None:
     running = most = 0
+    full = asyncio.Event()
 
     async def counted(args: str) -> str:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        if running == MOST_AT_ONCE:
+            full.set()
+        await full.wait()
         running -= 1
         return args
 

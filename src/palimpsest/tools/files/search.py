@@ -17,6 +17,7 @@ from msgspec import Struct
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
+GREP: Final = "grep"
 MOST_LINES: Final = 500
 LONGEST_LINE: Final = 400
 """Characters of one line that are shown."""
@@ -54,7 +55,7 @@ def grep_tool(*, ripgrep: bool = True, seconds: float = SECONDS) -> AgentTool:
     return define(
         GrepArguments,
         grep,
-        name="grep",
+        name=GREP,
         description=(
             "Find lines that match a regular expression in the files of the project. Returns `path:line:text`, at most "
             f"{MOST_LINES} lines. `path` restricts the search to a folder or file, `glob` to file names such as `*.py`."
