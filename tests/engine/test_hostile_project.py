@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -124,6 +125,46 @@ def test_a_search_in_a_folder_shows_no_line_of_a_file_that_may_not_be_read(proje
     (project / ".pal/permissions").write_text("deny read(secrets/**)\ndeny read(*.env)\n")
     texts, _, stop = answered(project, (("grep", {"pattern": "token"}),))
     assert (texts, stop) == (["c.py:1:token = 3  # see secrets/key:1\n[2 lines of files that a rule restricts]"], "done")
+
+
+def test_a_question_that_a_crash_left_open_is_asked_again_and_the_tools_are_recorded_once(project: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+    call = ModelReplied((ToolCall("c", "write", '{"path":"new","content":"x"}'),))
+
+    async def refuse(question: PermissionAsked) -> Approval:
+        asked.append(question.question)
+        return Approval("no")
+
+    async def crash() -> str:
+        agent = Agent("claude-sonnet-4-5", provider=Scripted(call), cwd=project, home=Home.at(tmp_path / "home"))
+        asking = asyncio.Event()
+
+        async def silent(_: PermissionAsked) -> Approval:
+            asking.set()
+            await asyncio.Event().wait()
+            return Approval("once")
+
+        equip(agent, Home.at(tmp_path / "home"), CodingSettings(sandbox="off"), silent)
+        turn = asyncio.ensure_future(agent.ask("go"))
+        await asking.wait()
+        # The log as a crash would leave it; ending the turn properly would answer the call.
+        shutil.copytree(tmp_path / "home", tmp_path / "after")
+        turn.cancel()
+        await asyncio.wait((turn,))
+        await agent.__aexit__(None, None, None)
+        return agent.id
+
+    async def resume(session: str) -> list[str]:
+        home = Home.at(tmp_path / "after")
+        async with Agent("claude-sonnet-4-5", provider=Scripted("fine"), cwd=project, home=home, resume=session) as agent:
+            equip(agent, home, CodingSettings(sandbox="off"), refuse)
+            await agent.ask()
+            return [type(event.body).__name__ for event in agent.session.log.events()]
+
+    names = asyncio.run(resume(asyncio.run(crash())))
+    assert asked == ["write new?"]
+    assert not (project / "new").exists()
+    assert (names.count("PermissionAsked"), names.count("ToolsOffered"), names[-1]) == (2, 1, "TurnEnded")
 
 
 def test_git_status_of_a_project_with_a_hostile_nested_repository_asks(project: Path, tmp_path: Path) -> None:

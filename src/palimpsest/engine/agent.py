@@ -76,7 +76,11 @@ class Agent:
             self.session = Session.create(opened, way, known, environment)
         self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
-        self.offer(Toolbox(toolbox, workspace, decide, approve))
+        self._offered: str | None = None
+        self.toolbox = Toolbox(toolbox, workspace, decide, approve)
+        # A resumed session without tools gets them from `equip`; until then nothing has changed.
+        if toolbox:
+            self.offer(self.toolbox)
         self.limits = limits
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
@@ -89,13 +93,15 @@ class Agent:
         return self.session.log.session
 
     def offer(self, toolbox: Toolbox) -> None:
-        """Offer these tools from the next call on, and record it if they differ from those of the last call."""
+        """Offer these tools from the next call on, and record it if they differ from those offered last."""
         session = self.session
         self.toolbox = toolbox
         session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
         address, last = session.keep_tools(session.tools), session.log.view.call
-        if address != ("" if last is None else last.tools):
+        offered = self._offered if self._offered is not None else "" if last is None else last.tools
+        if address != offered:
             session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
+        self._offered = address
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
