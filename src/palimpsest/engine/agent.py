@@ -104,8 +104,8 @@ class Agent:
         session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
         address = session.keep_tools(session.tools)
         if address != self._offered:
-            self._offered = address
             session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
+        self._offered = address
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""

@@ -22,6 +22,7 @@ from palimpsest.sources.state import StateMachine
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
 from palimpsest.tools.files.confined import confined_writer
+from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
 from palimpsest.tools.permissions.decision import Approval, Decision, Mode
 from palimpsest.tools.permissions.permissions import Permissions
@@ -32,7 +33,7 @@ from palimpsest.tools.session.tool_search import SEARCH
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
-from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
@@ -79,7 +80,17 @@ class _Gatekeeper:
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
         """Return the decision about a call in the present mode."""
-        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=self._shell.cwd)
+        cwd = self._shell.directory(self._permissions.workspace)
+        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
+
+    def screened(self, tool: AgentTool) -> AgentTool:
+        """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""
+
+        async def run(arguments: str, workspace: Workspace) -> ToolOutput:
+            output = await tool.run(arguments, workspace)
+            return replace(output, text=self._permissions.without_restricted(tool, output.text))
+
+        return replace(tool, run=run)
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session and for later ones of this project."""
@@ -94,8 +105,13 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     """
     session, root = agent.session, agent.toolbox.workspace.root
     workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=confined_writer(root, *settings.folders))
-    hidden = () if home.folder is None else (home.folder,)
-    area = Area.of(workspace, network=settings.network, hidden=hidden)
+    # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
+    tasks = task_graph(workspace, owner=agent.id)
+    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    denied, complaints = deny_rules(project_rule_texts(root))
+    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
+    permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
+    area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
     sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
     environment = command_environment(os.environ, withhold=settings.withheld)
@@ -103,7 +119,6 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     agent.resources.push_async_callback(_close_shell, session, shell)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
-    tasks = task_graph(workspace, owner=agent.id)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
     toolset = standard_tools(
         shell,
@@ -115,13 +130,11 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
         installed=installed,
     )
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
-    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
-    denied, complaints = deny_rules(project_rule_texts(root))
-    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
-    permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
     gate = _Gatekeeper(permissions, rules, shell, sandbox)
     deferred, tools = _declared(agent, toolset, installed, settings)
-    world = _WorldNow(agent, sandbox, settings, tasks, deferred)
+    if GREP in tools:
+        tools[GREP] = gate.screened(tools[GREP])
+    world = _WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
     toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
@@ -153,13 +166,16 @@ def _declared(
 class _WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
-    def __init__(self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools) -> None:
+    def __init__(
+        self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools, *, area: Area
+    ) -> None:
         self._session = agent.session
         self._business = agent.business
         self._deferred = deferred
         self._root = agent.toolbox.workspace.root
         self._settings = settings
         self._sandbox = sandbox
+        self._wrap = sandbox.wrap(area)
         self._tasks = tasks
         self._world: LocalWorld | None = None
 
@@ -176,7 +192,8 @@ class _WorldNow:
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)
-        self._world = LocalWorld(state, self._session.environment.clock) if self._world is None else self._world.observing(state)
+        clock = self._session.environment.clock
+        self._world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state)
         return self._world
 
     def renewed(self) -> LocalWorld | None:
@@ -212,7 +229,7 @@ def _skills(world: LocalWorld) -> SkillFolders:
     home = Path(world.state.home)
     projects = [Path(folder) for folder in folders_of_project(world)]
     shared = [folder / name for folder in (home, *projects) for name in _SKILL_FOLDERS]
-    return SkillFolders((home / _OWN_SKILLS, *shared))
+    return SkillFolders((home / _OWN_SKILLS, *shared), projects[0])
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

@@ -82,7 +82,7 @@ def compact_focus(reply: ModelReplied) -> str | None:
         return None
     try:
         return _focus.decode(calls[0].args or "{}").focus
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
 
 

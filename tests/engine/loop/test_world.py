@@ -1,6 +1,7 @@
 """The real world of sources: files, folders, git, date and pages, each within its bounds."""
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -95,15 +96,79 @@ def test_git_gives_branch_status_and_commits_and_nothing_outside_of_a_repository
     assert git_facts(f"{tmp_path}/missing") is None
 
 
-def test_git_runs_no_program_that_a_repository_configures(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "-b", "main")
-    program = tmp_path / "monitor"
-    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    program.chmod(0o755)
-    git(tmp_path, "config", "core.fsmonitor", str(program))
+UNREAD = ("(not read: the settings of the repository may start programs)",)
 
-    assert git_facts(str(tmp_path)) == GitFacts("main", "", ("?? monitor",))
+
+def repository(folder: Path) -> Path:
+    """A repository with a commit of one file, which has changed since without a change of its size."""
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a").write_text("1")
+    git(folder, "add", "a")
+    git(folder, "commit", "-q", "-m", "first")
+    (folder / "a").write_text("2")
+    return folder
+
+
+def filtered(folder: Path, config: Path, mark: Path) -> None:
+    """Let git start a program for each file that it compares."""
+    (folder / ".gitattributes").write_text("* filter=x\n")
+    subprocess.run(["git", "config", "-f", config, "filter.x.clean", f"touch {mark}; cat"], check=True)
+
+
+def test_git_runs_no_program_that_a_repository_configures(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    git(place, "config", "core.fsmonitor", f"touch {tmp_path}/ran; false")
+
+    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
     assert not (tmp_path / "ran").exists()
+
+
+def test_git_runs_no_filter_of_a_repository(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    filtered(place, place / ".git/config", tmp_path / "ran")
+
+    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
+    assert not (tmp_path / "ran").exists()
+    git(place, "status")
+    assert (tmp_path / "ran").exists()
+
+
+def test_git_runs_no_filter_of_a_configuration_that_the_git_folder_points_to(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    shutil.copytree(place / ".git", place / "other")
+    filtered(place, place / "other/config", tmp_path / "ran")
+    (place / ".git/commondir").write_text("../other\n")
+
+    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
+    assert not (tmp_path / "ran").exists()
+    git(place, "status")
+    assert (tmp_path / "ran").exists()
+
+
+def test_git_runs_no_filter_of_a_nested_repository(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    inner = repository(place / "inner")
+    git(place, "add", "inner")
+    assert git_facts(str(place)) is not None
+    assert git_facts(str(place)) != GitFacts("main", "main", UNREAD)
+    filtered(inner, inner / ".git/config", tmp_path / "ran")
+
+    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
+    assert not (tmp_path / "ran").exists()
+    git(place, "status")
+    assert (tmp_path / "ran").exists()
+
+
+def test_git_gets_no_key_of_the_environment_and_runs_where_it_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "k-secret")
+    place = repository(tmp_path / "repo")
+    program = ("sh", "-c", f'env >> {tmp_path}/seen; exec "$@"', "sh")
+
+    assert git_facts(str(place), lambda arguments: (*program, *arguments)) is not None
+    seen = (tmp_path / "seen").read_text()
+    assert "GIT_TERMINAL_PROMPT=0" in seen
+    assert "k-secret" not in seen
 
 
 def test_git_is_asked_once_for_an_observation(tmp_path: Path) -> None:

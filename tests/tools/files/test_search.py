@@ -126,3 +126,24 @@ def test_many_stars_take_no_exponential_time() -> None:
     started = time.monotonic()
     assert re.compile(glob_expression("*a" * 30 + "b")).fullmatch("a" * 200) is None
     assert time.monotonic() - started < 5
+
+
+def test_a_pattern_that_crosses_folders_often_is_matched_in_time_that_grows_with_the_depth() -> None:
+    deep = "a/" * 2_000 + "a"
+    assert re.fullmatch(glob_expression("**/a/**/a/**/a/**/b"), deep) is None
+    assert re.fullmatch(glob_expression("**/a/a/**/*a/**/a*/**/a"), deep) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("**/a/b/**/c", "a/a/b/c", True),
+        ("**/a/**/a/c", "a/a/a/c", True),
+        ("**/a/**/a/c", "a/c", False),
+        ("x/**/b/**", "x/a/b/b/c", True),
+        ("x/**/b/**", "x/a/c", False),
+        ("**/*a/**/b*/*.py", "a/ba/bb/b.py", True),
+    ],
+)
+def test_what_stands_between_two_crossings_may_fit_at_several_places(pattern: str, path: str, found: bool) -> None:
+    assert (re.fullmatch(glob_expression(pattern), path) is not None) is found

@@ -143,3 +143,14 @@ def test_a_project_can_only_deny() -> None:
             "?: not a rule; write a tool name, then a pattern in parentheses, such as `deny bash(rm:*)`",
         ),
     )
+
+
+def test_a_project_cannot_hold_up_decisions_or_fill_the_screen_with_its_rules() -> None:
+    with pytest.raises(BadInput, match="the project has 1,001 permission rules; at most 1,000 are used"):
+        deny_rules(["deny read(a)"] * 1_001)
+    rules, complaints = deny_rules(["deny read(a)", *["allow bash"] * 30])
+    assert rules == (Rule("read", "a", "deny"),)
+    assert complaints == (
+        *["allow bash: a project can only deny; add this rule yourself if you want it"] * 20,
+        "and 10 more texts that are no rules that deny",
+    )

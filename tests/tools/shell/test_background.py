@@ -143,3 +143,54 @@ def test_a_cancelled_command_leaves_no_process_even_one_that_ignores_the_request
     pid = with_shell(workspace, steps)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_second_cancellation_ends_a_process_that_ignores_the_request_at_once(workspace: Workspace) -> None:
+    os.mkfifo(workspace.root / "pids")
+
+    async def steps(_: Shell, use: Run) -> int:
+        command = "(trap '' TERM; echo $BASHPID > pids; exec cat < fifo) & wait"
+        running = asyncio.ensure_future(use("bash", command=command))
+        pid = await first_number(workspace.root / "pids")
+        running.cancel()
+        await asyncio.wait((running,), timeout=0.1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return pid
+
+    assert _ended(with_shell(workspace, steps))
+
+
+def test_closing_that_is_cancelled_ends_every_process_in_the_background(workspace: Workspace) -> None:
+    for name in ("one", "two"):
+        os.mkfifo(workspace.root / name)
+
+    async def steps(shell: Shell, use: Run) -> list[int]:
+        pids: list[int] = []
+        for name in ("one", "two"):
+            await use("bash", command=f"trap '' TERM; echo $BASHPID > {name}; exec cat < fifo", background=True)
+            pids.append(await first_number(workspace.root / name))
+        closing = asyncio.ensure_future(shell.close())
+        await asyncio.wait((closing,), timeout=0.1)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        for running in shell.background.values():
+            await running.process.wait()
+        return pids
+
+    assert [_ended(pid) for pid in with_shell(workspace, steps)] == [True, True]
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process that got SIGKILL has ended: it is gone, or nothing but its exit code is left."""
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        os.sched_yield()
+    return False

@@ -1,7 +1,9 @@
 """Limits of a turn: model calls, tool calls, seconds and US dollars, measured against the log."""
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
@@ -72,3 +74,15 @@ class TurnMeter:
             self._usd += cost_of_events(self._session, self._priced_to + 1, tip)
             self._priced_to = tip
         return self._usd
+
+
+async def within_seconds(seconds: float | None, work: Coroutine[Any, Any, str]) -> str:
+    """Return the stop reason of a turn, or `max_seconds` if it takes longer: a call or a tool that runs then is cancelled."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return "max_seconds"

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
+from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
@@ -30,6 +30,8 @@ LONGEST_TOOL: Final = 1_800.0
 EQUAL_CALLS: Final = 3
 # Tokens. A preview has 2,400, so it would not shorten a smaller result much.
 _LEAST_PREVIEWED: Final = 3_000
+# Tools that run at the same time; a reply may hold hundreds of calls, and each may need a process or a large file.
+MOST_AT_ONCE: Final = 16
 _INTERRUPTED: Final = "Interrupted by the user before this tool was run."
 
 
@@ -108,11 +110,13 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     if any(tool.kind in ("edits", "runs") for _, tool in tools):
         # After a crash the log must say that a tool with effects had started.
         await session.environment.offload(session.log.sync)
-    running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox, tool, call)) for call, tool in tools}
+    slots = asyncio.Semaphore(MOST_AT_ONCE)
+    running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox, tool, call, slots)) for call, tool in tools}
     try:
         for call, refusal in allowed:
-            output, returned = await running[call.call_id] if refusal is None else _returned(call, refusal, 0)
-            await _record(session, output, returned, feed)
+            output, took_ms = await running[call.call_id] if refusal is None else (refusal, 0)
+            await _record(session, toolbox, call, (output, took_ms))
+            feed.events()
     finally:
         for task in running.values():
             task.cancel()
@@ -122,14 +126,19 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
                 await task
 
 
-async def _record(session: Session, output: ToolOutput, returned: ToolReturned, feed: Feed) -> None:
-    """Record the events of a tool and its result, which the profile limits in size."""
+async def _record(session: Session, toolbox: Toolbox, call: ToolCall, outcome: tuple[ToolOutput, int]) -> None:
+    """Record the events of a tool and its result, which the profile limits in size, with what is attached to it."""
+    (output, took_ms), tool = outcome, toolbox.tools.get(call.tool)
+    if tool is not None and output.paths and not output.error:
+        # Only now, because what the results before this one have attached is not attached again.
+        attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
+        output = dataclass_replace(output, parts=(*output.parts, *attached))
+    returned = ToolReturned(_result(call, output), call.tool, output.exit, tuple(map(_encodable, output.paths)), took_ms)
     limited = await carry_out(_limiter(session)(returned), session)
     for body in output.events:
         # A tool does not know the id of its call.
-        session.log.append(replace(body, call_id=returned.result.call_id) if isinstance(body, ProcessStarted) else body)
+        session.log.append(replace(body, call_id=call.call_id) if isinstance(body, ProcessStarted) else body)
     session.log.append(limited)
-    feed.events()
 
 
 def _limiter(session: Session) -> ResultLimiter:
@@ -161,7 +170,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
         else:
             lasting = approval.answer == "always" and bool(decision.rule)
             if lasting:
-                toolbox.remember(decision.rule)
+                _remember(session, toolbox, decision.rule)
             session.log.append(Permitted(call.call_id, call.tool, approval.by, decision.rule if lasting else "once"))
             return None
     if isinstance(decision, Deny):
@@ -195,28 +204,48 @@ def _equal_calls(session: Session, call: ToolCall) -> int:
     return equal
 
 
-async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> tuple[ToolOutput, ToolReturned]:
-    """Run one tool and return its output with what is attached to it; an error of the tool is an output too."""
-    clock = session.environment.clock
-    started = clock.now()
+def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
+    """Keep a rule; if it cannot be stored, the call runs nevertheless, for the user allowed it."""
     try:
-        output = await asyncio.wait_for(tool.run(call.args, toolbox.workspace), LONGEST_TOOL)
-    except TimeoutError:
-        output = ToolOutput(f"{tool.name} did not end within {LONGEST_TOOL:g} seconds and was stopped.", error=True)
+        toolbox.remember(rule)
     except PalimpsestError as error:
-        output = ToolOutput(error.message, error=True)
-    except Exception as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
-        output = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
-    if output.paths and not output.error:
-        attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
-        output = dataclass_replace(output, parts=(*output.parts, *attached))
-    return _returned(call, output, clock.now() - started)
+        session.log.append(Failed("keeping a rule", error.kind, error.message))
 
 
-def _returned(call: ToolCall, output: ToolOutput, took_ms: int) -> tuple[ToolOutput, ToolReturned]:
-    return output, ToolReturned(_result(call, output), call.tool, output.exit, output.paths, took_ms)
+async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: ToolCall, slots: asyncio.Semaphore) -> tuple[ToolOutput, int]:
+    """Run one tool and return its output and the milliseconds it took; an error of the tool is an output too."""
+    clock, limit = session.environment.clock, asyncio.timeout(LONGEST_TOOL)
+    async with slots:
+        started = clock.now()
+        try:
+            async with limit:
+                output = await tool.run(call.args, toolbox.workspace)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            output = ToolOutput(f"{tool.name} failed: it cancelled itself", error=True)
+        except PalimpsestError as error:
+            output = ToolOutput(error.message, error=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
+            text = f"did not end within {LONGEST_TOOL:g} seconds and was stopped." if limit.expired() else f"failed: {_reason(error)}"
+            output = ToolOutput(f"{tool.name} {text}", error=True)
+    return output, clock.now() - started
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
-    parts = output.contents()
+    parts = tuple(replace(part, text=_encodable(part.text)) if isinstance(part, Text) else part for part in output.contents())
     return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form)
+
+
+def _encodable(text: str) -> str:
+    """A text that can be recorded: names of files need not be UTF-8, and bytes of them that are not are shown as escapes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text

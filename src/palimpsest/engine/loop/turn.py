@@ -12,13 +12,13 @@ from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.call import call
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
 from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
 from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
-INTERRUPTED, FAILED, TIME_LIMIT = "interrupted", "failed", "max_seconds"
+INTERRUPTED, FAILED = "interrupted", "failed"
 # Empty replies after which a turn ends: some models answer once with nothing after a tool result.
 _MOST_EMPTY = 2
 
@@ -41,17 +41,13 @@ async def run_turn(loop: Loop) -> str:
     or the turn fails, every call is answered and the end of the turn recorded before the error is raised.
     """
     session = loop.session
-    deadline = asyncio.timeout(loop.limits.seconds)
     try:
-        async with deadline:
-            stop = await _work(loop)
+        stop = await within_seconds(loop.limits.seconds, _work(loop))
+        answer_pending(session)
     except BaseException as error:
-        late = isinstance(error, TimeoutError) and deadline.expired()
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):
-            _break_off(loop, TIME_LIMIT if late else INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
-        if late:
-            return TIME_LIMIT
+            _break_off(loop, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
         raise
     await end_turn(session, stop)
     loop.feed.events()

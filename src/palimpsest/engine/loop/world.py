@@ -14,13 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread, Timer
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from palimpsest.core.ports import Clock
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
 from palimpsest.tools.files.search import SKIPPED, glob_expression
+from palimpsest.tools.permissions.git_trust import git_only_reads
+from palimpsest.tools.shell.environment import command_environment
 
 MOST_ENTRIES: Final = 20_000
 MOST_MATCHES: Final = 500
@@ -33,6 +35,10 @@ _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
 _MAIN_BRANCHES: Final = ("main", "master")
 _STATUS_LINES: Final = 200
 _LINE_CHARS: Final = 200
+_UNREAD_STATUS: Final = "(not read: the settings of the repository may start programs)"
+
+
+Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class LocalWorld:
     private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
     fetch_seconds: how long a page may take in all.
     pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
+    wrap: the arguments that run git in the sandbox of the session, since commands in there may have changed what git does.
     """
 
     state: SessionState
@@ -49,6 +56,7 @@ class LocalWorld:
     private_pages: bool = False
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
+    wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
     def observing(self, state: SessionState) -> "LocalWorld":
@@ -102,7 +110,7 @@ class LocalWorld:
     def git(self) -> GitFacts | None:
         """Return branch, status and recent commits; `None` outside of a repository. Asked once for each observation."""
         if not self._git:
-            self._git.append(git_facts(self.state.cwd))
+            self._git.append(git_facts(self.state.cwd, self.wrap))
         return self._git[0]
 
     def fetch(self, url: str, limit: int) -> str | None:
@@ -124,32 +132,42 @@ def _files(top: Path, depth: int | None) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def git_facts(cwd: str) -> GitFacts | None:
-    """Return the state of the repository that holds a folder; `None` if there is none, or git does not answer in time."""
-    if _git(cwd, "rev-parse", "--is-inside-work-tree") != "true":
+def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments) -> GitFacts | None:
+    """Return the state of the repository that holds a folder; `None` if there is none, or git does not answer in time.
+
+    Status and commits are left out if the settings of the repository could make git start a program of theirs.
+    """
+
+    def git(*arguments: str) -> str | None:
+        return _git(wrap, cwd, *arguments)
+
+    if git("rev-parse", "--is-inside-work-tree") != "true":
         return None
-    status = (_git(cwd, "status", "--porcelain") or "").splitlines()
-    commits = (_git(cwd, "log", f"-{_COMMITS}", "--format=%h %s") or "").splitlines()
+    branch, main_branch = git("branch", "--show-current") or "", _main_branch(git)
+    if not git_only_reads(Path(cwd)):
+        return GitFacts(branch, main_branch, (_UNREAD_STATUS,))
+    status = (git("status", "--porcelain") or "").splitlines()
+    commits = (git("log", f"-{_COMMITS}", "--format=%h %s") or "").splitlines()
     return GitFacts(
-        branch=_git(cwd, "branch", "--show-current") or "",
-        main_branch=_main_branch(cwd),
+        branch,
+        main_branch,
         status=tuple(line[:_LINE_CHARS] for line in status[:_STATUS_LINES]),
         commits=tuple(line[:_LINE_CHARS] for line in commits),
     )
 
 
-def _main_branch(cwd: str) -> str:
-    remote = _git(cwd, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
+def _main_branch(git: Callable[..., str | None]) -> str:
+    remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD")
     if remote:
         return remote.removeprefix("origin/")
-    return next((name for name in _MAIN_BRANCHES if _git(cwd, "show-ref", "--verify", f"refs/heads/{name}")), "")
+    return next((name for name in _MAIN_BRANCHES if git("show-ref", "--verify", f"refs/heads/{name}")), "")
 
 
-def _git(cwd: str, *arguments: str) -> str | None:
+def _git(wrap: Wrap, cwd: str, *arguments: str) -> str | None:
     """Return the output of a git command without the line end, cut to 64 KiB; `None` if it fails or takes more than 3 seconds."""
     # Another program that the configuration of the repository names must not run only because a session starts.
-    command = ("git", "-C", cwd, "-c", "core.fsmonitor=false", "-c", "color.ui=false", *arguments)
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = wrap(("git", "-C", cwd, "-c", "core.fsmonitor=false", "-c", "color.ui=false", *arguments))
+    environment = {**command_environment(os.environ), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         process = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment

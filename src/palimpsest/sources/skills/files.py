@@ -109,6 +109,8 @@ def find_skills(world: World, roots: Sequence[SkillRoot], *, needs_description: 
             continue
         # A project may not lead out of itself; the user's own folders may be links.
         inside = (real_root,) if root.scope != "repo" else allowed_folders(world)
+        if not is_within(real_root, inside):
+            continue
         for path in _skill_paths(world, root.folder):
             real = world.real_path(path)
             if real is None or real in found or not is_within(real, inside):

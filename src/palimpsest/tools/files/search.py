@@ -17,6 +17,7 @@ from msgspec import Struct
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
+GREP: Final = "grep"
 MOST_LINES: Final = 500
 LONGEST_LINE: Final = 400
 """Characters of one line that are shown."""
@@ -54,7 +55,7 @@ def grep_tool(*, ripgrep: bool = True, seconds: float = SECONDS) -> AgentTool:
     return define(
         GrepArguments,
         grep,
-        name="grep",
+        name=GREP,
         description=(
             "Find lines that match a regular expression in the files of the project. Returns `path:line:text`, at most "
             f"{MOST_LINES} lines. `path` restricts the search to a folder or file, `glob` to file names such as `*.py`."
@@ -212,9 +213,20 @@ def _choices(pattern: str) -> list[str]:
 
 
 def _expression_of(pattern: str) -> str:
+    """The expression of a pattern without braces. What stands between two `**` is matched once, so that time does not explode."""
     *folders, last = re.sub(r"(?:\*\*/)+", "**/", pattern).split("/")
-    crossing = ["(?:[^/]+/)*" if folder == "**" else f"{_name_expression(folder)}/" for folder in folders]
-    return "".join(crossing) + (".*" if last == "**" else _name_expression(last))
+    runs: list[list[str]] = [[]]
+    for folder in folders:
+        if folder == "**":
+            runs.append([])
+        else:
+            runs[-1].append(f"{_name_expression(folder)}/")
+    end = ".*" if last == "**" else _name_expression(last)
+    first, *crossing = ("".join(run) for run in runs)
+    if not crossing:
+        return first + end
+    # The first place where a run fits is as good as any later one, because each of its names takes one folder.
+    return first + "".join(f"(?>(?:[^/]+/)*?{run})" for run in crossing[:-1]) + f"(?:[^/]+/)*{crossing[-1]}{end}"
 
 
 def _name_expression(name: str) -> str:

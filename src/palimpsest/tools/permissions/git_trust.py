@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Final
 
 _LARGEST: Final = 100_000
+_LARGEST_INDEX: Final = 64_000_000
+_DEEPEST: Final = 4
+# The mode of an index entry that stands for a commit of another repository.
+_GITLINK: Final = b"\x00\x00\xe0\x00"
 _SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"[^"\\\n]*"\s*)?\]')
 _SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
 _CONTINUED: Final = re.compile(r"\\$")
@@ -37,11 +41,12 @@ def git_only_reads(folder: Path) -> bool:
     """Whether git commands that read start no program of the repository that a folder belongs to, or there is no repository.
 
     Git runs what `core.fsmonitor`, `diff.*.textconv`, `filter.*.clean` and others name in `.git/config`, which an archive or a command
-    can bring along, so every setting must be one that is known to start nothing.
+    can bring along, so every setting must be one that is known to start nothing. It also looks into nested repositories that the index
+    names, by their own configuration.
     """
     try:
         return _only_reads(folder.resolve())
-    except (OSError, RuntimeError, UnicodeError, ValueError):
+    except (OSError, RuntimeError, UnicodeError, ValueError, IndexError):
         return False
 
 
@@ -56,13 +61,13 @@ def _only_reads(folder: Path) -> bool:
                 return False
             # Git goes on above a folder that only has the name of a repository.
             if (entry / "HEAD").exists() and (entry / "objects").exists():
-                return True
+                return _nested_are_plain(place, entry)
         elif entry.exists() or entry.is_symlink():
             return _linked(entry)
     return True
 
 
-def _linked(entry: Path) -> bool:
+def _linked(entry: Path, depth: int = 0) -> bool:
     """The check for a work tree or submodule, whose `.git` is a file that names the folder."""
     text = _bounded(entry)
     if not text.startswith("gitdir: "):
@@ -70,16 +75,62 @@ def _linked(entry: Path) -> bool:
     folder = (entry.parent / text.removeprefix("gitdir: ").strip()).resolve()
     common = folder / "commondir"
     shared = (folder / _bounded(common).strip()).resolve() if common.is_file() else folder
-    return _plain(folder) if shared == folder else _plain(shared) and _hooks_are_quiet(folder)
+    # A submodule names its work tree, which matters only to commands that run in it.
+    plain = _plain(folder, nested=depth > 0) if shared == folder else _plain(shared) and _hooks_are_quiet(folder)
+    return plain and _nested_are_plain(entry.parent, folder, depth)
 
 
-def _plain(folder: Path) -> bool:
+def _plain(folder: Path, *, nested: bool = False) -> bool:
     config = folder / "config"
     return (
         _hooks_are_quiet(folder)
         and not (folder / "config.worktree").exists()
-        and (not config.exists() or _starts_nothing(_bounded(config)))
+        # Git reads the configuration of the folder that this file names instead.
+        and not (folder / "commondir").exists()
+        and (not config.exists() or _starts_nothing(_bounded(config), nested=nested))
     )
+
+
+def _nested_are_plain(place: Path, folder: Path, depth: int = 0) -> bool:
+    """Whether the repositories that the index of a git folder names start nothing; `status` and `diff` ask each of them."""
+    if any(folder.glob("sharedindex.*")):
+        return False
+    for name in gitlinks(folder / "index"):
+        entry = place / name / ".git"
+        if entry.is_symlink() or depth >= _DEEPEST:
+            return False
+        if entry.is_dir():
+            if not (_plain(entry) and _nested_are_plain(entry.parent, entry, depth + 1)):
+                return False
+        elif entry.exists() and not _linked(entry, depth + 1):
+            return False
+    return True
+
+
+def gitlinks(index: Path) -> tuple[str, ...]:
+    """The paths of nested repositories in an index file; none if there is no such file. Raises `ValueError` if it is not understood."""
+    if not index.exists():
+        return ()
+    if not index.is_file() or index.stat().st_size > _LARGEST_INDEX:
+        raise ValueError(index)
+    data = index.read_bytes()
+    # Most repositories have none, and searching is a hundred times faster than reading the entries.
+    if _GITLINK not in data:
+        return ()
+    if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
+        raise ValueError(index)
+    found: list[str] = []
+    place = 12
+    for _ in range(int.from_bytes(data[8:12], "big")):
+        # An entry has 40 bytes of file facts, with the mode at 24, a SHA-1, flags, perhaps more flags, and a name that ends with NUL.
+        start = place + (64 if data[place + 60] & 0x40 else 62)
+        end = data.index(b"\0", start)
+        if data[place + 24 : place + 28] == _GITLINK:
+            found.append(data[start:end].decode())
+        place += (end - place) // 8 * 8 + 8
+    if place > len(data) - 20:
+        raise ValueError(index)
+    return tuple(found)
 
 
 def _hooks_are_quiet(folder: Path) -> bool:
@@ -93,7 +144,7 @@ def _bounded(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _starts_nothing(config: str) -> bool:
+def _starts_nothing(config: str, *, nested: bool = False) -> bool:
     section = ""
     for raw in config.splitlines():
         line = raw.strip()
@@ -108,6 +159,7 @@ def _starts_nothing(config: str) -> bool:
             section = found[1].lower()
         else:
             setting = _SETTING.fullmatch(line)
-            if setting is None or setting[1].lower() not in _SETTINGS.get(section, frozenset()):
+            name = "" if setting is None else setting[1].lower()
+            if name not in _SETTINGS.get(section, frozenset()) and not (nested and (section, name) == ("core", "worktree")):
                 return False
     return True

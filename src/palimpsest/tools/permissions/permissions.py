@@ -5,6 +5,8 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,10 +29,12 @@ from palimpsest.tools.permissions.rules import (
     winner,
 )
 from palimpsest.tools.permissions.started import started_commands
-from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.tool import AgentTool, one_line
 from palimpsest.tools.workspace import Workspace
 
 _MOST_REASONS: Final = 3
+_COLON: Final = re.compile(":")
+_MOST_COLONS: Final = 8
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
@@ -74,7 +78,32 @@ class Permissions:
                 return self._files(tool, arguments)
         except PalimpsestError as error:
             return Deny("arguments", error.message)
+        except (OSError, ValueError, RecursionError) as error:
+            # A path may be too long for the system, or hold letters that no file name can.
+            return Deny("arguments", f"the arguments cannot be judged ({one_line(str(error))})")
         return self._other(tool)
+
+    def without_restricted(self, tool: AgentTool, text: str) -> str:
+        """The lines `path:…` of a search without those of files that a rule denies or asks about: a folder was named, not the files."""
+        rules = [rule for rule in self._rules_of(tool) if rule.pattern]
+        if all(rule.effect == "allow" for rule in rules):
+            return text
+
+        @cache
+        def restricted(path: str) -> bool:
+            rule = winner((rule, path_specificity(rule, path)) for rule in rules)
+            return rule is not None and rule.effect != "allow"
+
+        # A name may hold a colon itself, so every beginning of a line that could be the path is tried.
+        lines = text.split("\n")
+        kept = [
+            line for line in lines if not any(restricted(line[: colon.start()]) for colon in islice(_COLON.finditer(line), _MOST_COLONS))
+        ]
+        return (
+            "\n".join(kept)
+            if len(kept) == len(lines)
+            else "\n".join((*kept, f"[{len(lines) - len(kept):,} lines of files that a rule restricts]"))
+        )
 
     def _rules_of(self, tool: AgentTool) -> tuple[Rule, ...]:
         names = {ANY, tool.name, _KINDS.get(tool.kind, tool.name)}

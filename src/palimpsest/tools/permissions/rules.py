@@ -15,6 +15,9 @@ Specificity: TypeAlias = tuple[int, int, int]
 
 ANY: Final = "*"
 LONGEST: Final = 2_000
+MOST_PROJECT_RULES: Final = 1_000
+"""Rules of a project; each is tried at every decision."""
+_MOST_COMPLAINTS: Final = 20
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _STRICTNESS: Final[dict[Effect, int]] = {"allow": 0, "ask": 1, "deny": 2}
 _FORM: Final = re.compile(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
@@ -63,10 +66,16 @@ def parse_rule(text: str) -> Rule:
 
 
 def deny_rules(texts: Iterable[str]) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
-    """The rules of a project that deny, and a complaint for each text that is none of them: a project cannot allow anything."""
+    """The rules of a project that deny, and complaints about texts that are none of them: a project cannot allow anything.
+
+    Raises `BadInput` if there are more than `MOST_PROJECT_RULES` texts, because a denial must not be left out.
+    """
     rules: list[Rule] = []
     complaints: list[str] = []
-    for text in texts:
+    given = tuple(texts)
+    if len(given) > MOST_PROJECT_RULES:
+        raise BadInput(f"the project has {len(given):,} permission rules; at most {MOST_PROJECT_RULES:,} are used", where=given[0][:80])
+    for text in given:
         try:
             rule = parse_rule(text)
         except BadInput as error:
@@ -76,7 +85,8 @@ def deny_rules(texts: Iterable[str]) -> tuple[tuple[Rule, ...], tuple[str, ...]]
             rules.append(rule)
         else:
             complaints.append(f"{text}: a project can only deny; add this rule yourself if you want it")
-    return tuple(rules), tuple(complaints)
+    more = len(complaints) - _MOST_COMPLAINTS
+    return tuple(rules), (*complaints[:_MOST_COMPLAINTS], *([f"and {more:,} more texts that are no rules that deny"] if more > 0 else []))
 
 
 def command_rule(words: tuple[str, ...], *, open_end: bool) -> str:

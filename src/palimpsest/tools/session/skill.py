@@ -42,9 +42,13 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class SkillFolders:
-    """The folders in which skills are looked for, at any depth up to four; of two skills with one name the later one counts."""
+    """The folders in which skills are looked for, at any depth up to four; of two skills with one name the later one counts.
+
+    A folder of the `project` that is a link out of it is skipped; the user's own folders may be links.
+    """
 
     folders: tuple[Path, ...]
+    project: Path | None = None
 
     def skills(self) -> dict[str, LoadedSkill]:
         """The skills by name, sorted. Files that cannot be read or have no front matter are left out; `problems` lists them."""
@@ -73,13 +77,17 @@ class SkillFolders:
     def _read(self) -> Iterator[LoadedSkill | str]:
         """The skills in the order of their folders, and a line for each file that is none."""
         count = 0
-        for folder in self.folders:
+        for folder in filter(self._is_own, self.folders):
             for path in _skill_files(folder):
                 count += 1
                 if count > MOST_SKILLS:
                     yield f"{path} is left out: at most {MOST_SKILLS} skills are read"
                     return
                 yield _parsed(path)
+
+    def _is_own(self, folder: Path) -> bool:
+        project = self.project
+        return project is None or project not in folder.parents or folder.resolve().is_relative_to(project.resolve())
 
 
 def skill_tool(folders: SkillFolders, *, lists: bool = False) -> AgentTool:

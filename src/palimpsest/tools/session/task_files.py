@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 LARGEST_TASK: Final = 200_000
 """Bytes of one task file."""
 MOST_TASKS: Final = 2_000
+MOST_BYTES: Final = 20_000_000
+"""Bytes of all task files together, which are read before each turn."""
 LOCK_SECONDS: Final = 10.0
 _POLL: Final = 0.02
 _TASK: Final = re.compile(r"task_([0-9]{1,9})\.json")
@@ -72,6 +75,7 @@ class TaskFiles:
         """All tasks by id. Files that cannot be read are listed in `damaged` and skipped; they are never changed."""
         self.damaged.clear()
         found: dict[int, Task] = {}
+        room = MOST_BYTES
         for path in sorted(self._listed()):
             match = _TASK.fullmatch(path.name)
             if match is None:
@@ -79,9 +83,14 @@ class TaskFiles:
             if len(found) >= MOST_TASKS:
                 self.damaged.append(Damage(path.name, f"only {MOST_TASKS:,} tasks are read"))
                 continue
+            if room <= 0:
+                self.damaged.append(Damage(path.name, f"only {MOST_BYTES:,} bytes of tasks are read"))
+                continue
             try:
-                found[int(match[1])] = self._read(path, int(match[1]))
-            except (OSError, ValueError) as error:
+                data = _content(path)
+                room -= len(data)
+                found[int(match[1])] = _task(data, int(match[1]))
+            except (OSError, ValueError, RecursionError) as error:
                 self.damaged.append(Damage(path.name, one_line(str(error))))
         return found
 
@@ -92,17 +101,6 @@ class TaskFiles:
             return []
         except OSError as error:
             raise ToolError(f"the tasks cannot be listed: {error.strerror or error}", where=str(self.folder)) from error
-
-    def _read(self, path: Path, number: int) -> Task:
-        if path.is_symlink():
-            # A link could make the next change replace a file of another folder.
-            raise ValueError("it is a symbolic link")
-        if path.stat().st_size > LARGEST_TASK:
-            raise ValueError(f"it has more than {LARGEST_TASK:,} bytes")
-        task = _tasks.decode(path.read_bytes())
-        if task.id != number:
-            raise ValueError(f"it holds task {task.id}")
-        return task
 
     def next_id(self) -> int:
         """The number of a new task: one above every number that a file of the folder ever had in this session, damaged ones included."""
@@ -117,7 +115,7 @@ class TaskFiles:
         """
         path = self.folder / f"task_{task.id}.json"
         try:
-            fields = {**msgspec.json.decode(path.read_bytes(), type=dict[str, object]), **msgspec.to_builtins(task)}
+            fields = {**msgspec.json.decode(_content(path), type=dict[str, object]), **msgspec.to_builtins(task)}
         except FileNotFoundError:
             fields = msgspec.to_builtins(task)
         data = msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
@@ -130,7 +128,7 @@ class TaskFiles:
         """Hold the lock of the folder, which is created if it is missing. Raises `ToolError` after `LOCK_SECONDS`."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ToolError(f"the tasks cannot be locked: {error.strerror or error}", where=str(self.folder)) from error
         try:
@@ -153,6 +151,29 @@ class TaskFiles:
         """The log files of a task, by name."""
         paths = [path for path in self._listed() if path.name.startswith(f"task_{task}_") and _LOG.fullmatch(path.name)]
         return tuple(LogName(path.name, path.stat().st_size) for path in sorted(paths) if path.is_file() and not path.is_symlink())
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a task file. Raises `OSError` if it cannot be read, `ValueError` if it is too large or no regular file."""
+    if path.is_symlink():
+        # A link could make the next change replace a file of another folder.
+        raise ValueError("it is a symbolic link")
+    # Without blocking, because a pipe that nothing writes to would hold the session up.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError("it is no regular file")
+        data = file.read(LARGEST_TASK + 1)
+    if len(data) > LARGEST_TASK:
+        raise ValueError(f"it has more than {LARGEST_TASK:,} bytes")
+    return data
+
+
+def _task(data: bytes, number: int) -> Task:
+    task = _tasks.decode(data)
+    if task.id != number:
+        raise ValueError(f"it holds task {task.id}")
+    return task
 
 
 def _lock(handle: int) -> None:

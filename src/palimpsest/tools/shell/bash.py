@@ -98,10 +98,14 @@ class Shell:
             ),
         )
 
+    def directory(self, workspace: Workspace) -> Path:
+        """The folder in which the next command runs: the project if the one of the last command has gone or leads out by now."""
+        return _usable(self.cwd, workspace) or workspace.root
+
     async def _bash(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
         if not arguments.command.strip():
             raise ToolError("the command is empty")
-        self.cwd = _usable(self.cwd, workspace) or workspace.root
+        self.cwd = self.directory(workspace)
         if self.temp is not None:
             _keep_folder(self.temp)
         task = arguments.task if isinstance(arguments, TaskBashArguments) else 0
@@ -193,8 +197,7 @@ class Shell:
         """End every background process, and return the ends that were not returned yet."""
         before = self.ended()
         alive = [number for number, running in self.background.items() if running.exit is None]
-        for number in alive:
-            await self.background[number].kill()
+        await asyncio.gather(*(self.background[number].kill() for number in alive))
         return before + self.ended(dict.fromkeys(alive, "the session ended"))
 
 

@@ -82,13 +82,20 @@ class Running:
         return code
 
     async def kill(self) -> None:
-        """End the process and all that it started: asked first, then forced."""
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, sign)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._group_ended(), _GRACE)
-                return
+        """End the process and all that it started: asked first, then forced. If the task is cancelled meanwhile, forced at once."""
+        try:
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                self._signal(sign)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._group_ended(), _GRACE)
+                    return
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)
+            raise
+
+    def _signal(self, sign: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, sign)
 
     async def _group_ended(self) -> None:
         """Wait for the process, and for those of its group that outlive it."""

@@ -1,0 +1,87 @@
+"""When a git command that only reads may run by itself: nothing that the repository brings along may start a program."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from palimpsest.tools.permissions.git_trust import git_only_reads, gitlinks
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a").write_text("1")
+    git(folder, "add", "a")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def test_a_plain_repository_starts_nothing(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    (place / "src").mkdir()
+    assert git_only_reads(place)
+    assert git_only_reads(place / "src")
+
+
+def test_a_git_folder_that_points_to_another_configuration_is_not_trusted(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    shutil.copytree(place / ".git", place / "other")
+    (place / ".git/commondir").write_text("../other\n")
+    assert not git_only_reads(place)
+
+
+@pytest.mark.parametrize("setting", ["filter.x.clean", "core.fsmonitor", "core.worktree"])
+def test_a_nested_repository_is_judged_by_its_own_settings(tmp_path: Path, setting: str) -> None:
+    place = repository(tmp_path / "repo")
+    inner = repository(place / "vendor" / "inner")
+    git(place, "add", "vendor/inner")
+    assert gitlinks(place / ".git/index") == ("vendor/inner",)
+    assert git_only_reads(place)
+    subprocess.run(["git", "config", "-f", inner / ".git/config", setting, "touch ran"], check=True)
+    assert not git_only_reads(place)
+
+
+def test_a_submodule_is_judged_by_its_own_settings_at_any_depth(tmp_path: Path) -> None:
+    deep, middle, place = (repository(tmp_path / name) for name in ("deep", "middle", "repo"))
+    git(middle, "submodule", "add", "-q", str(deep), "deep")
+    git(middle, "commit", "-q", "-m", "deep")
+    git(place, "submodule", "add", "-q", str(middle), "middle")
+    git(place, "submodule", "update", "-q", "--init", "--recursive")
+    assert git_only_reads(place)
+    git(place / "middle/deep", "config", "filter.x.clean", "touch ran; cat")
+    assert not git_only_reads(place)
+
+
+def test_an_index_that_is_split_or_damaged_is_not_trusted(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    repository(place / "inner")
+    git(place, "add", "inner")
+    index = place / ".git/index"
+    whole = index.read_bytes()
+    index.write_bytes(whole[:4] + b"\0\0\0\x04" + whole[8:])
+    assert not git_only_reads(place)
+    index.write_bytes(whole[:8] + b"\0\0\xff\xff" + whole[12:])
+    assert not git_only_reads(place)
+    index.write_bytes(whole)
+    assert git_only_reads(place)
+    git(place, "update-index", "--split-index")
+    assert not git_only_reads(place)
+
+
+def test_the_index_of_many_files_with_long_names_is_read_whole(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    for number in range(40):
+        (place / ("n" * number + "x")).touch()
+    (place / "intended").touch()
+    repository(place / "zz")
+    git(place, "add", ".")
+    git(place, "rm", "-q", "--cached", "intended")
+    git(place, "add", "-N", "intended")
+    assert gitlinks(place / ".git/index") == ("zz",)
