@@ -52,15 +52,15 @@ def test_cl_42_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_st
     state(session, at("asking"))
 
     with pytest.raises(BadInput, match=message):
-        ORDER.move(ORDER.current(session.log.view), target)
+        ORDER.transition(ORDER.current(session.log.view), target)
     assert ORDER.current(session.log.view) == "asking"
 
 
 def test_cl_42_an_allowed_transition_gives_the_target_and_staying_is_allowed() -> None:
-    assert (ORDER.move("asking", "working"), ORDER.move("done", "done")) == ("working", "done")
-    assert StateMachine({"a": "", "b": ""}, "a").move("b", "a") == "a"
+    assert (ORDER.transition("asking", "working"), ORDER.transition("done", "done")) == ("working", "done")
+    assert StateMachine({"a": "", "b": ""}, "a").transition("b", "a") == "a"
     with pytest.raises(BadInput, match="'done' cannot become 'asking'; it can become no other state"):
-        ORDER.move("done", "asking")
+        ORDER.transition("done", "asking")
 
 
 def test_cl_42_a_machine_that_names_unknown_states_is_refused() -> None:

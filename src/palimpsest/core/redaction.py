@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import AnyStr, Final, NoReturn
 
 from palimpsest.core.items import Value
@@ -49,14 +50,14 @@ class SecretClass(Value, frozen=True):
 
     kind: str
     starts: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: str
     folded: bool = False
     run: bool = False
 
 
 def _token(kind: str, starts: str, pattern: str, *, folded: bool = False, run: bool = True) -> SecretClass:
     """Return a class of tokens that are not preceded by a letter or digit."""
-    return SecretClass(kind, tuple(starts.split()), re.compile(rf"(?<![A-Za-z0-9]){pattern}"), folded, run and not folded)
+    return SecretClass(kind, tuple(starts.split()), rf"(?<![A-Za-z0-9]){pattern}", folded, run and not folded)
 
 
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -87,7 +88,7 @@ _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]
 
 
 def _assignment(starts: tuple[str, ...], pattern: str, *, folded: bool = False) -> SecretClass:
-    return SecretClass("assignment", starts, re.compile(pattern), folded)
+    return SecretClass("assignment", starts, pattern, folded)
 
 
 CLASSES: Final[tuple[SecretClass, ...]] = (
@@ -119,14 +120,14 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _token("pypi", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
     _token("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,}"),
     _token("azure", "AccountKey= SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})", run=False),
-    SecretClass("azure", ("&sig=", "?sig="), re.compile(r"[?&]sig=([A-Za-z0-9%+/]{30,}={0,2})")),
+    SecretClass("azure", ("&sig=", "?sig="), r"[?&]sig=([A-Za-z0-9%+/]{30,}={0,2})"),
     _token("sendgrid", "SG.", r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"),
     _token("twilio", "SK", rf"SK[0-9a-f]{{32}}{_END}"),
     _token("digitalocean", "dop_v1_ doo_v1_ dor_v1_", rf"do[opr]_v1_[0-9a-f]{{64}}{_END}"),
     _token("docker", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}"),
     _token("databricks", "dapi", rf"dapi[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
     _token("shopify", "shpat_ shpca_ shppa_ shpss_", rf"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{{32}}{_END}"),
-    SecretClass("telegram", (":AA",), re.compile(rf"(?<=[0-9]{{8}}):(AA[A-Za-z0-9_-]{{33}}){_END}"), run=True),
+    SecretClass("telegram", (":AA",), rf"(?<=[0-9]{{8}}):(AA[A-Za-z0-9_-]{{33}}){_END}", run=True),
     _token("discord", "discord", r"discord(?:app)?\.com/api/webhooks/[0-9]{6,20}/([A-Za-z0-9_-]{40,})", run=False),
     _token("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
     _token("xai", "xai-", r"xai-[A-Za-z0-9]{40,}"),
@@ -137,7 +138,7 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
     _token("atlassian", "ATATT3", r"ATATT3[A-Za-z0-9_=-]{40,}", run=False),
     _token("age", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     # A password may contain `@`: the last one before the path ends it.
-    SecretClass("url_password", ("://",), re.compile(r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])")),
+    SecretClass("url_password", ("://",), r"://[^\s:/@\"'`<>]{0,100}:(?!\[REDACTED:)([^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])"),
     _assignment(
         ("key", "token", "secret", "pass", "credential"),
         rf"(?i:(?:{_BEFORE_KEY})key|token|secret|password|passwd|passphrase|credentials?)\b"
@@ -189,6 +190,8 @@ _STARTS: Final = tuple(
 _ANY_RUN: Final = re.compile(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
 # The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
 _ANY_OTHER: Final = re.compile(b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
+# Compiled with their first use: most processes need none of them.
+_compiled: Final = cache(re.compile)
 _SHORT: Final = 4096
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
 _LONG: Final = b"a" * LONG
@@ -242,7 +245,7 @@ def _long_words(plain: bytes) -> bytes:
 
 
 def _spans(secret_class: SecretClass, text: str, searched: AnyStr, starts: tuple[AnyStr, ...]) -> Iterator[tuple[int, int]]:
-    pattern = secret_class.pattern
+    pattern = _compiled(secret_class.pattern)
     group = min(1, pattern.groups)
     for opening in starts:
         place = searched.find(opening)

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from palimpsest.core.events import ModeChanged, PermissionAsked
 from palimpsest.core.items import Part, ToolCall
@@ -25,8 +25,7 @@ from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
 from palimpsest.tools.permissions.decision import Approval, Decision, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import deny_rules, parse_rule
+from palimpsest.tools.permissions.rules import Rule, deny_rules, parse_rule
 from palimpsest.tools.session.skill import SkillFolders
 from palimpsest.tools.session.tasks import TaskGraph
 from palimpsest.tools.session.tool_search import SEARCH
@@ -37,6 +36,9 @@ from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.tools.web.fetch import Fetcher
 from palimpsest.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from palimpsest.tools.permissions.permissions import Permissions
 
 KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 _OWN_SKILLS = ".config/palimpsest/skills"
@@ -67,20 +69,36 @@ class CodingSettings:
     model_sets_state: bool = False
 
 
+class _RuleSet(NamedTuple):
+    """The mode, the rules of the user, and those of the project, which only deny."""
+
+    mode: Mode
+    given: tuple[Rule, ...]
+    denied: tuple[Rule, ...]
+
+
 class _Gatekeeper:
     """Decides about tool calls by the permissions of the session, which grow with each answer "always"."""
 
-    def __init__(
-        self, permissions: Permissions, rules: FilePermissionRules | MemoryPermissionRules, shell: Shell, sandbox: Sandbox
-    ) -> None:
-        self._permissions = permissions
+    def __init__(self, workspace: Workspace, limits: _RuleSet, rules: KeptRules, shell: Shell, sandbox: Sandbox) -> None:
+        self._workspace = workspace
+        self._limits = limits
         self._rules = rules
         self._shell = shell
         self._sandbox = sandbox
+        self._made: Permissions | None = None
+
+    @property
+    def _permissions(self) -> "Permissions":
+        if self._made is None:
+            from palimpsest.tools.permissions.permissions import Permissions  # noqa: PLC0415 - 30 ms, and only a tool call needs it
+
+            self._made = Permissions(self._limits.mode, self._workspace, self._limits.given, self._limits.denied)
+        return self._made
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
         """Return the decision about a call in the present mode."""
-        cwd = self._shell.directory(self._permissions.workspace)
+        cwd = self._shell.directory(self._workspace)
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
 
     def screened(self, tool: AgentTool) -> AgentTool:
@@ -94,7 +112,7 @@ class _Gatekeeper:
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session and for later ones of this project."""
-        self._permissions = self._permissions.with_rule(rule)
+        self._made = self._permissions.with_rule(rule)
         self._rules.add(rule)
 
 
@@ -110,7 +128,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     denied, complaints = deny_rules(project_rule_texts(root))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
-    permissions = Permissions(settings.mode, workspace, tuple(parse_rule(text) for text in given), denied)
+    limits = _RuleSet(settings.mode, tuple(parse_rule(text) for text in given), denied)
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
     sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
@@ -130,7 +148,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
         installed=installed,
     )
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
-    gate = _Gatekeeper(permissions, rules, shell, sandbox)
+    gate = _Gatekeeper(workspace, limits, rules, shell, sandbox)
     deferred, tools = _declared(agent, toolset, installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])

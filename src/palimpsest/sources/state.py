@@ -38,7 +38,7 @@ class StateMachine:
         if name not in self.states:
             raise BadInput(f"there is no state {name!r}; declared are {', '.join(self.states)}", where=KEY)
 
-    def move(self, current: str, target: str) -> str:
+    def transition(self, current: str, target: str) -> str:
         """Return the target state; staying is always allowed. Raises `BadInput` for an unknown state or a forbidden transition."""
         self.check(current)
         self.check(target)

@@ -198,9 +198,9 @@ def test_cl_43_without_the_tool_only_the_developers_code_changes_the_state(tmp_p
     async def moved(agent: Agent) -> None:
         assert agent.business is not None
         assert agent.business.current == "clarify"
-        agent.business.move("work")
+        agent.business.transition("work")
         with pytest.raises(BadInput, match="'work' cannot become 'clarify'"):
-            agent.business.move("clarify")
+            agent.business.transition("clarify")
 
     room.run(work=moved)
     room.ask("on", "ok")
@@ -215,7 +215,7 @@ def test_the_state_is_known_after_a_fold_that_removed_its_statement_and_goes_bac
         assert agent.business is not None
         await agent.ask("go")
         before = agent.session.log.tip
-        agent.business.move("work")
+        agent.business.transition("work")
         await agent.ask("on")
         stated = next(item.id for item in reversed(agent.session.log.view.items) if item.source.startswith("business_state"))
         items = [item.id for item in agent.session.log.view.items]

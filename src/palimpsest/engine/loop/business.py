@@ -12,7 +12,7 @@ from palimpsest.tools.tool import AgentTool
 
 
 class BusinessState:
-    """The current state, which the developer's code changes with `move`; a model can change it only by the tool `set_state`.
+    """The current state, which the developer's code changes with `transition`; a model can change it only by the tool `set_state`.
 
     A change is recorded at once and stated to the model at the next safe point of the turn, or with the next turn. Raises `BadInput` if the
     profile of the session does not state it.
@@ -43,7 +43,7 @@ class BusinessState:
         """Name and meaning of the current state, as `SessionState.business` holds them."""
         return self.machine.stated(self.current)
 
-    def move(self, target: str) -> None:
+    def transition(self, target: str) -> None:
         """Move to another state and record it. Raises `BadInput` for an unknown state or a forbidden transition."""
         self._session.log.append(self._moved(target))
 
@@ -52,7 +52,7 @@ class BusinessState:
         return state_tool(self.machine.states, self._moved)
 
     def _moved(self, target: str) -> TaskChanged:
-        self._unstated = self.machine.move(self.current, target)
+        self._unstated = self.machine.transition(self.current, target)
         return state_event(target)
 
 

@@ -35,19 +35,19 @@ def recorded_state(event: TaskChanged) -> str:
         return ""
 
 
-def state_tool(states: Mapping[str, str], move: Callable[[str], TaskChanged]) -> AgentTool:
+def state_tool(states: Mapping[str, str], transition: Callable[[str], TaskChanged]) -> AgentTool:
     """The tool over declared states with their meanings.
 
-    `move` checks a transition and returns the event that records it; it raises `PalimpsestError` if the transition is not allowed, which
+    `transition` checks a transition and returns the event that records it; it raises `PalimpsestError` if the transition is not allowed, which
     the model gets as an error result.
     """
-    # The names are declared, so that a model which obeys the schema cannot invent one; `move` checks them in any case.
+    # The names are declared, so that a model which obeys the schema cannot invent one; `transition` checks them in any case.
     name_type: Any = Annotated[str, Meta(extra_json_schema={"enum": list(states)})]
     arguments: type[Struct] = msgspec.defstruct("StateArguments", [("state", name_type)], frozen=True, forbid_unknown_fields=True)
 
     async def set_state(given: Struct, _: Workspace) -> ToolOutput:
         state: str = msgspec.structs.astuple(given)[0]
-        event = move(state)
+        event = transition(state)
         meaning = f" — {states[state]}" if states[state] else ""
         return ToolOutput(f"The state is now {state}{meaning}.", events=(event,))
 
