@@ -13,7 +13,7 @@ from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
-from palimpsest.engine.loop.world import LocalWorld, session_state
+from palimpsest.engine.loop.world import LocalWorld, git_head, session_state
 from palimpsest.engine.session import Session
 from palimpsest.sources.instructions.files import folders_of_project
 from palimpsest.sources.instructions.nested import nested_instructions
@@ -196,6 +196,7 @@ class _WorldNow:
         self._wrap = sandbox.wrap(area)
         self._tasks = tasks
         self._world: LocalWorld | None = None
+        self._head: str | None = None
 
     def __call__(self) -> LocalWorld:
         """Return the world for one observation."""
@@ -211,8 +212,12 @@ class _WorldNow:
         }
         state = session_state(self._session, self._root, **known)
         clock = self._session.environment.clock
-        self._world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state)
-        return self._world
+        # Asking git starts processes; while its statement is visible, only another branch or commit is worth stating.
+        head, previous = git_head(self._root), self._head
+        same = "git_status" in self._session.log.view.facts and head is not None and head == previous
+        world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state, same_commit=same)
+        self._world, self._head = world, head
+        return world
 
     def renewed(self) -> LocalWorld | None:
         """Return the world of the last call with what the session itself changed since, and without asking git again; `None` before it."""

@@ -5,8 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from palimpsest.core.errors import BadInput
+
+PROTECTED_FOLDERS: Final = frozenset(
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal", ".palimpsest"}
+)
+PROTECTED_FILES: Final = frozenset(
+    {
+        *(".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".bash_logout", ".profile"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", ".envrc", ".mcp.json"),
+        *(".pre-commit-config.yaml", ".ripgreprc", ".netrc", ".npmrc", ".pypirc"),
+    }
+)
+"""Files that other programs run or obey later, outside of any sandbox."""
 
 
 class OutsideWorkspace(BadInput):

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +33,11 @@ _GIT_BYTES: Final = 64 * 1024
 _COMMITS: Final = 5
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
-_MAIN_BRANCHES: Final = ("main", "master")
+_MAIN_REFS: Final = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
+_REF_FORMAT: Final = "--format=%(refname) %(symref)"
 _STATUS_LINES: Final = 200
 _LINE_CHARS: Final = 200
+_HEAD_BYTES: Final = 4_096
 _UNREAD_STATUS: Final = "(not read: the settings of the repository may start programs)"
 
 
@@ -59,9 +62,9 @@ class LocalWorld:
     wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
-    def observing(self, state: SessionState) -> "LocalWorld":
-        """Return this world for one more observation; pages stay known."""
-        return replace(self, state=state, _git=[])
+    def observing(self, state: SessionState, *, same_commit: bool = False) -> "LocalWorld":
+        """Return this world for one more observation; pages stay known, and the state of git too if nothing was committed or switched."""
+        return replace(self, state=state, _git=self._git if same_commit else [])
 
     def read(self, path: str, limit: int) -> bytes | None:
         """Return at most the first `limit` bytes of a regular file; `None` if there is none that can be read."""
@@ -143,24 +146,41 @@ def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments) -> GitFacts | 
 
     if git("rev-parse", "--is-inside-work-tree") != "true":
         return None
-    branch, main_branch = git("branch", "--show-current") or "", _main_branch(git)
-    if not git_only_reads(Path(cwd)):
-        return GitFacts(branch, main_branch, (_UNREAD_STATUS,))
-    status = (git("status", "--porcelain") or "").splitlines()
-    commits = (git("log", f"-{_COMMITS}", "--format=%h %s") or "").splitlines()
+    reads = git_only_reads(Path(cwd))
+    # Side by side, because each starts a process, in a sandbox where there is one.
+    with ThreadPoolExecutor(4) as pool:
+        branch, refs = pool.submit(git, "branch", "--show-current"), pool.submit(git, "for-each-ref", _REF_FORMAT, *_MAIN_REFS)
+        status = pool.submit(git, "status", "--porcelain") if reads else None
+        commits = pool.submit(git, "log", f"-{_COMMITS}", "--format=%h %s") if reads else None
+    changed = (_UNREAD_STATUS,) if status is None else (status.result() or "").splitlines()
     return GitFacts(
-        branch,
-        main_branch,
-        status=tuple(line[:_LINE_CHARS] for line in status[:_STATUS_LINES]),
-        commits=tuple(line[:_LINE_CHARS] for line in commits),
+        branch.result() or "",
+        _main_branch(refs.result() or ""),
+        status=tuple(line[:_LINE_CHARS] for line in changed[:_STATUS_LINES]),
+        commits=tuple(line[:_LINE_CHARS] for line in ((commits and commits.result()) or "").splitlines()),
     )
 
 
-def _main_branch(git: Callable[..., str | None]) -> str:
-    remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD")
-    if remote:
-        return remote.removeprefix("origin/")
-    return next((name for name in _MAIN_BRANCHES if git("show-ref", "--verify", f"refs/heads/{name}")), "")
+def git_head(folder: Path) -> str | None:
+    """Return what the HEAD of the repository that holds a folder says, read from its file; `None` if there is none that can be read."""
+    for parent in (folder, *folder.parents):
+        place = parent / ".git"
+        try:
+            if place.is_dir():
+                return (place / "HEAD").read_bytes()[:_HEAD_BYTES].decode("utf-8", "replace")
+            if place.exists():
+                return None
+        except OSError:
+            return None
+    return None
+
+
+def _main_branch(refs: str) -> str:
+    """Return the main branch among lines of ref names and their targets: that of the remote, else the first usual name."""
+    found = dict(line.partition(" ")[::2] for line in refs.splitlines())
+    remote = found.get(_MAIN_REFS[0], "")
+    names = [ref.rpartition("/")[2] for ref in _MAIN_REFS[1:] if ref in found]
+    return remote.removeprefix("refs/remotes/origin/") if remote else next(iter(names), "")
 
 
 def _git(wrap: Wrap, cwd: str, *arguments: str) -> str | None:

@@ -1,8 +1,9 @@
 """The three answers to the question whether a tool call may run, and how answers about parts of a call combine."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 Mode: TypeAlias = Literal["ask", "edits", "plan", "auto"]
 """`plan` changes nothing; `ask` asks before every change; `edits` changes files of the workspace; `auto` also runs what a sandbox holds."""
@@ -10,23 +11,20 @@ Mode: TypeAlias = Literal["ask", "edits", "plan", "auto"]
 LONGEST_SHOWN: Final = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The call may run; `by` names the mode or the rule that allows it."""
 
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class AskUser:
+class AskUser(Struct, frozen=True):
     """The user decides. `rule` is the text of the rule that the answer "always" creates; empty where no lasting rule is safe."""
 
     question: str
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """The call must not run; `why` is for the model and the user."""
 
     by: str
@@ -63,8 +61,7 @@ def displayable(text: str) -> str:
     return f"{visible[:half]}\n[{len(visible) - LONGEST_SHOWN:,} more characters]\n{visible[-half:]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """The answer of the user: `always` also creates the rule of the question; `why` of a refusal is shown to the model."""
 
     answer: Literal["once", "always", "no"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from palimpsest.tools.permissions.command_line import Word
-from palimpsest.tools.workspace import Workspace
+from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
 
 _MOST_LINKS: Final = 40
 _MOST_MATCHES: Final = 2_000
@@ -18,17 +18,6 @@ _MOST_MATCHES: Final = 2_000
 _VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
 _MOST_STARS: Final = 2
 _GLOB: Final = re.compile(r"[*?\[]")
-PROTECTED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal", ".palimpsest"}
-)
-PROTECTED_FILES: Final = frozenset(
-    {
-        *(".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".bash_logout", ".profile"),
-        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", ".envrc", ".mcp.json"),
-        *(".pre-commit-config.yaml", ".ripgreprc", ".netrc", ".npmrc", ".pypirc"),
-    }
-)
-"""Files that other programs run or obey later, outside of any sandbox."""
 
 
 def protected_name(path: Path, workspace: Workspace) -> str:

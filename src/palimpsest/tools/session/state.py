@@ -38,8 +38,8 @@ def recorded_state(event: TaskChanged) -> str:
 def state_tool(states: Mapping[str, str], transition: Callable[[str], TaskChanged]) -> AgentTool:
     """The tool over declared states with their meanings.
 
-    `transition` checks a transition and returns the event that records it; it raises `PalimpsestError` if the transition is not allowed, which
-    the model gets as an error result.
+    `transition` checks a transition and returns the event that records it; it raises `PalimpsestError` if the transition is not
+    allowed, which the model gets as an error result.
     """
     # The names are declared, so that a model which obeys the schema cannot invent one; `transition` checks them in any case.
     name_type: Any = Annotated[str, Meta(extra_json_schema={"enum": list(states)})]

@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from palimpsest.tools.permissions.places import PROTECTED_FILES, PROTECTED_FOLDERS
 from palimpsest.tools.shell.repositories import git_folders
-from palimpsest.tools.workspace import Workspace
+from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 Argv: TypeAlias = tuple[str, ...]

@@ -11,7 +11,6 @@ from msgspec import Meta, Struct
 
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.web.addresses import IpAddress, Resolver, checked_address, is_public, resolved
-from palimpsest.tools.web.page_text import page_text
 from palimpsest.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -185,4 +184,8 @@ def _readable(page: Page) -> tuple[str, str]:
     except LookupError:
         text = page.body.decode("utf-8", "replace")
     is_html = page.media in ("text/html", "application/xhtml+xml") or (not page.media and text.lstrip()[:1] == "<")
-    return page_text(text, page.url) if is_html else ("", text)
+    if not is_html:
+        return "", text
+    from palimpsest.tools.web.page_text import page_text  # noqa: PLC0415 - the parser takes 4 ms to import, and few sessions fetch
+
+    return page_text(text, page.url)
