@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import shutil
 import subprocess
 import time
 import tracemalloc
@@ -29,6 +30,7 @@ from palimpsest.lab.bench.workspace import BenchWorkspace, seconds
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
 from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import SystemClock
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -109,13 +111,17 @@ def measure_agent(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator
 
 
 def _start_seconds(workspace: BenchWorkspace) -> float:
-    script = workspace.folder / "script.jsonl"
-    script.write_text(json.dumps("ready"), encoding="utf-8")
+    """Return the seconds of one run in a small project; with git, the project is a repository."""
+    project, script = workspace.folder / "project", workspace.folder / "script.jsonl"
+    project.mkdir(exist_ok=True)
+    if not (project / ".git").exists() and shutil.which("git"):
+        subprocess.run(("git", "init", "--quiet"), check=True, cwd=project)  # noqa: S607 - the user's own git
     variables = {**os.environ, "PAL_HOME": str(workspace.folder / "ask-home"), "PAL_SCRIPT": str(script)}
     command = (*workspace.pal_command, "-p", "hello", "--quiet")
+    write_atomically(script, (json.dumps("ready").encode(),), replace=True)
 
     def start() -> None:
-        subprocess.run(command, check=True, capture_output=True, env=variables, stdin=subprocess.DEVNULL)  # noqa: S603 - what is measured
+        subprocess.run(command, check=True, capture_output=True, env=variables, stdin=subprocess.DEVNULL, cwd=project)  # noqa: S603 - measured
 
     return seconds(start)
 
