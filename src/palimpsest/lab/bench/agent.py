@@ -1,13 +1,13 @@
 """Bars of the agent: the overhead of a turn, the start of `pal -p`, and a soak of thousands of turns in one session."""
 
 import asyncio
-import gc
 import json
 import os
+import resource
 import shutil
 import subprocess
+import sys
 import time
-import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -127,12 +127,18 @@ def _start_seconds(workspace: BenchWorkspace) -> float:
 
 
 class SoakRow(Struct, frozen=True):
-    """A tenth of a soak: turns so far, milliseconds of a turn (median, with syncs), and memory of Python objects in kB."""
+    """A tenth of a soak: turns so far, milliseconds of a turn (median, with syncs), and the highest memory of the process so far in kB."""
 
     turns: int
     turn_ms: float
     memory_kb: int
     view_items: int
+
+
+def peak_kb() -> int:
+    """Return the highest memory of this process so far, in kB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // 1024 if sys.platform == "darwin" else peak
 
 
 def soak(folder: Path, turns: int, announce: Callable[[str], None]) -> tuple[SoakRow, ...]:
@@ -141,14 +147,11 @@ def soak(folder: Path, turns: int, announce: Callable[[str], None]) -> tuple[Soa
     environment = Environment(store, BlobFolder(folder / "blobs"), SystemClock(), provider=lambda *_: provider)
     small = replaced(card(_MODEL), window=60_000, reply=8_000)
     rows: list[SoakRow] = []
-    tracemalloc.start()
     with Session.create(SessionOpened("soak"), profile("palimpsest"), small, environment) as session:
         running = AgentTurns(session)
         for tenth in range(1, 11):
             times = [seconds(running.run_one) for _ in range(max(1, turns // 10))]
-            gc.collect()
-            memory = tracemalloc.get_traced_memory()[0] // 1024
+            memory = peak_kb()
             rows.append(SoakRow(tenth * max(1, turns // 10), round(median(times) * 1_000, 2), memory, len(session.log.view.items)))
             announce(f"{rows[-1].turns:,} turns: {rows[-1].turn_ms} ms a turn, {memory:,} kB")
-    tracemalloc.stop()
     return tuple(rows)
