@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PYTHON = f"{sys.executable} -B"
-"""Python for commands. It writes no bytecode: a file that is changed twice in a second would run as it was before."""
+PYTHON = f"{Path(sys.executable).resolve()} -B"
+"""Python for commands. It writes no bytecode: a file that is changed twice in a second would run as it was before.
+
+It is the one that the environment was made with, because an environment below /tmp is hidden by the /tmp of the sandbox.
+"""
 UNITTEST = f"{PYTHON} -m unittest discover -q"
 _DATE = "2026-01-05T09:{minute:02}:00+00:00"
 
