@@ -12,7 +12,8 @@ import pytest
 from palimpsest.apps.cli.agent import ask
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.profiles.named import profile
 from palimpsest.stores.home import Home
 from palimpsest.tools.files import images, read, search, write

@@ -12,7 +12,8 @@ import pytest
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, ToolReturned, TurnEnded
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.loop.world import LocalWorld
 from palimpsest.providers.scripted import Scripted
 from palimpsest.sources.source import FolderEntry, SessionState

@@ -13,7 +13,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Event, Rewound, TaskChanged, ToolReturned, ViewEdited
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.sources.state import StateMachine

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 from palimpsest.wire.models.cards import ModelCard, card

@@ -12,7 +12,8 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ViewEdited
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.stores.home import Home
 

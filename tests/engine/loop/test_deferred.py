@@ -11,7 +11,8 @@ from msgspec import Raw
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ToolsOffered
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.loop.deferred import declared_tokens, within_budget
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home

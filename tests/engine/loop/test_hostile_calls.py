@@ -13,7 +13,8 @@ from palimpsest.core.events import Event, Failed, ModelReplied, Permitted, ToolR
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings, refuse_all
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.engine.loop.tool_calls import MOST_AT_ONCE, Toolbox
 from palimpsest.engine.loop.turn import Loop, run_turn

@@ -13,7 +13,8 @@ from palimpsest.core.items import text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.core.view import shown
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
 from palimpsest.policies.mode_reminder import steering_text

@@ -14,7 +14,8 @@ from palimpsest.core.items import Item, ToolCall, text_of
 from palimpsest.core.log.verify import VerifyReport, verify
 from palimpsest.core.ports import Sendable
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings, refuse_all
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer, StalledReply
 from palimpsest.stores.home import Home

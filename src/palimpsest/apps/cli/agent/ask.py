@@ -21,7 +21,8 @@ from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding_agent import CodingSettings, equip, refuse_all
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.coding.settings import CodingSettings, refuse_all
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile

@@ -1,0 +1,99 @@
+"""Equips an agent for coding: the standard tools, permissions, a sandbox, context sources and recall, in a project folder."""
+
+import os
+
+from palimpsest.core.events import ModeChanged
+from palimpsest.engine.agent import Agent, Approve
+from palimpsest.engine.coding.gatekeeper import Gatekeeper, RuleSet
+from palimpsest.engine.coding.settings import CodingSettings
+from palimpsest.engine.coding.world_now import WorldNow, skill_folders
+from palimpsest.engine.loop.archive import LogArchive
+from palimpsest.engine.loop.business import BusinessState
+from palimpsest.engine.loop.context import SourcedContext
+from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
+from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
+from palimpsest.engine.loop.world import LocalWorld, session_state
+from palimpsest.engine.session import Session
+from palimpsest.stores.home import AnyHome
+from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
+from palimpsest.tools.files.confined import confined_writer
+from palimpsest.tools.files.search import GREP
+from palimpsest.tools.functions import InstalledTools, installed_tools
+from palimpsest.tools.permissions.rules import deny_rules, parse_rule
+from palimpsest.tools.session.tool_search import SEARCH
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
+from palimpsest.tools.tool import AgentTool
+from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
+from palimpsest.tools.workspace import Workspace
+
+
+def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
+    """Give an agent the standard tools, permissions, sandbox and context of its project folder. Returns what the user should know.
+
+    The resources of the tools are released when the agent is closed. Raises `BadInput` for a malformed rule.
+    """
+    session, root = agent.session, agent.toolbox.workspace.root
+    workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=confined_writer(root, *settings.folders))
+    # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
+    tasks = task_graph(workspace, owner=agent.id)
+    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    denied, complaints = deny_rules(project_rule_texts(root))
+    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
+    limits = RuleSet(settings.mode, tuple(parse_rule(text) for text in given), denied)
+    area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
+    agent.resources.callback(area.remove)
+    sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+    environment = command_environment(os.environ, withhold=settings.withheld)
+    shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
+    agent.resources.push_async_callback(_close_shell, session, shell)
+    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
+    agent.resources.callback(archive.close)
+    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    toolset = standard_tools(
+        shell,
+        tasks=tasks,
+        archive=archive,
+        skills=skill_folders(LocalWorld(session_state(session, root), home.clock)),
+        lists_skills=all(source.key != "skills" for source in session.profile.sources.sources),
+        fetcher=settings.fetcher,
+        installed=installed,
+    )
+    agent.business = None if settings.states is None else BusinessState(session, settings.states)
+    gate = Gatekeeper(workspace, limits, rules, shell, sandbox)
+    deferred, tools = _declared(agent, toolset, installed, settings)
+    if GREP in tools:
+        tools[GREP] = gate.screened(tools[GREP])
+    world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
+    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached)
+    agent.offer(toolbox)
+    deferred.offer = lambda: agent.offer(toolbox)
+    agent.context = SourcedContext(session, world, world.renewed)
+    if session.log.view.mode != settings.mode:
+        session.log.append(ModeChanged(settings.mode, session.log.view.mode))
+    statement = () if sandbox.confines else (sandbox.describe(),)
+    return (*statement, *complaints, *toolset.problems)
+
+
+def _declared(
+    agent: Agent, toolset: Toolset, installed: InstalledTools, settings: CodingSettings
+) -> tuple[DeferredTools, dict[str, AgentTool]]:
+    """The tools that are declared to the model, by name, and those that it has to search for."""
+    enabled = [tool for tool in toolset.tools if tool.name not in settings.disabled]
+    own = [tool for tool in enabled if tool not in installed.tools]
+    if agent.business is not None and settings.model_sets_state:
+        own.append(agent.business.tool())
+    # A tool of another package never takes the place of one of ours.
+    taken = {SEARCH, *(tool.name for tool in own)}
+    others = [tool for tool in enabled if tool in installed.tools and tool.name not in taken]
+    loaded, rest = within_budget(own, others, tool_budget(agent.session))
+    tools = {tool.name: tool for tool in loaded}
+    deferred = DeferredTools(tools, rest)
+    deferred.load_again(agent.session)
+    return deferred, tools
+
+
+async def _close_shell(session: Session, shell: Shell) -> None:
+    for ended in await shell.close():
+        session.log.append(ended)

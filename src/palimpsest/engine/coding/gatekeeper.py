@@ -1,0 +1,65 @@
+"""Decides about the tool calls of a coding agent by its mode and rules, which grow with each answer "always"."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from palimpsest.core.items import ToolCall
+from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.tools.permissions.decision import Decision, Mode
+from palimpsest.tools.permissions.rules import Rule
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.sandbox import Sandbox
+from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from palimpsest.tools.permissions.permissions import Permissions
+
+KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
+
+
+class RuleSet(NamedTuple):
+    """The mode, the rules of the user, and those of the project, which only deny."""
+
+    mode: Mode
+    given: tuple[Rule, ...]
+    denied: tuple[Rule, ...]
+
+
+class Gatekeeper:
+    """Decides about tool calls by the permissions of the session, which grow with each answer "always"."""
+
+    def __init__(self, workspace: Workspace, limits: RuleSet, rules: KeptRules, shell: Shell, sandbox: Sandbox) -> None:
+        self._workspace = workspace
+        self._limits = limits
+        self._rules = rules
+        self._shell = shell
+        self._sandbox = sandbox
+        self._made: Permissions | None = None
+
+    @property
+    def _permissions(self) -> "Permissions":
+        if self._made is None:
+            from palimpsest.tools.permissions.permissions import Permissions  # noqa: PLC0415 - 30 ms, and only a tool call needs it
+
+            self._made = Permissions(self._limits.mode, self._workspace, self._limits.given, self._limits.denied)
+        return self._made
+
+    def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
+        """Return the decision about a call in the present mode."""
+        cwd = self._shell.directory(self._workspace)
+        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
+
+    def screened(self, tool: AgentTool) -> AgentTool:
+        """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""
+
+        async def run(arguments: str, workspace: Workspace) -> ToolOutput:
+            output = await tool.run(arguments, workspace)
+            return replace(output, text=self._permissions.without_restricted(tool, output.text))
+
+        return replace(tool, run=run)
+
+    def remember(self, rule: str) -> None:
+        """Keep a rule for this session and for later ones of this project."""
+        self._made = self._permissions.with_rule(rule)
+        self._rules.add(rule)

@@ -1,0 +1,90 @@
+"""The world that the context sources of a coding agent observe: files, git, date, tasks, and what commands may do."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from palimpsest.core.items import Part
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.coding.settings import CodingSettings
+from palimpsest.engine.loop.deferred import DeferredTools
+from palimpsest.engine.loop.world import LocalWorld, git_head, session_state
+from palimpsest.sources.instructions.files import folders_of_project
+from palimpsest.sources.instructions.nested import nested_instructions
+from palimpsest.sources.source import NetworkPolicy
+from palimpsest.tools.session.skill import SkillFolders
+from palimpsest.tools.session.tasks import TaskGraph
+from palimpsest.tools.shell.sandbox import Area, Sandbox
+from palimpsest.tools.tool import AgentTool
+
+_OWN_SKILLS = ".config/palimpsest/skills"
+_SKILL_FOLDERS = (".agents/skills", ".claude/skills")
+
+
+class WorldNow:
+    """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
+
+    def __init__(
+        self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools, *, area: Area
+    ) -> None:
+        self._session = agent.session
+        self._business = agent.business
+        self._deferred = deferred
+        self._root = agent.toolbox.workspace.root
+        self._settings = settings
+        self._sandbox = sandbox
+        self._wrap = sandbox.wrap(area)
+        self._tasks = tasks
+        self._world: LocalWorld | None = None
+        self._head: str | None = None
+
+    def __call__(self) -> LocalWorld:
+        """Return the world for one observation."""
+        known: dict[str, Any] = {
+            "sandbox": "workspace-write" if self._sandbox.confines else "full-access",
+            "network": NetworkPolicy(self._settings.network) if self._sandbox.confines else None,
+            "approval": self._settings.mode,
+            # The other modes are about approvals only.
+            "mode": "plan" if self._settings.mode == "plan" else "",
+            "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
+            "tasks": self._tasks.open_lines(),
+            **self._changing(),
+        }
+        state = session_state(self._session, self._root, **known)
+        clock = self._session.environment.clock
+        # Asking git starts processes; while its statement is visible, only another branch or commit is worth stating.
+        head, previous = git_head(self._root), self._head
+        same = "git_status" in self._session.log.view.facts and head is not None and head == previous
+        world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state, same_commit=same)
+        self._world, self._head = world, head
+        return world
+
+    def renewed(self) -> LocalWorld | None:
+        """Return the world of the last call with what the session itself changed since, and without asking git again; `None` before it."""
+        if self._world is None:
+            return None
+        # Reading the tasks again is needed only if a fold removed their statement.
+        tasks: dict[str, Any] = {} if "tasks" in self._session.log.view.facts else {"tasks": self._tasks.open_lines()}
+        return replace(self._world, state=replace(self._world.state, **self._changing(), **tasks))
+
+    def _changing(self) -> dict[str, Any]:
+        return {
+            "tools": self._session.tools,
+            "deferred": self._deferred.declarations,
+            "business": None if self._business is None else self._business.value(),
+        }
+
+    def attached(self, tool: AgentTool, paths: tuple[str, ...]) -> tuple[Part, ...]:
+        """Return the instruction files of the folders of files that were read, if the view does not show them yet."""
+        if tool.kind != "reads" or self._world is None:
+            return ()
+        view, world = self._session.log.view, self._world
+        return tuple(text for path in paths for text in nested_instructions(view, world, (self._root / path).as_posix()))
+
+
+def skill_folders(world: LocalWorld) -> SkillFolders:
+    """The folders of the skills that the context lists: the user's, then those from the project root down, which win."""
+    home = Path(world.state.home)
+    projects = [Path(folder) for folder in folders_of_project(world)]
+    shared = [folder / name for folder in (home, *projects) for name in _SKILL_FOLDERS]
+    return SkillFolders((home / _OWN_SKILLS, *shared), projects[0])
