@@ -18,11 +18,11 @@ _COMMENT: Final = "#"
 
 
 class FilePermissionRules:
-    """Rules in `permissions/` of a home, one file a project, one rule a line, oldest first."""
+    """Rules in a folder of a home (`permissions/`), one file a project, one rule a line, oldest first."""
 
-    def __init__(self, home: Path, project: Path) -> None:
+    def __init__(self, home: Path, project: Path, folder: str = "permissions") -> None:
         self._project = os.path.realpath(project)
-        self._path = home / "permissions" / f"{sha256(os.fsencode(self._project)).hexdigest()[:32]}.rules"
+        self._path = home / folder / f"{sha256(os.fsencode(self._project)).hexdigest()[:32]}.rules"
 
     @property
     def path(self) -> Path:
