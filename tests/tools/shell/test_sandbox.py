@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from fewer_packages import run_without
 
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.repositories import git_folders
@@ -75,7 +76,8 @@ def test_each_sandbox_says_what_it_does(area: Area) -> None:
     )
     assert "the network is open to them" in Sandbox("landlock").describe(network=True)
     assert Sandbox("none").wrap(area)(("ls",)) == ("ls",)
-    assert (Sandbox("none").confines, Sandbox("landlock").confines) == (False, True)
+    assert [Sandbox(kind).confines for kind in ("none", "landlock", "bubblewrap")] == [False, True, True]
+    assert [Sandbox(kind).replaces_questions for kind in ("none", "landlock", "bubblewrap")] == [False, False, True]
 
 
 def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None:
@@ -84,23 +86,38 @@ def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None
         assert found == Sandbox("none", why=f"{root} holds your home folder, whose files other programs obey")
 
 
-def test_a_machine_without_programs_for_it_has_no_sandbox_and_says_so(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_spec("sandlock") is not None:
-        pytest.skip("sandlock is installed here")
-    monkeypatch.setenv("PATH", str(area.temp))
-    assert find_sandbox(area) == Sandbox("none", why="bubblewrap is not installed; sandlock is not installed")
-    # A program of that name that holds nothing is found out by trying it.
-    false = area.home / "bwrap"
-    false.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; PATH=/usr/bin:/bin exec "$@"\n')
-    false.chmod(0o755)
+FINDS_ONE = """\
+import sys
+from pathlib import Path
+from palimpsest.tools.shell.sandbox import Area, find_sandbox
+root, temp, home = map(Path, sys.argv[1:])
+print(find_sandbox(Area(root, (), temp, home=home)))
+"""
+
+
+def test_a_machine_without_programs_for_it_has_no_sandbox_and_says_so(area: Area, tmp_path: Path) -> None:
+    places = (str(area.root), str(area.temp), str(area.home))
+    found = run_without(("sandlock",), FINDS_ONE, *places, folder=tmp_path, path=str(area.temp))
+    assert found == [str(Sandbox("none", why="bubblewrap is not installed; sandlock is not installed"))]
+
+
+def test_a_bubblewrap_that_holds_nothing_or_does_not_work_is_found_out_by_trying_it(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
+    bash = shutil.which("bash")
+    (area.home / "bash").symlink_to(str(bash))
+    program = area.home / "bwrap"
+    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; PATH=/usr/bin:/bin exec "$@"\n')
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(area.home))
-    assert find_sandbox(area).why == "bubblewrap does not work here: a command could write outside; sandlock is not installed"
-    false.write_text("#!/bin/sh\necho setting up uid map: Permission denied >&2; exit 1\n")
-    assert find_sandbox(area).why.startswith("bubblewrap does not work here: setting up uid map: Permission denied;")
+    assert find_sandbox(area).kind != "bubblewrap"
+    program.write_text("#!/bin/sh\necho setting up uid map: Permission denied >&2; exit 1\n")
+    assert find_sandbox(area).kind != "bubblewrap"
+
+
+def test_a_bubblewrap_that_commands_may_change_is_not_used(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
     (area.root / "bwrap").write_text("#!/bin/sh\n")
     (area.root / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(area.root))
-    assert find_sandbox(area).why.startswith("bubblewrap lies in a folder that commands may change;")
+    assert find_sandbox(area).kind != "bubblewrap"
 
 
 def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_path: Path) -> None:

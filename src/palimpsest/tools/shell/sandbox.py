@@ -74,8 +74,16 @@ class Sandbox:
 
     @property
     def confines(self) -> bool:
-        """Whether commands are held in."""
+        """Whether commands are held in, if not in every respect."""
         return self.kind != "none"
+
+    @property
+    def replaces_questions(self) -> bool:
+        """Whether commands may run inside without a question.
+
+        Landlock holds no change of modes, owners and times outside, nor of settings of git that the user's own git obeys later.
+        """
+        return self.kind == "bubblewrap"
 
     def describe(self, *, network: bool = False) -> str:
         """The statement for the start of a session."""
@@ -86,7 +94,8 @@ class Sandbox:
             case "landlock":
                 return (
                     f"Commands run in a sandbox (Landlock): they write only in the project and a private temp folder; {net}. "
-                    "It cannot keep them from changing hooks and settings of the project's repository."
+                    "It cannot keep them from changing settings of git, nor modes and owners of files elsewhere: "
+                    "every command that may change something asks first. Bubblewrap holds these too."
                 )
             case "none":
                 return f"There is no sandbox ({self.why}): every command that may change something asks first."
