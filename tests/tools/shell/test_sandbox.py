@@ -138,6 +138,14 @@ def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_
     assert git_folders(area.home) == ()
 
 
+def test_a_folder_of_a_repository_has_that_repository_unless_it_is_the_home_folder(area: Area, tmp_path: Path) -> None:
+    inner = area.root / "packages" / "one"
+    inner.mkdir(parents=True)
+    assert git_folders(inner, area.home) == (area.root / ".git",)
+    assert git_folders(inner, area.root) == ()
+    assert git_folders(inner, area.root / "packages") == ()
+
+
 def sandboxes() -> list[Sandbox]:
     """Those that could work on this machine; each is tried before it is used."""
     spec = find_spec("sandlock") if sys.platform == "linux" else None
@@ -187,6 +195,22 @@ def test_bubblewrap_keeps_a_repository_from_being_replaced_by_one_with_hooks(are
     assert "fsmonitor" not in (area.root / ".git" / "config").read_text()
     assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
     assert not (area.root / "away").exists()
+
+
+def test_a_command_in_a_folder_of_a_repository_can_commit_but_not_write_beside_it(area: Area) -> None:
+    inner = area.root / "packages" / "one"
+    inner.mkdir(parents=True)
+    inside = Area(inner, (), area.temp, home=area.home)
+    sandbox = find_sandbox(inside)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    commit = "git add a.txt && git -c user.name=a -c user.email=a@b commit -qm first"
+    script = f"echo 1 > a.txt; {commit}; echo 1 > ../../b.txt; echo x > ../../.git/hooks/pre-commit; true"
+    subprocess.run(sandbox.wrap(inside)(("bash", "-c", script)), cwd=inner, check=True, capture_output=True)
+    listed = subprocess.run(["git", "-C", area.root, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True)
+    assert listed.stdout == "packages/one/a.txt\n"
+    assert not (area.root / "b.txt").exists()
+    assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
 
 
 def test_a_background_process_in_a_sandbox_ends_with_all_that_it_started(area: Area) -> None:

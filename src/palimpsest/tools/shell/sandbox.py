@@ -123,7 +123,7 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     for folder in area.writable:
         arguments += ["--bind", str(folder), str(folder)]
     for folder in area.writable:
-        for option, path in _kept(folder):
+        for option, path in _kept(folder, area.home):
             arguments += [option, str(path), str(path)]
     for path in area.concealed():
         arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
@@ -131,9 +131,9 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     return (*arguments, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
-def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
+def _kept(folder: Path, home: Path) -> Iterator[tuple[str, Path]]:
     """Mounts that keep what other programs run or obey later as it is: hooks and settings of git, and files that configure shells."""
-    for git in git_folders(folder):
+    for git in git_folders(folder, home):
         # A mount of its own, because a folder that is none could be renamed and made again.
         yield "--bind", git
         hooks = git / "hooks"
@@ -150,8 +150,8 @@ def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def landlock_policy(area: Area) -> dict[str, list[str]]:
     """The fields of `sandlock.Sandbox` for an area."""
-    hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder) if (git / "hooks").is_dir()]
-    shared = [str(git) for folder in area.writable for git in git_folders(folder)]
+    hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder, area.home) if (git / "hooks").is_dir()]
+    shared = [str(git) for folder in area.writable for git in git_folders(folder, area.home)]
     return {
         "fs_readable": ["/"],
         "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],
