@@ -1,6 +1,5 @@
 """Result limiters: a large tool result is saved to a file or blob, and the model sees a preview, in the way of each program."""
 
-import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Document, Image, Text, ToolResult, Value
+from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.policy import Answer, Save, Want, save
 from palimpsest.core.tokens.truncate import (
     PREVIEW_ABOVE,
@@ -124,15 +124,15 @@ def with_header(output: CapturedOutput, body: str, status: CommandStatus) -> str
     return "\n".join(lines)
 
 
-_BASE64_ROW = re.compile(r"[A-Za-z0-9+/_-]{60,}={0,2}")
-_BREAK = re.compile(r"\r?\n")
-_LAST_ROW = re.compile(r"\r?\n(?:[A-Za-z0-9+/_-]{1,59}={1,2}|[A-Za-z0-9+/_-]{20,59})(?=\r?\n|$)")
-_PREFIX = re.compile(r"data:[\w.+/-]*;base64,$")
+_BASE64_ROW = lazy_pattern(r"[A-Za-z0-9+/_-]{60,}={0,2}")
+_BREAK = lazy_pattern(r"\r?\n")
+_LAST_ROW = lazy_pattern(r"\r?\n(?:[A-Za-z0-9+/_-]{1,59}={1,2}|[A-Za-z0-9+/_-]{20,59})(?=\r?\n|$)")
+_PREFIX = lazy_pattern(r"data:[\w.+/-]*;base64,$")
 # Characters in consecutive rows from which on they count as encoded bytes; no word of any language is so long.
 _LEAST_CHARS = 400
 # Different characters that encoded bytes have at least; fewer are a drawing or a ruler.
 _LEAST_VARIETY = 20
-_CONTROL_CHARS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+_CONTROL_CHARS = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
 _SAMPLED_CHARS = 8_192
 
 

@@ -8,14 +8,16 @@ from typing import Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from palimpsest.core.patterns import lazy_pattern
+
 # Parsed characters of a line, here-documents aside; error recovery takes time with the square of the length.
 LONGEST: Final = 2_500
 _MOST_PARSES: Final = 8
 _BASH: Final = Language(tree_sitter_bash.language())
-_OPENER: Final = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
-_OTHER_LETTER: Final = re.compile(r"[^\x00-\x7f]")
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED_IN_QUOTES: Final = re.compile(r"\\([\"\\$`\n])")
+_OPENER: Final = lazy_pattern(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_OTHER_LETTER: Final = lazy_pattern(r"[^\x00-\x7f]")
+_ESCAPED: Final = lazy_pattern(r"\\(.)", re.DOTALL)
+_ESCAPED_IN_QUOTES: Final = lazy_pattern(r"\\([\"\\$`\n])")
 _AS_WRITTEN: Final = frozenset({"word", "number", "command_name"})
 _PLAIN: Final = frozenset({"word", "number", "raw_string"})
 _SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})

@@ -1,6 +1,5 @@
 """The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from palimpsest.audit.fold_texts import (
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
+from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
@@ -45,8 +45,8 @@ _SHORTEST_NAME = 3
 # Characters of one result that are searched for names; more would be slow.
 _SEARCHED_CHARS = 40_000
 _LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
-_WORDS = re.compile(r"[^A-Za-z0-9+=]+")
-_DIGITS = re.compile(r"[0-9].*[0-9]")
+_WORDS = lazy_pattern(r"[^A-Za-z0-9+=]+")
+_DIGITS = lazy_pattern(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
 
 

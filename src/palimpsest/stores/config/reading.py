@@ -2,7 +2,6 @@
 
 import difflib
 import math
-import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -12,14 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
+from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.schema import KEYS, Key, key_of
 
 _MOST_BYTES: Final = 256 * 1024
 _QUOTED_CHARS: Final = 60
-_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_PLACE: Final = lazy_pattern(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 # The beginning of a line up to its first `=`; whether it is a key is decided by the TOML parser.
-_BEFORE_VALUE: Final = re.compile(r"[^=#\[]+(?==)")
+_BEFORE_VALUE: Final = lazy_pattern(r"[^=#\[]+(?==)")
 
 
 @dataclass(frozen=True, slots=True)

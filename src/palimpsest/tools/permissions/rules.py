@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
+from palimpsest.core.patterns import lazy_pattern
 from palimpsest.tools.files.search import glob_expression
 
 Effect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -20,9 +21,9 @@ MOST_PROJECT_RULES: Final = 1_000
 _MOST_COMPLAINTS: Final = 20
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _STRICTNESS: Final[dict[Effect, int]] = {"allow": 0, "ask": 1, "deny": 2}
-_FORM: Final = re.compile(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
-_WILDCARD: Final = re.compile(r"[*?{]")
-_DOMAIN: Final = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
+_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
+_WILDCARD: Final = lazy_pattern(r"[*?{]")
+_DOMAIN: Final = lazy_pattern(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
 _OPEN_END: Final = ":*"
 COMMAND_TOOLS: Final = frozenset({"bash"})
 FETCH_TOOLS: Final = frozenset({"fetch", "web_fetch"})

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec import field as json_field
 
+from palimpsest.core.patterns import lazy_pattern
 from palimpsest.tools.tool import ToolError, one_line
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -25,9 +25,9 @@ MOST_BYTES: Final = 20_000_000
 """Bytes of all task files together, which are read before each turn."""
 LOCK_SECONDS: Final = 10.0
 _POLL: Final = 0.02
-_TASK: Final = re.compile(r"task_([0-9]{1,9})\.json")
-_OF_TASK: Final = re.compile(r"task_([0-9]{1,9})[._].*")
-_LOG: Final = re.compile(r"task_[0-9]{1,9}_[\w-]+\.log")
+_TASK: Final = lazy_pattern(r"task_([0-9]{1,9})\.json")
+_OF_TASK: Final = lazy_pattern(r"task_([0-9]{1,9})[._].*")
+_LOG: Final = lazy_pattern(r"task_[0-9]{1,9}_[\w-]+\.log")
 
 
 class Task(Struct, frozen=True):
