@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from msgspec import structs
+
 from palimpsest.core.events import ModeChanged, PermissionAsked
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.engine.agent import Agent, Approve
@@ -225,7 +227,7 @@ class _WorldNow:
             return None
         # Reading the tasks again is needed only if a fold removed their statement.
         tasks: dict[str, Any] = {} if "tasks" in self._session.log.view.facts else {"tasks": self._tasks.open_lines()}
-        return replace(self._world, state=replace(self._world.state, **self._changing(), **tasks))
+        return replace(self._world, state=structs.replace(self._world.state, **self._changing(), **tasks))
 
     def _changing(self) -> dict[str, Any]:
         return {

@@ -5,11 +5,11 @@ import math
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.redaction import Credential
@@ -22,8 +22,7 @@ _PLACE: Final = lazy_pattern(r" \(at (?:line (\d+), column \d+|end of document)\
 _BEFORE_VALUE: Final = lazy_pattern(r"[^=#\[]+(?==)")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(Struct, frozen=True):
     """A part of the configuration that is not used. `where` is a path, with a line if it is known."""
 
     where: str
@@ -33,8 +32,7 @@ class ConfigProblem:
         return f"{self.where}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """The values of one file by dotted key, each with its place, and what is wrong with the file."""
 
     path: Path

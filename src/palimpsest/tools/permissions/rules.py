@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
@@ -29,8 +30,7 @@ COMMAND_TOOLS: Final = frozenset({"bash"})
 FETCH_TOOLS: Final = frozenset({"fetch", "web_fetch"})
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Allows, denies or asks for the calls of a tool. An empty pattern matches every call of it.
 
     The pattern of `bash` is a command by its words, with `:*` at its end for any further arguments and `*` for one word; of `fetch` a

@@ -6,12 +6,11 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec import field as json_field
 
 from palimpsest.core.patterns import lazy_pattern
@@ -59,8 +58,7 @@ class LogName(NamedTuple):
 _tasks = msgspec.json.Decoder(Task)
 
 
-@dataclass(slots=True)
-class TaskFiles:
+class TaskFiles(Struct):
     """The tasks of a folder. `write` replaces the content of a file atomically, so that a crash leaves each file whole.
 
     Reading needs no lock; changes are made within `locked`, so that two processes cannot both change what they read.
