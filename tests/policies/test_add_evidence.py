@@ -7,7 +7,7 @@ from palimpsest.audit.fold_texts import EVIDENCE
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
+from palimpsest.policies.handoff.evidence import EVIDENCE_TITLE
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 

@@ -9,7 +9,7 @@ from palimpsest.core.events import ContextStated, Event, SessionOpened, Statemen
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
+from palimpsest.policies.handoff.evidence import EVIDENCE_TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES

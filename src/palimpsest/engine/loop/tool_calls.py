@@ -18,7 +18,7 @@ from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
-from palimpsest.policies.result_limiters import PreviewLimiter
+from palimpsest.policies.preview_limiter import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
 from palimpsest.tools.tool import AgentTool, ToolOutput
