@@ -1,7 +1,8 @@
-"""Reminders for the model and warnings for the user: open tasks, a filling window, a cache that is not read."""
+"""Reminders for the model and warnings for the user: open tasks, evidence, a filling window, a cache that is not read."""
 
 from dataclasses import dataclass, field
 
+from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.core.policy import Outcome, Plan, Proposal
@@ -80,3 +81,30 @@ class WatchCache:
         read = watch.read or 0
         line = f"{read:,} tokens were read from the cache, {watch.dropped:,} fewer than in the previous call, and no edit explains it"
         return Proposal(notices=(line,))
+
+
+@dataclass(frozen=True, slots=True)
+class AddEvidence:
+    """An option for the imitating profiles: after a fold by a model, adds evidence from the log behind the summary.
+
+    It has files, commands, tests, tasks and older messages in at most `tokens` tokens. Does nothing if the view shows evidence already.
+    """
+
+    tokens: int = EVIDENCE_TOKENS
+    name: str = "prove"
+    moments: frozenset[Moment] = field(default=frozenset({"folded"}))
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose one reminder behind the newest summary."""
+        items = situation.view.items
+        if any(item.source == EVIDENCE and item.mask is None for item in items):
+            return ()
+        place = max((place for place, item in enumerate(items) if item.kind == "summary"), default=None)
+        shown = frozenset(item.id for item in items if item.kind in ("user", "steering"))
+        evidence = evidence_text(situation.evidence, shown, min(self.tokens, situation.budget.window // 50))
+        if place is None or not evidence:
+            return ()
+        before = items[place + 1].id if place + 1 < len(items) else ""
+        reminder = Put("reminder", Text(f"<system-reminder>\n{EVIDENCE_TITLE}\n{evidence}\n</system-reminder>"), EVIDENCE)
+        return Proposal((Insert((reminder,), before),), "what the log proves, beside the summary")

@@ -1,4 +1,4 @@
-"""Result limiters of other programs: a large tool result is saved to a file or blob, and the model sees a preview, in the way of each program."""
+"""Result limiters of other programs: a large tool result is saved to a file or blob, and the model sees a preview, as in each program."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,7 @@ from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.clear.old import MaskOld
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.policies.handoff.evidence import AddEvidence
-from palimpsest.policies.notices import Remind
+from palimpsest.policies.notices import AddEvidence, Remind
 from palimpsest.policies.summarize.compress import Compress
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import is_on

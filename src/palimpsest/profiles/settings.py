@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from palimpsest.core.errors import BadInput
-from palimpsest.policies.handoff.evidence import AddEvidence
+from palimpsest.policies.notices import AddEvidence
 
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11

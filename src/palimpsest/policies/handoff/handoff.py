@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from palimpsest.audit.dead_results import clearing_masks
+from palimpsest.audit.fold_texts import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
@@ -17,7 +18,6 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.policies.budgets import percent_left
 from palimpsest.policies.fold_threshold import tokens_after
-from palimpsest.policies.handoff.evidence import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.policies.handoff.kept_messages import keep_texts, messages_of
 from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run, just_edited
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
@@ -32,7 +32,7 @@ def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = 
     tokens: bound of the evidence, at most 2% of the window.
     """
     shown_ids = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
-    evidence = evidence_text(situation, shown_ids, min(tokens, situation.budget.window // 50))
+    evidence = evidence_text(situation.evidence, shown_ids, min(tokens, situation.budget.window // 50))
     text = f"{prompt('handoff_prefix')}\n{summary}"
     return f"{text}\n\n{EVIDENCE_TITLE}\n{evidence}" if evidence else text
 
