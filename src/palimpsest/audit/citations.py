@@ -8,7 +8,7 @@ from palimpsest.audit.entities import argument_texts, is_path
 from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 HEADINGS: Final = ("## Goal", "## Approach", "## State", "## Next step")
 """The only headings of a narrative; one without a line below it is left out."""

@@ -6,7 +6,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 SHORTEST_NAME = 6
 _LONGEST_NAME = 200

@@ -6,7 +6,7 @@ from functools import cache
 from typing import AnyStr, Final, NoReturn
 
 from palimpsest.core.items import Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 LONG: Final = 15

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text, ToolResult
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.policy import Answer, Save, Want, save
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE, PREVIEW_HEAD, PREVIEW_TAIL, preview
 
 _BASE64_ROW = lazy_pattern(r"[A-Za-z0-9+/_-]{60,}={0,2}")

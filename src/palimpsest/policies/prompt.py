@@ -4,7 +4,7 @@ import pkgutil
 from functools import cache
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _PLACEHOLDER = lazy_pattern(r"\{\{(\w+)\}\}")
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Role
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World
 
 _PLACEHOLDER: Final = lazy_pattern(r"\{\{(\w+)\}\}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.core.items import Role
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World, reminder
 from palimpsest.wire.request import Tool
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.files import store_errors, sync_folder, write_private
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.ports import LogStat
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
 from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error, store_errors
 from palimpsest.stores.log_file import WRITING, JsonlFile

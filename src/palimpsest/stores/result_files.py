@@ -5,8 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.policy import Look
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.files import store_errors, write_private
 
 SUFFIX = ".results"

@@ -11,7 +11,7 @@ import msgspec
 from palimpsest.audit.tools.file_commands import AccessKind, FileAccess, is_patch, patched_files, shell_file_accesses
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json
 from palimpsest.wire.request import Tool
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from palimpsest.audit.tools.executed import executed, program_name, word_set
 from palimpsest.audit.tools.shell import Redirect, ShellCommand
 from palimpsest.core.items import Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 AccessKind: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
 _SED_RANGE: Final = lazy_pattern(r"(\d+),(\d+)p|(\d+)p")

@@ -6,7 +6,7 @@ from palimpsest.audit.tools.calls import args_of
 from palimpsest.audit.tools.executed import executed
 from palimpsest.audit.tools.test_runners import runs_tests
 from palimpsest.core.items import ToolCall
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _SUMMARY = lazy_pattern(
     r"^.*(?:\b\d+ (?:passed|failed|passing|failing|pass|fail|skipped|errors?|tests?|specs?|examples?|failures?)\b|"

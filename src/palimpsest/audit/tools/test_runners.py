@@ -3,7 +3,7 @@
 from typing import Final
 
 from palimpsest.audit.tools.executed import PACKAGE_MANAGERS, SHELLS, after_options, program_name, unwrapped, word_set
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Programs that run tests whatever their arguments are.
 _RUNNERS: Final = word_set(

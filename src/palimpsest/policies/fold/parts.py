@@ -26,10 +26,10 @@ from palimpsest.audit.fold_texts import (
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.audit.context_tags import is_turn_boundary
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.items import Item, Text
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import shown
 

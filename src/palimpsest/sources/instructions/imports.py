@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.instructions.files import FILE_BYTES, InstructionFile, read_file
 from palimpsest.sources.source import World
 

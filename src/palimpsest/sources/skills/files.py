@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.core.items import Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.instructions.files import allowed_folders, is_within
 from palimpsest.sources.source import World
 

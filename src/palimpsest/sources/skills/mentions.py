@@ -7,7 +7,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events.context import ContextStated, Statement
 from palimpsest.core.items import Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.skills.catalogue import in_catalogue_order
 from palimpsest.sources.skills.files import FILE_BYTES, SKILL_FILE, Skill, skill_body
 from palimpsest.sources.source import World

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.redaction import Credential
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.config.schema import KEYS, Key, key_of
 
 _MOST_BYTES: Final = 256 * 1024

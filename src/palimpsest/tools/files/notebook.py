@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.files.images import image_problem
 from palimpsest.tools.tool import ToolError
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _LARGEST: Final = 100_000
 _LARGEST_INDEX: Final = 64_000_000

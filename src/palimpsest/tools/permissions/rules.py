@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.files.search import glob_expression
 
 Effect: TypeAlias = Literal["allow", "ask", "deny"]

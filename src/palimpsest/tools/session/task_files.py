@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec import field as json_field
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.tool import ToolError, one_line
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]

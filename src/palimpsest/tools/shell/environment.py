@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Names of variables, by their parts: keys of providers and services are named so by convention.
 _SECRET_PARTS: Final = frozenset(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from palimpsest.core.errors import MissingBlob
 from palimpsest.core.items import Document, Image
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 Fetch: TypeAlias = Callable[[str], bytes]
 

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Form, Item, Text, ToolCall, ToolResult
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.tools import MISSING_CALL_ID
 from palimpsest.wire.request import RepairCase, RequestRepair

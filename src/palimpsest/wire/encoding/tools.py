@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import CallDelta, Delta
 from palimpsest.core.items import Content, Form, Opaque, ToolCall
-from palimpsest.core.patterns import lazy_pattern
 from palimpsest.core.ports import Sendable
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.fragments import dump
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import WireName

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult, Value
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 IMAGE_PAYLOAD = 7_373
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from palimpsest.core.patterns import lazy_pattern
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
