@@ -6,6 +6,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 SHORTEST_NAME = 6
 _LONGEST_NAME = 200
@@ -17,26 +18,26 @@ _LONGEST_NAMED = 50_000
 _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
 _SEPARATED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
-_URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
-_ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
-_PORT = re.compile(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
-_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_URL = lazy_pattern(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_ADDRESS = lazy_pattern(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_PORT = lazy_pattern(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
+_ESCAPE = lazy_pattern(r"\\u[0-9a-fA-F]{4}")
 # Starts after the drive letter, because the search is much faster for rare characters.
-_DRIVE = re.compile(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
-_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
-_HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
+_DRIVE = lazy_pattern(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
+_NUMBER = lazy_pattern(r"[+-]?\d[\d_]*(?:\.\d+)*")
+_HEX = lazy_pattern(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
 _UUID_LENGTH = 36
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Plain substrings are searched first, which is much faster than any pattern.
 _ERRORS = {
-    "rror": re.compile(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
-    "xception": re.compile(r"xception(?<=Exception)\b"),
-    "FAIL": re.compile(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
-    "panic": re.compile(r"panic(?<=\bpanic)"),
-    "atal": re.compile(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
-    "ERROR:": re.compile(r"ERROR:(?<=\bERROR:)"),
-} | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
-_ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
+    "rror": lazy_pattern(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
+    "xception": lazy_pattern(r"xception(?<=Exception)\b"),
+    "FAIL": lazy_pattern(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
+    "panic": lazy_pattern(r"panic(?<=\bpanic)"),
+    "atal": lazy_pattern(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
+    "ERROR:": lazy_pattern(r"ERROR:(?<=\bERROR:)"),
+} | {word: lazy_pattern(f"{word}[:：]") for word in ("错误", "失败", "异常")}
+_ERROR_NAME = lazy_pattern(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
 _EXTENSION_LIST = (
     "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
@@ -44,8 +45,8 @@ _EXTENSION_LIST = (
     "conf env lock md mdx rst txt log csv tsv xml svg png jpg jpeg gif pdf proto graphql tf gradle cmake mk patch diff snap pen traj"
 )
 _EXTENSIONS = frozenset(_EXTENSION_LIST.split())
-_IDENTIFIER_SIGN = re.compile(r"[_./0-9]")
-_LETTER = re.compile(r"[A-Za-z]")
+_IDENTIFIER_SIGN = lazy_pattern(r"[_./0-9]")
+_LETTER = lazy_pattern(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
 # Results for longer texts are not cached, to bound memory.
 CACHED_CHARACTERS = 20_000
@@ -173,7 +174,7 @@ def numbers_of(text: str) -> list[str]:
 
 # First characters of tokens that may be numbers.
 NUMBER_STARTS = "+-.0123456789"
-_THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+_THOUSANDS = lazy_pattern(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
 def has_grouped_number(text: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.truncate import truncate_middle
 
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"
@@ -93,6 +94,7 @@ def _folder(path: str) -> str:
 
 
 EVIDENCE_TOKENS: Final = 4_000
+EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
 NAMES_TOKENS: Final = 2_400
 TURNS: Final = 3
 LONG, SHORT = 160, 60
@@ -122,6 +124,17 @@ def evidence_block(
     recent = [ran for ran in evidence.commands if ran.seq >= first_event]
     block.add("commands", _commands(recent, elsewhere, block.room(1.0), block.size))
     return block.text()
+
+
+def evidence_text(evidence: Evidence, shown_ids: AbstractSet[str], tokens: int) -> str:
+    """Return the evidence in at most `tokens` tokens, and a list of the user messages not in `shown_ids` in half as many."""
+    if not tokens:
+        return ""
+    older = older_messages_block(evidence.user_messages, shown_ids)
+    parts = [evidence_block(evidence, tokens)]
+    if older:
+        parts.append(f"Older messages of the user, by id, time and opening words:\n{truncate_middle(older, tokens // 2).text}")
+    return "\n".join(part for part in parts if part)
 
 
 def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: float = 1.0) -> str:

@@ -1,6 +1,5 @@
 """The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
 from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds
@@ -45,8 +45,8 @@ _SHORTEST_NAME = 3
 # Characters of one result that are searched for names; more would be slow.
 _SEARCHED_CHARS = 40_000
 _LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
-_WORDS = re.compile(r"[^A-Za-z0-9+=]+")
-_DIGITS = re.compile(r"[0-9].*[0-9]")
+_WORDS = lazy_pattern(r"[^A-Za-z0-9+=]+")
+_DIGITS = lazy_pattern(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
 
 

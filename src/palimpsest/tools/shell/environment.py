@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from palimpsest.core.tokens.patterns import lazy_pattern
+
 # Names of variables, by their parts: keys of providers and services are named so by convention.
 _SECRET_PARTS: Final = frozenset(
     {"KEY", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT", "DSN", "COOKIE"}
@@ -15,7 +17,7 @@ _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
 # An editor would wait for a user: git takes the message that it proposes instead.
 _WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
-_URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
+_URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 
 def command_environment(

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from palimpsest.tools.shell.repositories import git_folders
 from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
@@ -31,8 +32,7 @@ _LAUNCH: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """What commands may use: they write in `root`, `extra` and the private folder `temp`, and do not see `hidden`."""
 
     root: Path
@@ -63,8 +63,7 @@ class Area:
         shutil.rmtree(self.temp, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """A sandbox that works on this machine. `program` is what starts it, `library` the folder of sandlock; `why` says why there is none."""
 
     kind: SandboxKind
