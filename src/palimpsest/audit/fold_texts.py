@@ -143,6 +143,15 @@ def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str
     )
 
 
+def count_earlier_messages(evidence: Evidence, shown: AbstractSet[str]) -> int:
+    """The number of user messages that are older than those in the evidence and not in `shown`."""
+    if not evidence.earlier:
+        return 0
+    oldest = seq_of(evidence.user_messages[0].id)
+    # An item of an edit has an id of three numbers, and is no message of the user.
+    return evidence.earlier - sum(name.count(".") == 1 and seq_of(name) < oldest for name in shown)
+
+
 def time_of(at: int) -> str:
     """A timestamp in milliseconds as UTC date and time, to the minute."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")

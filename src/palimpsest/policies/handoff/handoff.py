@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.audit.dead_results import clearing_masks
-from palimpsest.audit.fold_texts import evidence_block, older_messages_block
+from palimpsest.audit.fold_texts import count_earlier_messages, evidence_block, older_messages_block
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
@@ -49,6 +49,9 @@ def evidence_text(situation: Situation, shown_ids: AbstractSet[str], tokens: int
         return ""
     evidence = situation.evidence
     older = older_messages_block(evidence.user_messages, shown_ids)
+    earlier = count_earlier_messages(evidence, shown_ids)
+    if earlier:
+        older = f"- {earlier} before these\n{older}"
     parts = [evidence_block(evidence, tokens)]
     if older:
         parts.append(f"{_OLDER}\n{truncate_middle(older, tokens // 2).text}")
