@@ -95,6 +95,8 @@ class TextCache(Generic[Key, Result]):
         return result
 
 
+# Bytes of one cache: what the texts of a view of 200,000 tokens need.
+MOST_CACHED_BYTES: Final = 8_000_000
 # Bytes of the place of an entry in a dictionary, with its hash and the free places beside it.
 _ENTRY_BYTES: Final = 100
 # Bytes of a short string, as the tokens of a text are.
@@ -136,7 +138,7 @@ def _find_names(text: str) -> tuple[str, ...]:
 
 
 # Names of a result are needed when it arrives, and again when a fold hides it.
-_cached_names = TextCache(_find_names, 4_000_000, bytes_of_tokens)
+_cached_names = TextCache(_find_names, MOST_CACHED_BYTES, bytes_of_tokens)
 
 
 def names_used(part: Content) -> list[str]:

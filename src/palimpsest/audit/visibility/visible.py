@@ -8,6 +8,7 @@ import msgspec
 
 from palimpsest.audit.entities import (
     CACHED_CHARACTERS,
+    MOST_CACHED_BYTES,
     NUMBER_STARTS,
     SHORTEST_CACHED,
     TextCache,
@@ -53,7 +54,7 @@ def _tokens_of_text(text: str) -> _TextTokens:
 
 
 # A view is searched after each of its edits, and most of its texts stay the same.
-_cached_tokens = TextCache(_tokens_of_text, 8_000_000, lambda found: bytes_of_tokens(*found))
+_cached_tokens = TextCache(_tokens_of_text, MOST_CACHED_BYTES, lambda found: bytes_of_tokens(*found))
 
 
 class _TokenBlock(NamedTuple):
@@ -75,7 +76,7 @@ def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
 
 # An edit does not change the blocks before it; 64 blocks are a view of 2,000 items, and views before and after an edit are compared.
 _MOST_BLOCKS: Final = 2 * 64
-_cached_token_block = TextCache(_block_of, 8_000_000, lambda block: bytes_of_tokens(*block), _MOST_BLOCKS)
+_cached_token_block = TextCache(_block_of, MOST_CACHED_BYTES, lambda block: bytes_of_tokens(*block), _MOST_BLOCKS)
 
 
 def _in_blocks(texts: tuple[str, ...], index: Callable[[tuple[str, ...]], T], cached: Callable[[tuple[str, ...]], T]) -> list[T]:
@@ -167,7 +168,7 @@ def _call_text(call: ToolCall) -> str:
 
 
 # Readers of a view ask for the same calls after each edit.
-_cached_call_text = lru_cache(maxsize=2_048)(_call_text)
+_cached_call_text = lru_cache(maxsize=1_024)(_call_text)
 _cached_long_call_text = lru_cache(maxsize=128)(_call_text)
 
 
@@ -217,7 +218,7 @@ def _find_quotes(text: str) -> Quotes:
     return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
 
 
-_cached_quotes = TextCache(_find_quotes, 4_000_000, lambda quotes: bytes_of_tokens(*quotes))
+_cached_quotes = TextCache(_find_quotes, MOST_CACHED_BYTES, lambda quotes: bytes_of_tokens(*quotes))
 
 
 def quotes_in(text: str) -> Quotes:
@@ -229,7 +230,7 @@ def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset([quote for text in texts for kind in quotes_in(text) for quote in kind])
 
 
-_cached_quote_block = TextCache(_quotes_of_block, 4_000_000, bytes_of_tokens, _MOST_BLOCKS)
+_cached_quote_block = TextCache(_quotes_of_block, MOST_CACHED_BYTES, bytes_of_tokens, _MOST_BLOCKS)
 
 
 def opening(text: str) -> str:
