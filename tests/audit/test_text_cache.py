@@ -77,10 +77,14 @@ def test_entries_are_counted_too() -> None:
     assert computed == [("a",), ("b",), ("c",), ("d",), ("e",), ("a",)]
 
 
+def tokens_of(text: str) -> frozenset[str]:
+    return frozenset(distinct_tokens(text))
+
+
 def test_a_full_cache_needs_no_more_memory_than_its_bound() -> None:
     tracemalloc.start()
     try:
-        cache = TextCache(lambda text: frozenset(distinct_tokens(text)), 400_000, bytes_of_tokens)
+        cache = TextCache(tokens_of, 400_000, bytes_of_tokens)
         before = tracemalloc.get_traced_memory()[0]
         for number in range(2_000):
             cache(" ".join(f"name_{number}_{word}" for word in range(20)))

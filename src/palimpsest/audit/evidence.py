@@ -30,8 +30,8 @@ MOST_NAMES: Final = 400
 MOST_READ: Final = 2_000
 MOST_ERRORS: Final = 50
 MOST_PENDING: Final = 200
-# A fold shows at most 20,000 tokens of messages whole and lists about 800 before them.
-MOST_MESSAGES: Final = 2_000
+# A fold shows 20,000 tokens of messages whole, which are 400 of 50 tokens, and lists about 800 before them.
+MOST_MESSAGES: Final = 1_200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
