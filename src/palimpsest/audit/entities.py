@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
@@ -60,38 +60,59 @@ Key = TypeVar("Key", bound="str | tuple[str, ...]")
 
 
 class TextCache(Generic[Key, Result]):
-    """Remembers the results of a function for texts or tuples of texts; beyond `most_bytes` of texts the oldest are dropped.
+    """Remembers the results of a function for texts or tuples of texts, in at most `most_bytes` bytes and `most_entries` entries.
 
-    A cache lives as long as the process and is shared by all sessions, so that a count of entries would be no bound.
+    Texts and results are counted; `size_of` returns the bytes of a result. A cache lives as long as the process and is shared by all
+    sessions, so that a count of entries alone would be no bound. When the newer half is full the older half is dropped; a result that is
+    found in the older half moves to the newer one, so that the results in use stay.
     """
 
-    def __init__(self, function: Callable[[Key], Result], most_bytes: int) -> None:
+    def __init__(
+        self, function: Callable[[Key], Result], most_bytes: int, size_of: Callable[[Result], int], most_entries: int = 1_000_000
+    ) -> None:
         self._function = function
-        self._most_bytes = most_bytes
-        self._results: dict[Key, Result] = {}
-        self._bytes = 0
+        self._half_bytes = most_bytes // 2
+        self._half_entries = most_entries // 2
+        self._size_of = size_of
+        self._newer: dict[Key, Result] = {}
+        self._older: dict[Key, Result] = {}
+        self._newer_bytes = 0
 
     def __call__(self, key: Key) -> Result:
         """What the function returns for a text, computed at most once while it is remembered."""
         try:
-            return self._results[key]
+            return self._newer[key]
         except KeyError:
             pass
-        result = self._function(key)
-        size = _bytes_of(key)
-        if size <= self._most_bytes // 8:
-            self._results[key] = result
-            self._bytes += size
-            while self._bytes > self._most_bytes and self._results:
-                oldest = next(iter(self._results))
-                # Another thread may have dropped it.
-                if self._results.pop(oldest, None) is not None:
-                    self._bytes -= _bytes_of(oldest)
+        # Another thread may replace the halves meanwhile.
+        older = self._older
+        result = older[key] if key in older else self._function(key)
+        size = _ENTRY_BYTES + _bytes_of(key) + self._size_of(result)
+        if size <= self._half_bytes:
+            if self._newer_bytes + size > self._half_bytes or len(self._newer) >= self._half_entries:
+                self._older, self._newer, self._newer_bytes = self._newer, {}, 0
+            self._newer[key] = result
+            self._newer_bytes += size
         return result
+
+
+# Bytes of one cache: what the texts of a view of 200,000 tokens need.
+MOST_CACHED_BYTES: Final = 8_000_000
+# Bytes of the place of an entry in a dictionary, with its hash and the free places beside it.
+_ENTRY_BYTES: Final = 100
+# Bytes of a short string, as the tokens of a text are.
+_TOKEN_BYTES: Final = 64
+# Results for shorter texts are not cached: computing one takes a few microseconds, and it needs ten times the memory of its text.
+SHORTEST_CACHED: Final = 128
 
 
 def _bytes_of(key: str | tuple[str, ...]) -> int:
     return key.__sizeof__() if isinstance(key, str) else sum(text.__sizeof__() for text in key)
+
+
+def bytes_of_tokens(*collections: frozenset[str] | tuple[str, ...]) -> int:
+    """Bytes of collections of tokens, each of which is counted as a string of its own."""
+    return sum(tokens.__sizeof__() + _TOKEN_BYTES * len(tokens) for tokens in collections)
 
 
 def distinct_tokens(text: str) -> dict[str, None]:
@@ -106,7 +127,7 @@ def all_tokens(text: str) -> list[str]:
 
 def names_of(text: str) -> list[str]:
     """The distinct identifiers and paths of a text: 6 characters or more, with `_ . /`, a digit or an inner capital."""
-    return list(_cached_names(text) if len(text) <= _LONGEST_NAMED else _find_names(text))
+    return list(_cached_names(text) if SHORTEST_CACHED <= len(text) <= _LONGEST_NAMED else _find_names(text))
 
 
 def _find_names(text: str) -> tuple[str, ...]:
@@ -118,7 +139,7 @@ def _find_names(text: str) -> tuple[str, ...]:
 
 
 # Names of a result are needed when it arrives, and again when a fold hides it.
-_cached_names = TextCache(_find_names, 16_000_000)
+_cached_names = TextCache(_find_names, MOST_CACHED_BYTES, bytes_of_tokens)
 
 
 def names_used(part: Content) -> list[str]:

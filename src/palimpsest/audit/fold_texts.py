@@ -131,6 +131,8 @@ def evidence_text(evidence: Evidence, shown_ids: AbstractSet[str], tokens: int) 
     if not tokens:
         return ""
     older = older_messages_block(evidence.user_messages, shown_ids)
+    if earlier := count_earlier_messages(evidence, shown_ids):
+        older = f"- {earlier} before these\n{older}"
     parts = [evidence_block(evidence, tokens)]
     if older:
         parts.append(f"Older messages of the user, by id, time and opening words:\n{truncate_middle(older, tokens // 2).text}")
@@ -154,6 +156,15 @@ def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str
     return "\n".join(
         f"- {message.id}, {time_of(message.at)}: {message.opening[:opening]}" for message in messages if message.id not in shown
     )
+
+
+def count_earlier_messages(evidence: Evidence, shown: AbstractSet[str]) -> int:
+    """The number of user messages that are older than those in the evidence and not in `shown`."""
+    if not evidence.earlier:
+        return 0
+    oldest = seq_of(evidence.user_messages[0].id)
+    # An item of an edit has an id of three numbers, and is no message of the user.
+    return evidence.earlier - sum(name.count(".") == 1 and seq_of(name) < oldest for name in shown)
 
 
 def time_of(at: int) -> str:

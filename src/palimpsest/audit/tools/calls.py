@@ -187,7 +187,7 @@ def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -
     return _action_of(call, declared)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _cached_action(tool: str, args: str, form: Form) -> Action:
     """Cached, because every reader of a view asks for the same calls."""
     return _action_of(ToolCall("", tool, args, form), None)

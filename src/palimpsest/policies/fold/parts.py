@@ -14,6 +14,7 @@ from palimpsest.audit.fold_texts import (
     PARTIAL_MESSAGE,
     SEEN,
     SHORT,
+    count_earlier_messages,
     evidence_block,
     first_event_of_turns,
     is_fold_part,
@@ -56,7 +57,7 @@ def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int
     Only lines that fit are made, because a session of years has thousands of messages. A last line counts the others.
     """
     factor = situation.tokens.factor
-    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), 0
+    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
     lines: list[str] = []
     for message in reversed(situation.evidence.user_messages):
         if message.id in shown:
