@@ -56,7 +56,11 @@ class ToolRefused(EventBody, frozen=True, tag="tool_refused"):
 
 
 class HookRan(EventBody, frozen=True, tag="hook_ran"):
-    """A hook ran: its command, the moment, its exit code and its output; `blocked` is true if it prevented an action."""
+    """A hook ran: its name, the moment, the exit code of a command and what it said; `blocked` is true if it prevented an action.
+
+    `failure` is what went wrong with it, with the kind of failure before the first colon. `notice` is a line for the user; a failure has
+    one only the first time in a run of the agent.
+    """
 
     hook: str
     moment: str
@@ -65,6 +69,8 @@ class HookRan(EventBody, frozen=True, tag="hook_ran"):
     blocked: bool = False
     text: str = ""
     call_id: str = ""
+    failure: str = ""
+    notice: str = ""
 
 
 class ProcessStarted(EventBody, frozen=True, tag="process_started"):
