@@ -33,7 +33,7 @@ _GRACE: Final = 5.0
 _LARGEST_EXIT: Final = 2**31
 
 
-class _Outcome(NamedTuple):
+class _TimedResult(NamedTuple):
     result: HookResult
     took_ms: int = 0
 
@@ -68,11 +68,11 @@ class Hooks:
                 task.cancel()
             await asyncio.wait(running)
             with suppress(PalimpsestError):
-                self._record(session, call, hooks, [_outcome(task) for task in running], no_block)
+                self._record(session, call, hooks, [_timed_result(task) for task in running], no_block)
             raise
-        return self._record(session, call, hooks, [_outcome(task) for task in running], no_block)
+        return self._record(session, call, hooks, [_timed_result(task) for task in running], no_block)
 
-    def _record(self, session: Session, call: HookCall, hooks: list[Hook], outcomes: list[_Outcome], no_block: str) -> HookVerdict:
+    def _record(self, session: Session, call: HookCall, hooks: list[Hook], outcomes: list[_TimedResult], no_block: str) -> HookVerdict:
         blocked_by = reason = ""
         contexts: list[HookContext] = []
         for hook, (given, took_ms) in zip(hooks, outcomes, strict=True):
@@ -121,11 +121,11 @@ def _with_fold_notice(call: HookCall, reason: str, notice: str) -> str:
     return notice or (f"blocked the fold: {reason}" if reason and call.moment == "before_fold" else "")
 
 
-def _outcome(task: asyncio.Task[_Outcome]) -> _Outcome:
-    return _Outcome(HookResult(failure="was interrupted")) if task.cancelled() else task.result()
+def _timed_result(task: asyncio.Task[_TimedResult]) -> _TimedResult:
+    return _TimedResult(HookResult(failure="was interrupted")) if task.cancelled() else task.result()
 
 
-async def _timed(session: Session, hook: Hook, call: HookCall, longest: float | None) -> _Outcome:
+async def _timed(session: Session, hook: Hook, call: HookCall, longest: float | None) -> _TimedResult:
     """Run one hook within its time limit; whatever goes wrong is part of the outcome."""
     clock = session.environment.clock
     started = clock.now()
@@ -141,7 +141,7 @@ async def _timed(session: Session, hook: Hook, call: HookCall, longest: float | 
     else:
         error = task.exception()
         result = HookResult(failure=error.message, exit=error.exit_code) if isinstance(error, HookFailed) else task.result()
-    return _Outcome(result, max(0, clock.now() - started))
+    return _TimedResult(result, max(0, clock.now() - started))
 
 
 async def _stop(task: asyncio.Task[HookResult]) -> None:

@@ -166,7 +166,7 @@ async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed,
     if blocked is None:
         return _Admission(call, None, notes)
     session.log.append(ToolRefused(call.call_id, call.tool, blocked.by, blocked.why))
-    return _Admission(call, ToolOutput(f"This call was not run: a {blocked.by} of the user blocked it: {blocked.why}", error=True), notes)
+    return _Admission(call, ToolOutput(f"This call was not run: the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
 
 def _limiter(session: Session) -> ResultLimiter:
