@@ -1,7 +1,14 @@
 """Event bodies of tools: declarations, permissions, starts and results, hooks, background processes and file snapshots."""
 
+from typing import Literal, TypeAlias
+
 from palimpsest.core.events.calls import EventBody
 from palimpsest.core.items import ToolResult
+
+HookMoment: TypeAlias = Literal[
+    "session_start", "session_end", "user_prompt", "before_tool", "after_tool", "before_fold", "after_fold", "turn_end"
+]
+"""When a hook of this program runs."""
 
 
 class ToolsOffered(EventBody, frozen=True, tag="tools_offered"):

@@ -1,7 +1,6 @@
 """Hooks that are commands: the call as JSON on standard input, and the result as JSON on standard output or as an exit code."""
 
 import os
-import shlex
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from palimpsest.engine.hooks.hook import SECONDS, Hook, HookCall, HookFailed, HookMoment, HookResult
+from palimpsest.core.events.tools import HookMoment
+from palimpsest.engine.hooks.hook import SECONDS, Hook, HookCall, HookFailed, HookResult
 from palimpsest.engine.hooks.processes import KEPT_BYTES, CommandOutput, run_command
+from palimpsest.stores.config.hook_config import command_name
 from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.tool import one_line
 
@@ -57,15 +58,6 @@ def command_hook(
     """A hook that runs a command in a folder; without an `environment`, that of this process without keys. Raises as `Hook` does."""
     variables = command_environment(os.environ) if environment is None else environment
     return Hook(moment, HookCommand(command, Path(cwd), variables), name or command_name(command), tool, seconds)
-
-
-def command_name(command: str) -> str:
-    """The name of a hook that has none: the file name of its program."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return one_line(Path(words[0]).name if words else "", 40) or "command"
 
 
 def stdin_of(call: HookCall) -> bytes:

@@ -3,14 +3,12 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
 from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import Value
 
-HookMoment: TypeAlias = Literal[
-    "session_start", "session_end", "user_prompt", "before_tool", "after_tool", "before_fold", "after_fold", "turn_end"
-]
 MOMENTS: Final[tuple[HookMoment, ...]] = get_args(HookMoment)
 SECONDS: Final = 60.0
 """Time limit of a hook that names none."""

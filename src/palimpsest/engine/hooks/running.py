@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import HookRan
+from palimpsest.core.events.tools import HookMoment
 from palimpsest.engine.hooks.hook import (
     CONTEXT_CHARS,
     NOTICE_CHARS,
@@ -19,7 +20,6 @@ from palimpsest.engine.hooks.hook import (
     HookCall,
     HookContext,
     HookFailed,
-    HookMoment,
     HookResult,
     HookVerdict,
     cleaned,

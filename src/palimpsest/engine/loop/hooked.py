@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, HookRan, InputWithdrawn, ModelReplied, Statement, ToolReturned, ViewEdited
+from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import Part, Text, ToolCall, text_of
-from palimpsest.engine.hooks.hook import Hook, HookCall, HookContext, HookMoment, HookVerdict
+from palimpsest.engine.hooks.hook import Hook, HookCall, HookContext, HookVerdict
 from palimpsest.engine.hooks.running import Hooks
 from palimpsest.engine.moments import compact
 from palimpsest.engine.policies import PolicyRun
