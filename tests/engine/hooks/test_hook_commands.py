@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
-from hook_runs import PLAIN_ENVIRONMENT, run_hooked
-from loops import calls
+from hook_runs import PLAIN_ENVIRONMENT, HookedRun, processes_with, run_hooked
+from loops import PROFILE, calls
 
-from palimpsest.core.events import HookRan, ToolReturned
+from palimpsest.core.events import HookRan, ToolReturned, TurnEnded
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
@@ -62,10 +63,38 @@ def test_a_command_reads_the_call_as_json_and_runs_in_the_project_folder(tmp_pat
     assert done.runs == [HookRan("cat", "before_tool", exit=0, call_id="a")]
 
 
-@pytest.mark.parametrize("arguments", ["{", "[" * 100_000, '{"a": "\ud800"}'])
+@pytest.mark.parametrize("arguments", ["{", "[" * 100_000, "\ud800"])
 def test_arguments_that_are_no_json_are_given_as_text(arguments: str) -> None:
     call = json.loads(stdin_of(HookCall("s", "before_tool", arguments=arguments)))
     assert call == {"session": "s", "moment": "before_tool", "arguments": arguments.replace("\ud800", "?")}
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1000000000000000000000000000000}', '{"a": 1, "a": 2}', '{"a":\n 1.50}'])
+def test_valid_arguments_are_given_exactly_as_the_model_sent_them(arguments: str) -> None:
+    expected = f'{{"session":"s","moment":"before_tool","arguments":{arguments}}}\n'
+    assert stdin_of(HookCall("s", "before_tool", arguments=arguments)).decode() == expected
+
+
+def test_an_interrupt_kills_a_command_with_all_that_it_started(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    marker = f"PAL_TEST_INTERRUPT={tmp_path.name}"
+    name, _, value = marker.partition("=")
+    command = "setsid tail -f /dev/null & echo begun > pipe; tail -f /dev/null"
+    hook = command_hook("session_start", command, cwd=tmp_path, environment={**PLAIN_ENVIRONMENT, name: value}, name="slow")
+
+    async def work() -> tuple[list[int], HookedRun]:
+        async with Agent("claude-sonnet-4-5", provider=Scripted(), profile=PROFILE, hooks=[hook]) as agent:
+            task = asyncio.ensure_future(agent.ask("go"))
+            assert await asyncio.to_thread(pipe.read_text) == "begun\n"
+            before = processes_with(marker)
+            await agent.interrupt()
+            return before, HookedRun(agent, (await task).stop)
+
+    before, done = asyncio.run(work())
+    assert (len(before) >= 2, processes_with(marker)) == (True, [])
+    assert [(run.hook, run.exit, run.failure) for run in done.runs] == [("slow", None, "was interrupted")]
+    assert done.bodies[-1] == TurnEnded("interrupted")
 
 
 def test_a_file_that_a_hook_changes_under_an_edit_is_not_overwritten(tmp_path: Path) -> None:

@@ -24,12 +24,13 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
+from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.engine.agent import Agent, Answer
-from palimpsest.engine.hooks.hook import Hook, HookCall, HookMoment, HookResult, HookReturn
+from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult, HookReturn
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home

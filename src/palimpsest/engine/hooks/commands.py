@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.engine.hooks.hook import SECONDS, Hook, HookCall, HookFailed, HookResult
@@ -63,12 +64,15 @@ def command_hook(
 def stdin_of(call: HookCall) -> bytes:
     """The call as one JSON object; `arguments` is an object if the model sent valid JSON, else the text."""
     fields: dict[str, Any] = msgspec.to_builtins(call)
+    texts = {key: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for key, value in fields.items()}
     if call.arguments:
         try:
-            fields["arguments"] = msgspec.json.decode(call.arguments)
+            msgspec.json.decode(texts["arguments"])
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            fields["arguments"] = call.arguments
-    texts = {key: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for key, value in fields.items()}
+            pass
+        else:
+            # As the model sent them: not every value that can be read can be written again, and a model must not be able to hide one.
+            texts["arguments"] = Raw(texts["arguments"].encode())
     return msgspec.json.encode(texts) + b"\n"
 
 

@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -90,9 +90,10 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
     command and all that it started are killed.
     """
     mark = secrets.token_hex(16)
-    out, err = _Pipe(), _Pipe()
     with ExitStack() as opened:
+        out = _Pipe()
         opened.callback(out.close)
+        err = _Pipe()
         opened.callback(err.close)
         stdin = opened.enter_context(tempfile.TemporaryFile())
         stdin.write(data)
@@ -121,7 +122,8 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
         err.close_write()
         try:
             code = await process.wait()
-            left = end_processes(process.pid, mark)
+            # In a thread, because it looks at every process of the system.
+            left = await asyncio.to_thread(end_processes, process.pid, mark)
             await out.rest()
             await err.rest()
         except asyncio.CancelledError:
@@ -140,31 +142,25 @@ def end_processes(group: int, mark: str) -> bool:
 
     A process that left the group and cleared its environment is not found; nor is one that only left the group on systems without `/proc`.
     """
-    find = _linux_members if sys.platform == "linux" else _group_exists
-    return _end(group, lambda: find(group, mark))
-
-
-def _end(group: int, find: Callable[[], bool]) -> bool:
+    kill = _kill_found if sys.platform == "linux" else _kill_group
     found = False
     # A process may have started another between the search and its end.
     for _ in range(_KILL_ROUNDS):
-        if not find():
+        if not kill(group, mark):
             break
         found = True
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
     return found
 
 
-def _group_exists(group: int, _: str) -> bool:
+def _kill_group(group: int, _: str) -> bool:
     try:
-        os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return False
     return True
 
 
-def _linux_members(group: int, mark: str) -> bool:
+def _kill_found(group: int, mark: str) -> bool:
     """Kill the members that are alive one by one, and return whether there were any."""
     wanted = f"{MARK}={mark}".encode()
     members = [number for number in _own_processes() if _is_member(number, group, wanted)]

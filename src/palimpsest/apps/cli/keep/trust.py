@@ -4,7 +4,7 @@ import click
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.apps.cli.engine_session import config_path, working_folder
+from palimpsest.apps.cli.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
@@ -36,6 +36,8 @@ def trust(*, names: tuple[str, ...], everything: bool, remove: bool, as_json: bo
     home, folder = find_home(), working_folder()
     if folder is None:
         raise BadInput("the working directory does not exist", where="pal trust")
+    # For its warnings about a file that is wrong: such a file starts nothing.
+    settings_of(home)
     trusted = trust_of(home.folder, folder)
     commands = project_commands(folder, config_path(home))
     if names and everything:
