@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import signal
 import sys
 import tempfile
@@ -89,7 +88,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
     The input comes from a file, so that a command which reads none of it, or only a part, delays nothing. If the task is cancelled, the
     command and all that it started are killed.
     """
-    mark = secrets.token_hex(16)
+    mark = os.urandom(16).hex()
     with ExitStack() as opened:
         out = _Pipe()
         opened.callback(out.close)
