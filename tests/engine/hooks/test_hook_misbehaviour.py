@@ -107,6 +107,13 @@ async def cancels_itself(_: HookCall) -> HookResult:
     raise asyncio.CancelledError
 
 
+async def cancels_its_task(_: HookCall) -> HookResult:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return await never_returns(_)
+
+
 def returns_a_number(_: HookCall) -> Any:
     return 5
 
@@ -136,6 +143,7 @@ def keeps_asking(_: HookCall) -> Awaitable[HookResult]:
         (never_returns_plainly, "did not end within 0.1 s"),
         (keeps_asking, "did not end within 0.1 s"),
         (cancels_itself, "cancelled itself"),
+        (cancels_its_task, "cancelled itself"),
         (returns_a_number, "returned a wrong value: int is neither HookResult nor str nor None"),
         (returns_wrong_fields, "returned a wrong value: block must be a text and is bool"),
         (returns_a_huge_exit_code, "returned a wrong value: exit must be an exit code"),

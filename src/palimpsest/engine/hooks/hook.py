@@ -29,7 +29,7 @@ class HookCall(Value, frozen=True):
     source: of `session_start`: startup, resume or compact, the last of which means that a fold happened.
     prompt: the text of the user, of `user_prompt`.
     tool, call_id, arguments: the tool call; `arguments` is the JSON text that the model sent, never shortened.
-    result, error: the text of the tool result, shortened to 256 kB, and whether it is an error.
+    result, error: the text of the tool result as the model gets it, at most 256 kB, and whether it is an error.
     stop, reply: why the turn or the session ends, and the text of the last reply.
     continued: how often hooks made this turn go on already.
     asked, focus: whether the user or the model asked for the fold, and on what it should concentrate.

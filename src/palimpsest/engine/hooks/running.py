@@ -131,13 +131,16 @@ async def _timed(session: Session, hook: Hook, call: HookCall, longest: float | 
     started = clock.now()
     seconds = hook.seconds if longest is None else min(hook.seconds, longest)
     task = asyncio.ensure_future(_guarded(hook, call))
+    result = HookResult(failure=f"did not end within {seconds:g} s")
     try:
         await asyncio.wait({task}, timeout=seconds)
-    finally:
-        if not task.done():
-            await _stop(task)
-    if task.cancelled() or not task.done():
-        result = HookResult(failure=f"did not end within {seconds:g} s")
+    except asyncio.CancelledError:
+        # The caller raises it, after the run was recorded.
+        result = HookResult(failure="was interrupted")
+    if not task.done():
+        await _stop(task)
+    elif task.cancelled():
+        result = HookResult(failure="cancelled itself")
     else:
         error = task.exception()
         result = HookResult(failure=error.message, exit=error.exit_code) if isinstance(error, HookFailed) else task.result()
