@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from palimpsest.core.log.undo import restore, rewind, undo
     from palimpsest.core.view import View
     from palimpsest.engine.agent import Agent, Answer
+    from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult
     from palimpsest.engine.loop.limits import Limits
     from palimpsest.providers.scripted import Scripted
     from palimpsest.stores.home import Home
@@ -31,6 +32,9 @@ __all__ = [
     "Event",
     "Fold",
     "Home",
+    "Hook",
+    "HookCall",
+    "HookResult",
     "Insert",
     "Item",
     "Keep",
@@ -73,6 +77,7 @@ _ROOMS = {
     "core.log.undo": ("restore", "rewind", "undo"),
     "core.view": ("View",),
     "engine.agent": ("Agent", "Answer"),
+    "engine.hooks.hook": ("Hook", "HookCall", "HookResult"),
     "engine.loop.limits": ("Limits",),
     "providers.scripted": ("Scripted",),
     "stores.home": ("Home",),

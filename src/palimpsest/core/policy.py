@@ -59,7 +59,16 @@ class EventSpan(Value, frozen=True, tag="span"):
     last: int
 
 
-Want: TypeAlias = Ask | Look | Save | EventSpan
+class FoldPlanned(Value, frozen=True, tag="fold_planned"):
+    """Announce a fold that is about to be installed, to whatever wants to run before it; `tokens` is the size of the view.
+
+    Only the engine yields it. The answer is `None`.
+    """
+
+    tokens: int
+
+
+Want: TypeAlias = Ask | Look | Save | EventSpan | FoldPlanned
 Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
 

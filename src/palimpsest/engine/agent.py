@@ -15,13 +15,15 @@ from palimpsest.core.events import Event, ModelReplied, PermissionAsked, Session
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
+from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
+from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.moments import compact, resumed, switch
+from palimpsest.engine.moments import resumed, switch
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile as named_profile
 from palimpsest.profiles.profile import Profile
@@ -34,6 +36,8 @@ from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
 
+# Seconds of each hook at the end of a session that was interrupted.
+_LAST_SECONDS = 2.0
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 
 
@@ -49,7 +53,8 @@ class Agent:
 
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
     tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
-    as an async context manager, or call `close`. Raises `BadInput` if no tool can be made of a function, or two tools have one name.
+    as an async context manager, or call `close`. `hooks` run at moments of the session; those of its end run when the context ends. Raises
+    `BadInput` if no tool can be made of a function, or two tools have one name.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Agent:
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
         approve: Approve = no_approver,
+        hooks: Iterable[Hook] = (),
     ) -> None:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
@@ -78,7 +84,10 @@ class Agent:
         else:
             opened = SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(opened, way, known, environment)
-        self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
+        source, tip = "resume" if resume else "startup", self.session.log.tip
+        self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
+        keep = home.store.result_files(self.session.log.session)
+        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
         # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
@@ -92,6 +101,7 @@ class Agent:
         self.business: BusinessState | None = None
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
+        self._has_ended = False
 
     @property
     def id(self) -> str:
@@ -129,7 +139,7 @@ class Agent:
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
-        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context)))
+        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks)))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
@@ -160,8 +170,8 @@ class Agent:
                 await turn
 
     async def compact(self, focus: str = "") -> None:
-        """Fold the session now."""
-        await compact(self.session, focus)
+        """Fold the session now, unless a hook blocks it."""
+        await self.hooks.compact(self.session, focus)
 
     async def switch(self, model: str | ModelCard) -> None:
         """Continue with another model."""
@@ -170,6 +180,17 @@ class Agent:
     def change_profile(self, profile: str | Profile) -> None:
         """Continue under another profile."""
         self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
+
+    async def end(self, stop: str = "done") -> tuple[Event, ...]:
+        """Run the hooks of the session end, once, and return what they recorded. Leaving the context does it too.
+
+        After an interrupt or an error (`stop` is not `done`) each has two seconds, because the program is about to end.
+        """
+        first = self.session.log.tip + 1
+        if not self._has_ended:
+            self._has_ended = True
+            await self.hooks.end(self.session, stop, None if stop == "done" else _LAST_SECONDS)
+        return tuple(self.session.log.reader.run(first, self.session.log.tip))
 
     def close(self) -> None:
         """Make the session durable and release it."""
@@ -180,6 +201,12 @@ class Agent:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.interrupt()
+        try:
+            await self.end("done" if kind is None else "failed" if issubclass(kind, Exception) else "interrupted")
+        finally:
+            await self._release()
+
+    async def _release(self) -> None:
         try:
             await self.resources.aclose()
         finally:

@@ -1,6 +1,6 @@
 """One model call of a turn: runs the policies, sends the request, and retries once if it was too long."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import ModelReplied
@@ -13,16 +13,20 @@ from palimpsest.engine.session import Session
 from palimpsest.wire.encoding.breakpoints import with_anchors
 
 
+async def do_nothing() -> None:
+    """Do nothing: the default after a fold."""
+
+
 async def call(
     session: Session,
     *,
     observe: Callable[[Delta], None] = ignore,
     after_policies: Callable[[Moment, PolicyRun], None] = lambda *_: None,
-    after_fold: Callable[[], None] = lambda: None,
+    after_fold: Callable[[], Awaitable[None]] = do_nothing,
 ) -> ModelReplied:
     """Run the policies, send the view and return the reply. `observe` gets the deltas, `after_policies` the policy run of each moment.
 
-    `after_fold` is called before the request is sent if a policy folded, so that context which the fold removed can be stated again.
+    `after_fold` is awaited before the request is sent if a policy folded, so that context which the fold removed can be stated again.
 
     If the request is too long, the profile decides between folding and `PromptTooLong`. Raises `PalimpsestError` if the call fails, or
     if a policy fails and the profile insists on it.
@@ -30,7 +34,7 @@ async def call(
     before = await carry_out(run_policies(session, "before_call"), session)
     after_policies("before_call", before)
     if before.folded:
-        after_fold()
+        await after_fold()
     if before.failure is not None and session.profile.stops_when_fold_fails:
         raise before.failure
     try:
@@ -43,7 +47,7 @@ async def call(
         if not overflow.edited:
             raise
         if overflow.folded:
-            after_fold()
+            await after_fold()
         reply = await _send_turn(session, observe)
     after_policies("after_call", await carry_out(run_policies(session, "after_call"), session))
     return reply

@@ -67,6 +67,10 @@ def nothing_to_look_at(_: Look) -> str | None:
     return None
 
 
+async def no_hooks(tokens: int) -> None:
+    """Do nothing: an environment without hooks."""
+
+
 def no_provider(card: ModelCard, purpose: str) -> Provider:
     """Raise `NoModel`: an environment without models."""
     raise NoModel(f"no model is available for {purpose}; set an API key or name a model, or go on without", where=card.name)
@@ -105,7 +109,8 @@ class Environment:
 
     `provider` returns the provider for a card and a purpose, or raises `NoModel`. `keep` writes a file of the session that other programs
     can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may grant. `retries` is the retry policy
-    of failed calls, `sleep` waits a number of seconds, and `chance` returns a random number from 0 to 1.
+    of failed calls, `sleep` waits a number of seconds, and `chance` returns a random number from 0 to 1. `before_fold` gets the size of
+    the view in tokens before a fold that a policy planned is installed.
     """
 
     store: SessionStore
@@ -121,3 +126,4 @@ class Environment:
     retries: RetryPolicy = DEFAULT
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    before_fold: Callable[[int], Awaitable[None]] = no_hooks

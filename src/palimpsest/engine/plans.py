@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.policy import Answer, Ask, EventSpan, Look, Save, Want, complete, drive
+from palimpsest.core.policy import Answer, Ask, EventSpan, FoldPlanned, Look, Save, Want, complete, drive
 from palimpsest.core.view import View
 from palimpsest.engine.environment import inline
 from palimpsest.engine.sending import Outgoing, send, with_reply_limit
@@ -51,6 +51,9 @@ async def _answer(want: Want, session: Session) -> Answer:
             return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
         case EventSpan(first=first, last=last):
             return await environment.offload(lambda: _events(session, first, last))
+        case FoldPlanned(tokens=tokens):
+            await environment.before_fold(tokens)
+            return None
 
 
 def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:

@@ -13,7 +13,7 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.errors import BadEdit, NoModel, PalimpsestError, TooFull
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall, Value
-from palimpsest.core.policy import Answer, Edits, Policy, Proposal, Want, steps_of
+from palimpsest.core.policy import Answer, Edits, FoldPlanned, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.core.view import EMPTY_VIEW, View
 from palimpsest.engine.session import Session
@@ -105,6 +105,8 @@ def _propose(session: Session, policy: Policy, situation: Situation) -> Generato
         return PolicyRun((failed,), failure=error)
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
     if proposal.edits:
+        if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
+            yield FoldPlanned(situation.used)
         installed = install(session, policy, proposal, situation)
         return PolicyRun((*events, installed), proposal.notices if isinstance(installed.body, ViewEdited) else ())
     return PolicyRun(events, proposal.notices)

@@ -12,6 +12,7 @@ from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
+    InputWithdrawn,
     Interrupted,
     ModelReplied,
     SessionOpened,
@@ -98,6 +99,8 @@ def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() ->
         ),
         ToolReturned(ToolResult("call:1", (Text("x = 1"),), error=True)),
         UserTyped((Text("later"),)),
+        UserTyped((Text("taken back"),)),
+        InputWithdrawn(6, "user"),
     )
     stated, asked, thought, looked, used, answered, queued = lines_of(log)
     assert (stated["message"]["content"], stated["isMeta"]) == ("branch: main", True)

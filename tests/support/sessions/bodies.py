@@ -15,6 +15,7 @@ from palimpsest.core.events import (
     FilesSnapshotted,
     ForeignNoted,
     HookRan,
+    InputWithdrawn,
     Interrupted,
     JobRan,
     ModeChanged,
@@ -54,6 +55,7 @@ def one_of_each(item: str, edit: int) -> tuple[Body, ...]:
     return (
         UserTyped((Text("typed"),)),
         UserSaid((Text("said"),)),
+        InputWithdrawn(1, "user"),
         TurnStarted(),
         TurnEnded(),
         CallStarted("m", "chat"),

@@ -20,6 +20,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "context": ("look.context:context", "Show what fills the model's window."),
         "audit": ("look.audit:audit", "Show every edit of the view: its reason, its price, what it hides."),
         "search": ("look.search:search", "Find words in all sessions."),
+        "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
     "Change": {
@@ -38,6 +39,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Keep": {
         "init": ("keep.config:init", "Write a commented configuration file, your own or that of a project."),
         "config": ("keep.config:config", "Show every setting and where it comes from."),
+        "trust": ("keep.trust:trust", "Show the commands that a project's files start, and trust them."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),

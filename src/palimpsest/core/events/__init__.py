@@ -11,6 +11,7 @@ from palimpsest.core.events.calls import (
     EventBody,
     EventRef,
     Failed,
+    InputWithdrawn,
     Interrupted,
     ModelReplied,
     SessionOpened,
@@ -75,6 +76,7 @@ __all__ = [
     "FilesSnapshotted",
     "ForeignNoted",
     "HookRan",
+    "InputWithdrawn",
     "Interrupted",
     "JobRan",
     "ModeChanged",
@@ -112,6 +114,7 @@ Body: TypeAlias = (
     SessionOpened
     | UserTyped
     | UserSaid
+    | InputWithdrawn
     | TurnStarted
     | TurnEnded
     | CallStarted

@@ -71,6 +71,14 @@ class UserSaid(EventBody, frozen=True, tag="user_said"):
     steering: bool = False
 
 
+class InputWithdrawn(EventBody, frozen=True, tag="input_withdrawn"):
+    """Queued input will not enter the view: the event that queued it, who took it back, and why."""
+
+    typed: int
+    by: str
+    why: str = ""
+
+
 class TurnStarted(EventBody, frozen=True, tag="turn_started"):
     """A turn starts; `typed` are the events of the queued input that it works on."""
 

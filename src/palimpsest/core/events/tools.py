@@ -1,7 +1,14 @@
 """Event bodies of tools: declarations, permissions, starts and results, hooks, background processes and file snapshots."""
 
+from typing import Literal, TypeAlias
+
 from palimpsest.core.events.calls import EventBody
 from palimpsest.core.items import ToolResult
+
+HookMoment: TypeAlias = Literal[
+    "session_start", "session_end", "user_prompt", "before_tool", "after_tool", "before_fold", "after_fold", "turn_end"
+]
+"""When a hook of this program runs."""
 
 
 class ToolsOffered(EventBody, frozen=True, tag="tools_offered"):
@@ -56,7 +63,11 @@ class ToolRefused(EventBody, frozen=True, tag="tool_refused"):
 
 
 class HookRan(EventBody, frozen=True, tag="hook_ran"):
-    """A hook ran: its command, the moment, its exit code and its output; `blocked` is true if it prevented an action."""
+    """A hook ran: its name, the moment, the exit code of a command and what it said; `blocked` is true if it prevented an action.
+
+    `failure` is what went wrong with it, with the kind of failure before the first colon. `notice` is a line for the user; a failure has
+    one only the first time in a run of the agent.
+    """
 
     hook: str
     moment: str
@@ -65,6 +76,8 @@ class HookRan(EventBody, frozen=True, tag="hook_ran"):
     blocked: bool = False
     text: str = ""
     call_id: str = ""
+    failure: str = ""
+    notice: str = ""
 
 
 class ProcessStarted(EventBody, frozen=True, tag="process_started"):

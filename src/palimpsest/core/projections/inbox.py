@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from palimpsest.core.events import Event
-from palimpsest.core.events.calls import UserSaid, UserTyped
+from palimpsest.core.events.calls import InputWithdrawn, UserSaid, UserTyped
 from palimpsest.core.projections.projection import Scope, StateProjection
 
 
@@ -12,7 +12,7 @@ class InboxProjection(StateProjection):
 
     name: ClassVar = "inbox"
     version: ClassVar = 1
-    watches: ClassVar = frozenset({UserTyped, UserSaid})
+    watches: ClassVar = frozenset({UserTyped, UserSaid, InputWithdrawn})
     scope: ClassVar[Scope] = "file"
     state_type: ClassVar = tuple[int, ...]
 
@@ -20,11 +20,11 @@ class InboxProjection(StateProjection):
         self._queued: dict[int, None] = {}
 
     def take(self, event: Event) -> None:
-        """Queue typed input, and remove input that entered the conversation."""
+        """Queue typed input, and remove input that entered the conversation or was withdrawn."""
         body = event.body
         if isinstance(body, UserTyped):
             self._queued[event.seq] = None
-        elif isinstance(body, UserSaid) and body.typed is not None:
+        elif isinstance(body, UserSaid | InputWithdrawn) and body.typed is not None:
             self._queued.pop(body.typed, None)
 
     def value(self) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = SourcedContext(session, world, world.renewed)
+    agent.hooks.add(settings.hooks)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from palimpsest.core.events import PermissionAsked
+from palimpsest.engine.hooks.hook import Hook
 from palimpsest.sources.state import StateMachine
 from palimpsest.tools.permissions.decision import Approval, Mode
 from palimpsest.tools.tool import AgentTool
@@ -18,7 +19,7 @@ class CodingSettings:
     With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule. `withheld` are
     variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
-    `model_sets_state` the model gets the tool that changes it.
+    `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
     """
 
     mode: Mode = "ask"
@@ -33,6 +34,7 @@ class CodingSettings:
     tools: tuple[AgentTool, ...] | None = None
     states: StateMachine | None = None
     model_sets_state: bool = False
+    hooks: tuple[Hook, ...] = ()
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

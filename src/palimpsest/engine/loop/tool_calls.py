@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as dataclass_replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.engine.loop.feed import Feed
+from palimpsest.engine.loop.hooked import SessionHooks, with_notes
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
 from palimpsest.policies.preview_limiter import PreviewLimiter
@@ -60,14 +61,22 @@ class Toolbox(Struct, frozen=True):
     attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
 
 
-async def run_calls(session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed) -> None:
-    """Run the calls and record a result for each, in call order.
+class _Admission(NamedTuple):
+    """The decision about a call: the output that refuses it, if any, and what hooks add to its result."""
+
+    call: ToolCall
+    refusal: ToolOutput | None
+    notes: tuple[Part, ...] = ()
+
+
+async def run_calls(session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed, hooks: SessionHooks | None = None) -> None:
+    """Run the calls and record a result for each, in call order. Hooks run before and after each tool that may run.
 
     If the task is cancelled, running tools are cancelled too, and every call without a result gets one that says so.
     """
     try:
         for batch in _batches(toolbox, calls):
-            await _run_batch(session, toolbox, batch, feed)
+            await _run_batch(session, toolbox, batch, feed, SessionHooks() if hooks is None else hooks)
     except asyncio.CancelledError:
         answer_pending(session)
         raise
@@ -99,10 +108,10 @@ def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolC
         yield batch
 
 
-async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], feed: Feed) -> None:
+async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], feed: Feed, hooks: SessionHooks) -> None:
     """Decide about the calls one after the other, run the permitted ones side by side, and record results as soon as their turn comes."""
-    allowed = [(call, await _permitted(session, toolbox, call, feed)) for call in calls]
-    tools = [(call, toolbox.tools[call.tool]) for call, refusal in allowed if refusal is None]
+    admissions = [await _admit(session, toolbox, call, feed, hooks) for call in calls]
+    tools = [(call, toolbox.tools[call.tool]) for call, refusal, _ in admissions if refusal is None]
     for call, _ in tools:
         session.log.append(ToolStarted(call.call_id, call.tool))
     feed.events()
@@ -112,9 +121,10 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     slots = asyncio.Semaphore(MOST_AT_ONCE)
     running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox, tool, call, slots)) for call, tool in tools}
     try:
-        for call, refusal in allowed:
-            output, took_ms = await running[call.call_id] if refusal is None else (refusal, 0)
-            await _record(session, toolbox, call, (output, took_ms))
+        for admission in admissions:
+            call, refusal, _ = admission
+            outcome = await running[call.call_id] if refusal is None else (refusal, 0)
+            await _record(session, toolbox, admission, outcome, hooks)
             feed.events()
     finally:
         for task in running.values():
@@ -125,8 +135,9 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
                 await task
 
 
-async def _record(session: Session, toolbox: Toolbox, call: ToolCall, outcome: tuple[ToolOutput, int]) -> None:
-    """Record the events of a tool and its result, which the profile limits in size, with what is attached to it."""
+async def _record(session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks) -> None:
+    """Record the events of a tool and its result, which the profile limits in size, with what is attached to it and what hooks add."""
+    call, notes = admission.call, admission.notes
     (output, took_ms), tool = outcome, toolbox.tools.get(call.tool)
     if tool is not None and output.paths and not output.error:
         # Only now, because what the results before this one have attached is not attached again.
@@ -134,10 +145,27 @@ async def _record(session: Session, toolbox: Toolbox, call: ToolCall, outcome: t
         output = dataclass_replace(output, parts=(*output.parts, *attached))
     returned = ToolReturned(_result(call, output), call.tool, output.exit, tuple(map(_encodable, output.paths)), took_ms)
     limited = await carry_out(_limiter(session)(returned), session)
-    for body in output.events:
-        # A tool does not know the id of its call.
-        session.log.append(replace(body, call_id=call.call_id) if isinstance(body, ProcessStarted) else body)
-    session.log.append(limited)
+    try:
+        if admission.refusal is None:
+            notes += await hooks.after_tool(session, call, limited)
+    finally:
+        # Also if the task is cancelled while a hook runs: the tool has ended, and its outcome is known.
+        for body in output.events:
+            # A tool does not know the id of its call.
+            session.log.append(replace(body, call_id=call.call_id) if isinstance(body, ProcessStarted) else body)
+        session.log.append(with_notes(limited, notes))
+
+
+async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed, hooks: SessionHooks) -> _Admission:
+    """Decide about a call: the permissions first, and then the hooks, which can only refuse it."""
+    refusal = await _permitted(session, toolbox, call, feed)
+    if refusal is not None:
+        return _Admission(call, refusal)
+    blocked, notes = await hooks.before_tool(session, call)
+    if blocked is None:
+        return _Admission(call, None, notes)
+    session.log.append(ToolRefused(call.call_id, call.tool, blocked.by, blocked.why))
+    return _Admission(call, ToolOutput(f"This call was not run: the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
 
 def _limiter(session: Session) -> ResultLimiter:

@@ -6,39 +6,43 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ContextStated, ModelReplied, Statement, TurnEnded, UserSaid, UserTyped
+from palimpsest.core.events import ContextStated, ModelReplied, Statement, TurnEnded
 from palimpsest.core.events.stops import stop_reason
-from palimpsest.core.items import Part, ToolCall
+from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.call import call
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed
+from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
+from palimpsest.engine.loop.queued_input import Accepted, accept_input, queued_tokens
 from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
-from palimpsest.engine.moments import compact, end_turn, start_turn
+from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
-INTERRUPTED, FAILED = "interrupted", "failed"
+INTERRUPTED, FAILED, BLOCKED = "interrupted", "failed", "blocked"
 # Empty replies after which a turn ends: some models answer once with nothing after a tool result.
 _MOST_EMPTY = 2
 
 
 class Loop(Struct, frozen=True):
-    """What a turn needs: the session, its tools and limits, the context that it states, and the feed that user interfaces follow."""
+    """What a turn needs: session, tools, limits, the context that it states, hooks, and the feed that user interfaces follow."""
 
     session: Session
     toolbox: Toolbox
     feed: Feed
     limits: Limits = NO_LIMITS
     context: ContextStating = field(default_factory=NoContext)
+    hooks: SessionHooks = field(default_factory=SessionHooks)
 
 
 async def run_turn(loop: Loop) -> str:
     """Work on the queued input, or go on where an interrupted turn stopped, until a reply asks for no tool. Returns the stop reason.
 
-    The reason is `done`, that of the last reply if it was cut off or refused, or the limit that was reached. If the task is cancelled,
-    or the turn fails, every call is answered and the end of the turn recorded before the error is raised.
+    The reason is `done`, that of the last reply if it was cut off or refused, the limit that was reached, or `blocked` if a hook withdrew
+    the input. If the task is cancelled, or the turn fails, every call is answered and the end of the turn recorded before the error is
+    raised.
     """
     session = loop.session
     try:
@@ -57,46 +61,46 @@ async def run_turn(loop: Loop) -> str:
 async def _work(loop: Loop) -> str:
     session, meter = loop.session, TurnMeter(loop.session, loop.limits)
     if session.log.health.turn is None:
-        queued = session.log.inbox
-        tokens = sum(session.counter.content(part) for seq in queued for part in _typed(session, seq))
-        await start_turn(session, incoming=tokens, typed=queued)
+        await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
-    await run_calls(session, loop.toolbox, pending, loop.feed)
+    await run_calls(session, loop.toolbox, pending, loop.feed, loop.hooks)
     await loop.context.observe()
-    _accept_input(loop, steering=False)
+    await loop.hooks.begin(session)
+    accepted = await _accept(loop, steering=False)
+    if accepted.withdrawn and not accepted.said:
+        return BLOCKED
     empty = 0
     while True:
         loop.feed.events()
-        reply = await call(session, observe=loop.feed.delta, after_fold=loop.context.restate)
+        reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
         meter.tools += len(calls)
-        await run_calls(session, loop.toolbox, calls, loop.feed)
+        await run_calls(session, loop.toolbox, calls, loop.feed, loop.hooks)
         focus = compact_focus(reply) if "compact" in loop.toolbox.tools else None
         if focus is not None:
-            await compact(session, focus)
-        loop.context.restate()
-        joined = _accept_input(loop, steering=True)
+            await loop.hooks.compact(session, focus)
+        await _restate(loop)
+        joined = (await _accept(loop, steering=True)).said
         empty += not reply.parts
         finished = stop_reason(reply.stop) != "pause" and (reply.parts or empty >= _MOST_EMPTY)
-        if finished and not calls and not joined:
-            return _stop(reply)
-        if (limit := meter.reached()) is not None:
-            return limit
+        stop = _stop(reply) if finished and not calls and not joined else meter.reached()
+        if stop is not None and not await _goes_on(loop, stop, reply):
+            return stop
 
 
-def _accept_input(loop: Loop, *, steering: bool) -> bool:
-    """Let queued input enter the view, oldest first. Returns whether there was any."""
-    session, queued = loop.session, loop.session.log.inbox
-    for seq in queued:
-        parts = _typed(session, seq)
-        session.log.append(UserSaid(parts, typed=seq, steering=steering))
-        loop.context.mention(parts)
-    return bool(queued)
+async def _accept(loop: Loop, *, steering: bool) -> Accepted:
+    return await accept_input(loop.session, loop.context, loop.hooks, steering=steering)
 
 
-def _typed(session: Session, seq: int) -> tuple[Part, ...]:
-    body = session.log.event(seq).body
-    return body.parts if isinstance(body, UserTyped) else ()
+async def _restate(loop: Loop) -> None:
+    loop.context.restate()
+    await loop.hooks.folded(loop.session)
+
+
+async def _goes_on(loop: Loop, stop: str, reply: ModelReplied) -> bool:
+    """Whether a turn that could end goes on, for a hook or for input that was typed while hooks ran."""
+    goes_on = await loop.hooks.turn_end(loop.session, stop, reply)
+    return stop == "done" and (goes_on or (await _accept(loop, steering=True)).said > 0)
 
 
 def _stop(reply: ModelReplied) -> str:

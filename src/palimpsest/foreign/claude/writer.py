@@ -10,6 +10,7 @@ from palimpsest.core.events import (
     ContextStated,
     EditUndone,
     Event,
+    InputWithdrawn,
     Interrupted,
     ModelReplied,
     Recalled,
@@ -195,6 +196,8 @@ class _TranscriptWriter:
         match body:
             case UserTyped():
                 self._queued_input[event.seq] = body
+            case InputWithdrawn(typed=typed):
+                self._queued_input.pop(typed, None)
             case UserSaid():
                 self._queued_input.pop(body.typed if body.typed is not None else -1, None)
                 yield from self._user(event, {"permissionMode": "default"})

@@ -16,6 +16,8 @@ from palimpsest.core.events import (
     EditUndone,
     Event,
     Failed,
+    HookRan,
+    InputWithdrawn,
     Interrupted,
     ModeChanged,
     ModelReplied,
@@ -240,6 +242,10 @@ class _TurnBuilder:
                 return f"edit was refused by {body.by}", body.why
             case ToolRefused() as body:
                 return f"{body.tool} was refused by {body.by}", body.why
+            case HookRan() as body if body.failure:
+                return f"the hook {body.hook} ({body.moment}) failed", body.failure
+            case InputWithdrawn() as body:
+                return f"queued input was withdrawn by {body.by}", body.why
             case ModelSwitched() as body:
                 self._model = body.model
                 return f"the model is now {body.model}", ""

@@ -86,9 +86,11 @@ def checked_value(key: Key, value: object, *, lenient: bool = False) -> object:
         raise ValueError(f"{name} must be {key.wanted}")
     try:
         return msgspec.convert(value, key.type, strict=not lenient, dec_hook=credential_hook)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        # A list of tables needs to say which table is wrong, and holds nothing secret.
+        detail = f" ({error})" if name == "hooks" else ""
         # The error of the library is not chained, because it may repeat a value that is secret.
-        raise ValueError(f"{name} must be {key.wanted}") from None
+        raise ValueError(f"{name} must be {key.wanted}{detail}") from None
 
 
 def credential_hook(kind: type[Any], value: object) -> object:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_orig
 from msgspec import NODEFAULT, Meta, Struct, structs
 
 from palimpsest.core.redaction import Credential
+from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
 
 # Model of a new session if none is named anywhere.
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
@@ -113,6 +114,14 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(description="Retries of a failed request; unset: 8 while an agent works, 3 in other commands.", extra=_example("3")),
     ] = None
     timeout_seconds: Annotated[_Seconds, Meta(description="Seconds of silence after which a request fails.")] = DEFAULT_TIMEOUT_S
+    hooks: Annotated[
+        tuple[HookConfig, ...],
+        Meta(
+            max_length=MOST_HOOKS,
+            description="Commands that run at moments of a session, as tables [[hooks]]. Those of a project run if you trust them.",
+            extra=_example('[{ moment = "after_tool", tool = "edit", command = "make lint" }]'),
+        ),
+    ] = ()
     context: ContextConfig = ContextConfig()
     permissions: PermissionConfig = PermissionConfig()
     tools: ToolConfig = ToolConfig()
@@ -121,6 +130,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
 _WANTED: Final = {
     "context.compact_at": "a number of tokens, or a share of the window such as 60%",
+    "hooks": "a list of tables with moment and command, and perhaps tool, seconds and name",
     "providers.*.headers": "a table of texts",
     "retries": "a whole number from 0 to 100",
 }
@@ -179,7 +189,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "providers."))
+    from_environment = not name.startswith(("permissions.", "tools.", "providers.", "hooks"))
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

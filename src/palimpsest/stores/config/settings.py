@@ -16,6 +16,8 @@ PROJECT_FILE: Final = Path(".palimpsest") / FILE_NAME
 DEFAULT_SOURCE: Final = "default"
 _WORDS: Final = {"on": True, "1": True, "true": True, "yes": True, "off": False, "0": False, "false": False, "no": False}
 _QUOTED_CHARS: Final = 40
+# Keys of a project file that start commands; `project_commands` reads them, and each runs only if the user trusts it.
+_TRUSTED: Final = frozenset({"hooks"})
 
 
 class Setting(Struct, frozen=True):
@@ -119,6 +121,8 @@ def _add_project(found: dict[str, Setting], project: ConfigFile) -> tuple[Config
     """Add the values of a project file to those of the user, and return those that it may not set."""
     refused: list[ConfigProblem] = []
     for name, value in project.values.items():
+        if name in _TRUSTED:
+            continue
         place, earlier = project.places[name], found.get(name)
         key = key_of(tuple(name.split(".")))
         if key is None or not key.project:

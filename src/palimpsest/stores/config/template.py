@@ -16,7 +16,8 @@ _USER_HEAD: Final = """\
 _PROJECT_HEAD: Final = """\
 # Configuration of pal for this project. It may be shared, so it can only choose and restrict:
 # {keys}.
-# Limits here can lower those of a user's own file, and rules that deny are added to it. All other keys are ignored here.
+# Limits here can lower those of a user's own file, and rules that deny are added to it. Tables [[hooks]] declare commands that run only
+# for a user who trusts them with `pal trust`. All other keys are ignored here.
 """
 _PROVIDER_NOTE: Final = """\
 # One table for each provider, by the name that its model card has: anthropic, openai, openai-compatible, local, or your own.

@@ -11,7 +11,7 @@ import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.agent.providers import RunProviders, model_of
-from palimpsest.apps.cli.engine_session import model_name_of, profile_name_of, settings_of
+from palimpsest.apps.cli.engine_session import config_path, model_name_of, profile_name_of, settings_of
 from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of
 from palimpsest.apps.cli.output.values import json_option, plain
@@ -23,9 +23,11 @@ from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
+from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
+from palimpsest.stores.config.project_commands import project_hooks, trust_of
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id
@@ -35,7 +37,15 @@ from palimpsest.wire.models.cards import card
 REFUSED: Final = 3
 LIMIT: Final = 4
 ERROR: Final = 5
-_CODES: Final = {"done": 0, "refusal": REFUSED, "max_calls": LIMIT, "max_tools": LIMIT, "max_seconds": LIMIT, "max_usd": LIMIT}
+_CODES: Final = {
+    "done": 0,
+    "refusal": REFUSED,
+    "blocked": REFUSED,
+    "max_calls": LIMIT,
+    "max_tools": LIMIT,
+    "max_seconds": LIMIT,
+    "max_usd": LIMIT,
+}
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
@@ -54,7 +64,7 @@ Modes, for calls that no rule decides:
   auto   also commands that a sandbox confines run
 
 \b
-Exit codes: 0 done, 2 wrong use, 3 the model refused,
+Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
   4 a limit was reached, 5 the turn failed, 130 interrupted."""
 
 
@@ -137,7 +147,9 @@ def ask(
     if not parts and not session:
         raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
     agent = _agent(home, session, recorded, settings)
-    for notice in equip(agent, home, _coding(settings, allow, deny, folders), refuse_all):
+    coding = _coding(settings, allow, deny, folders)
+    hooks = hooks_of(home, settings, coding.withheld)
+    for notice in (*equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all), *hooks.notices):
         click.echo(f"pal: {plain(notice)}", err=True)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
@@ -178,6 +190,14 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
     )
 
 
+def hooks_of(home: AnyHome, settings: Settings, withheld: frozenset[str]) -> ConfiguredHooks:
+    """Return the hooks of the user and those of the project that the user trusts, and notices about the others."""
+    folder = Path.cwd()
+    project = project_hooks(folder, config_path(home))
+    trust = trust_of(home.folder, folder)
+    return configured_hooks(settings.config.hooks, project, trust, cwd=folder, environment=os.environ, withheld=withheld)
+
+
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
     """Run one turn, show it, and return the exit code."""
     first = agent.session.log.tip + 1
@@ -188,6 +208,8 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
                 printer.show(piece)
         except PalimpsestError as error:
             failure = error
+        for event in await agent.end("done" if failure is None else "failed"):
+            printer.show(event)
         summary = summarize_run(agent, first)
     printer.end(summary)
     if failure is not None:

@@ -7,14 +7,26 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.output.values import emit, plain
-from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolStarted, ViewEdited
+from palimpsest.core.events import (
+    Event,
+    Failed,
+    HookRan,
+    InputWithdrawn,
+    ModelReplied,
+    PermissionAsked,
+    ToolRefused,
+    ToolReturned,
+    ToolStarted,
+    ViewEdited,
+)
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
 from palimpsest.core.items import text_of
 from palimpsest.engine.loop.feed import Piece
 
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
-_LINE = 100
+# Characters of a line about a tool or an edit, and of a notice.
+_LINE, _NOTICE = 100, 400
 
 
 class Printer(Protocol):
@@ -47,10 +59,10 @@ class TextPrinter:
         elif isinstance(piece, Event):
             if isinstance(piece.body, ModelReplied):
                 self._end_line()
+            notice = _notice_of(piece)
             line = "" if self._quiet or self._is_reported(piece) else _line_of(piece)
-            if line:
-                text = " ".join(plain(line[: 4 * _LINE]).split())
-                click.echo(f"pal: {text if len(text) <= _LINE else text[: _LINE - 1] + '…'}", err=True)
+            if notice or line:
+                _print_line(notice or line, _NOTICE if notice else _LINE)
 
     def _is_reported(self, event: Event) -> bool:
         """Whether an event is the result of a call whose refusal was shown."""
@@ -69,6 +81,22 @@ class TextPrinter:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._open_line = False
+
+
+def _print_line(line: str, longest: int) -> None:
+    text = " ".join(plain(line[: 4 * longest]).split())
+    click.echo(f"pal: {text if len(text) <= longest else text[: longest - 1] + '…'}", err=True)
+
+
+def _notice_of(event: Event) -> str:
+    """Return the line that the user gets in every form of output; empty for events that have none."""
+    match event.body:
+        case HookRan(hook=hook, notice=notice, failure=failure) if notice:
+            return notice if failure else f"hook {hook}: {notice}"
+        case InputWithdrawn(by=by, why=why):
+            return f"the {by} blocked the prompt: {why}"
+        case _:
+            return ""
 
 
 def _line_of(event: Event) -> str:
@@ -91,10 +119,12 @@ def _line_of(event: Event) -> str:
 
 
 class JsonPrinter:
-    """Prints one JSON value at the end, and nothing else on standard output."""
+    """Prints one JSON value at the end, and nothing else on standard output; notices go to standard error."""
 
     def show(self, piece: Piece) -> None:
-        """Show nothing."""
+        """Show the notice of an event."""
+        if isinstance(piece, Event) and (notice := _notice_of(piece)):
+            _print_line(notice, _NOTICE)
 
     def end(self, summary: dict[str, object]) -> None:
         """Print the outcome."""

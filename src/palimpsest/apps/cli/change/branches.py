@@ -8,7 +8,7 @@ from palimpsest.apps.cli.opening import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
+from palimpsest.core.events import ContextStated, HookRan, Recalled, UserSaid, UserTyped
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
@@ -115,6 +115,6 @@ def _turn_starts(log: Log) -> list[int]:
     for event in log.events():
         if isinstance(event.body, UserSaid) and not event.body.steering:
             turn_starts.append(before)
-        if not isinstance(event.body, UserTyped | ContextStated | Recalled):
+        if not isinstance(event.body, UserTyped | ContextStated | Recalled | HookRan):
             before = event.seq
     return turn_starts

@@ -1,0 +1,1 @@
+"""Hooks: functions of a library and commands of the user that run at moments of a session."""
