@@ -33,6 +33,12 @@ from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
 
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
+Expand = Callable[[tuple[str | Part, ...]], Awaitable[tuple[str | Part, ...]]]
+
+
+async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
+    """Return the input as it is."""
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class Agent:
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.business: BusinessState | None = None
+        # Replaces input that stands for another, such as the name of a prompt of an MCP server.
+        self.expand: Expand = unexpanded
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
 
@@ -124,7 +132,7 @@ class Agent:
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         feed = Feed(self.session.log, pieces.put_nowait)
         if parts:
-            self.say(*parts)
+            self.say(*await self.expand(parts))
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
