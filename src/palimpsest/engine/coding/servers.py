@@ -121,6 +121,8 @@ class McpServers:
     async def join(self) -> None:
         """Start the servers and wait for them the first time, and offer the tools that came since."""
         connections = await self._started()
+        if not connections:
+            return
         new: list[AgentTool] = []
         for connection in connections:
             new += self._new_tools(connection)

@@ -106,13 +106,13 @@ def declared_schema(schema: Mapping[str, Any]) -> bytes:
     if mended.setdefault("type", "object") != "object":
         raise ValueError("its arguments are no object")
     mended.setdefault("properties", {})
+    # By name, because the package has no types.
+    jsonschema = import_module("jsonschema")
     try:
         encoded = msgspec.json.encode(mended)
         if len(encoded) > LARGEST_SCHEMA:
             raise ValueError(f"its schema has {len(encoded):,} bytes; at most {LARGEST_SCHEMA:,} are declared")
         _check(mended)
-        # By name, because it has no types, and only sessions with servers need it.
-        jsonschema = import_module("jsonschema")
         jsonschema.Draft202012Validator.check_schema(mended)
     except (TypeError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(f"its schema cannot be declared ({one_line(str(error))})") from error
