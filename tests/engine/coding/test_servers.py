@@ -121,15 +121,15 @@ def test_a_result_that_claims_an_approval_and_instructs_changes_no_decision(tmp_
 def test_servers_that_hang_die_or_do_not_exist_cost_their_own_tools_only(tmp_path: Path) -> None:
     configure(
         tmp_path,
-        hang=mcp_server.command("hang"),
+        hang={**mcp_server.command("hang"), "startup_timeout_sec": 2},
         exit=mcp_server.command("exit"),
         gone={"command": "no-such-program"},
         normal=mcp_server.command("normal"),
     )
     provider = Scripted(calls(("a", "mcp__normal__die", "{}")), calls(("b", "mcp__normal__add", '{"a":1,"b":2}')), "done")
-    done = session(tmp_path, provider, "add", mcp=McpSettings(start_seconds=10.0))
+    done = session(tmp_path, provider, "add")
     assert [(body.what, body.message) for body in done.bodies(Failed)] == [
-        ("MCP server hang", "it is not ready after 10 s; its tools join with a later turn"),
+        ("MCP server hang", "it was not ready within 2 s"),
         ("MCP server exit", "it ended with exit code 1 | cannot find its own settings"),
         ("MCP server gone", "there is no program 'no-such-program'"),
     ]
@@ -160,8 +160,9 @@ def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
             equip(agent, Home.in_memory(), CodingSettings(sandbox="off", tools=(), mcp=McpSettings(start_seconds=0.001)))
             await agent.ask("first")
             assert isinstance(agent.context, ServedContext)
-            (connection,) = agent.context._servers._connections or ()
-            assert await connection.started()
+            connections = agent.context._servers._connections
+            assert connections is not None
+            assert [await connection.started() for connection in connections] == [True]
             await agent.ask("second")
             return list(agent.session.log.reader.run(1, agent.session.log.tip))
 
@@ -172,6 +173,33 @@ def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
     assert "mcp__normal__add" in second
     offered = [event.body for event in events if isinstance(event.body, ToolsOffered)]
     assert [len(body.names) for body in offered] == [len(first), len(second)]
+    assert [event.body.message for event in events if isinstance(event.body, Failed)] == [
+        "it is not ready after 0.001 s; its tools join with a later turn"
+    ]
+
+
+def test_a_tool_that_a_server_gets_during_the_session_joins_with_the_next_turn(tmp_path: Path) -> None:
+    configure(tmp_path, normal=mcp_server.command("normal"))
+    provider = Scripted(calls(("g", "mcp__normal__grow", "{}")), "grown", calls(("h", "mcp__normal__grown", "{}")), "done")
+
+    async def work() -> list[str]:
+        async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path) as agent:
+            equip(agent, Home.in_memory(), CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT))
+            await agent.ask("grow")
+            assert isinstance(agent.context, ServedContext)
+            connections = agent.context._servers._connections
+            assert connections is not None
+            async with asyncio.timeout(60):
+                while connections[0].catalogue.tools[-1].name != "grown":
+                    await connections[0].call_tool("add", {"a": 1, "b": 1})
+            await agent.ask("use it")
+            bodies = [event.body for event in agent.session.log.reader.run(1, agent.session.log.tip)]
+            return [text_of(body.result) for body in bodies if isinstance(body, ToolReturned)]
+
+    assert asyncio.run(work()) == ["there is one more tool", "grown"]
+    names = [[tool["name"] for tool in json.loads(request.body)["tools"]] for request in provider.requests]
+    assert names[0] == names[1]
+    assert names[2] == names[3] == [*names[0], "mcp__normal__grown"]
 
 
 def test_a_prompt_of_a_server_becomes_the_message_of_the_user(tmp_path: Path) -> None:

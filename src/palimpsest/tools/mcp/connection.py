@@ -111,6 +111,7 @@ class ServerConnection:
             for task in running:
                 task.cancel()
                 await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+        self._settled.set()
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         """The result of a tool. A result that does not fit the schema which the server declared for it is returned as it is."""
@@ -175,7 +176,7 @@ class ServerConnection:
     async def _own(self) -> None:
         """Hold the connection from its start to its end, in this one task, as the SDK needs it."""
         ending, stop, was_ready = self._ending, self._stop, False
-        if self.state == "closed":
+        if stop.is_set():
             return
         try:
             with anyio.fail_after(self._limits.start) as scope:
@@ -198,7 +199,7 @@ class ServerConnection:
         finally:
             self._client = self._starting = None
             ending.happened.set()
-            if self.state != "closed":
+            if not stop.is_set():
                 self.problem = one_line(ending.describe() or "the connection was lost", _LONGEST_ERROR)
                 self.state = "ended" if was_ready else "failed"
             self._settled.set()

@@ -186,7 +186,7 @@ class Permissions:
     def _other(self, tool: AgentTool, arguments: str = "") -> Decision:
         """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them.
 
-        The question shows the arguments of tools of MCP servers, and nothing that the server says.
+        The question shows the arguments, and nothing that a server or another package says about the tool.
         """
         rule = self._winner(tool, lambda rule: None if rule.pattern else path_specificity(rule, ""))
         if rule is not None and rule.effect == "deny":
@@ -197,7 +197,7 @@ class Permissions:
             return Deny("mode plan", f"in plan mode {tool.name} is not run")
         if rule is not None and rule.effect == "allow":
             return Allow(f"rule {rule}")
-        shown = f"\n{displayable(arguments)}" if tool.name.startswith(SERVED) else ""
+        shown = f"\n{displayable(arguments)}" if arguments.strip() not in ("", "{}") else ""
         return AskUser(f"Run the tool {displayable(tool.name)}?{shown}", str(Rule(tool.name)) if rule is None else "")
 
 
