@@ -1,6 +1,7 @@
 """MCP servers in the files of clients, read as they are: Claude Code, Claude Desktop, Cursor, VS Code, Codex and OpenCode."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,24 @@ def test_a_file_that_cannot_be_read_is_one_problem(text: str, tmp_path: Path) ->
     assert servers == {}
     assert len(problems) == 1
     assert problems[0].startswith("FILE: this is not valid JSON")
+
+
+@pytest.mark.parametrize("piece", ["/*", '"\\"', ", ", "//", ",/**/", '"', "/* */ ", "\n"])
+def test_a_file_that_is_made_to_take_long_does_not(piece: str, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text("{" + piece * (200_000 // len(piece)) + "\\")
+    started = time.perf_counter()
+    assert len(configured_servers(tmp_path, {}, home=tmp_path).problems) == 1
+    assert time.perf_counter() - started < 5
+
+
+def test_comments_and_commas_in_texts_stay(tmp_path: Path) -> None:
+    text = '{"mcpServers": {"a": {"url": "https://x/y", /* no */ "headers": {"A": "/* b */, ]", "B": "\\",}"}, },},} // end'
+    servers, problems = read(tmp_path, text)
+    assert (revealed(servers["a"].url), revealed(servers["a"].headers), problems) == (
+        "https://x/y",
+        {"A": "/* b */, ]", "B": '",}'},
+        [],
+    )
 
 
 def test_a_named_file_that_does_not_exist_is_a_problem_and_others_may_be_missing(tmp_path: Path) -> None:

@@ -17,8 +17,11 @@ USER_SERVERS: Final = Path(".config/palimpsest/mcp.json")
 MOST_SERVERS: Final = 100
 # Claude Code keeps its servers in a file that has much else.
 _MOST_BYTES: Final = 16 * 1024 * 1024
-# A text in quotes stays; comments, and commas before a closing bracket, go.
-_JSONC: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\s*|/\*.*?\*/\s*)*[}\]])', re.DOTALL)
+# Texts in quotes stay; comments go, and then commas before a closing bracket. What is not closed reaches to the end, so that no text is
+# read more than once, however it was made.
+_TEXT: Final = r'("[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z))'
+_COMMENT: Final = re.compile(_TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_LAST_COMMA: Final = re.compile(_TEXT + r"|,\s*(?=[}\]])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def configured_servers(
 def servers_in(path: Path, around: Surroundings, *, project: bool = False, required: bool = False) -> ConfiguredServers:
     """Return the servers of one file. One that does not exist has none, which is a problem only if it is `required`."""
     try:
-        table = _decoded(path)
+        table = _decoded(path, None if project else _MOST_BYTES)
     except FileNotFoundError:
         return ConfiguredServers(problems=(ConfigProblem(str(path), "there is no such file"),) if required else ())
     except OSError as error:
@@ -91,15 +94,16 @@ def project_command(server: McpServer) -> ProjectCommand:
     return ProjectCommand("mcp", server.name, server.definition)
 
 
-def _decoded(path: Path) -> dict[str, Any]:
+def _decoded(path: Path, most_bytes: int | None) -> dict[str, Any]:
     """The table of a JSON or TOML file; JSON may have comments and commas at the end. Raises `OSError` or `ValueError`."""
-    text = read_text(path, _MOST_BYTES)
+    text = read_text(path) if most_bytes is None else read_text(path, most_bytes)
     if path.suffix == ".toml":
         return tomllib.loads(text)
     try:
         value = json.loads(text)
     except ValueError:
-        value = json.loads(_JSONC.sub(lambda found: found[1] or "", text))
+        plain = _COMMENT.sub(lambda found: found[1] or "", text)
+        value = json.loads(_LAST_COMMA.sub(lambda found: found[1] or "", plain))
     if not isinstance(value, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - the caller gets one kind of error for all that is wrong with a file
     return value

@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from palimpsest.tools.mcp.results import visible
 from palimpsest.tools.mcp.transport import Ending, HttpServer, ServerAddress, StdioServer, http_streams, stdio_streams
 from palimpsest.tools.tool import ToolError, one_line
 
@@ -67,7 +68,7 @@ class ServerConnection:
     """The connection to a server. `start` returns at once; `started` waits for the outcome of a start.
 
     Requests raise `ToolError` if the server is not there, gives no answer in time, ends meanwhile, or answers with an error. A server that
-    ended is started again by the next request. What a server asks of its client (sampling, elicitation, roots) is refused by the SDK.
+    was ready and ended is started again by the next request. What it asks of its client (sampling, elicitation, roots) the SDK refuses.
     """
 
     def __init__(self, label: str, address: ServerAddress, limits: TimeLimits | None = None) -> None:
@@ -84,6 +85,7 @@ class ServerConnection:
         self._changed = asyncio.Event()
         self._ending = Ending()
         self._restarts = 0
+        self._was_ready = False
         self._starting: anyio.CancelScope | None = None
 
     def start(self) -> None:
@@ -162,7 +164,7 @@ class ServerConnection:
     async def _connected(self) -> Client:
         if self._ending.happened.is_set():
             await self._owner_done(_CLOSE_SECONDS)
-        if self._client is None and self.state == "ended":
+        if self._client is None and self._was_ready and self.state in ("ended", "failed"):
             if self._restarts >= MOST_RESTARTS:
                 raise ToolError(f"the MCP server {self.label} ended too often and is not started again: {self.problem}")
             self._restarts += 1
@@ -187,7 +189,7 @@ class ServerConnection:
                     # The scope has to enclose the client; from here on its limit no longer holds.
                     scope.deadline = math.inf
                     self._starting = None
-                    self._client, was_ready = client, True
+                    self._client, self._was_ready, was_ready = client, True, True
                     if self.state == "starting":
                         self.state = "ready"
                     self._settled.set()
@@ -281,7 +283,7 @@ async def _catalogue(client: Client, known: Catalogue) -> Catalogue:
     with suppress(MCPError, ValueError):
         if can.prompts:
             prompts = await _all(lambda cursor: client.list_prompts(cursor=cursor), lambda page: page.prompts)
-    return Catalogue(tools, resources, templates, prompts, (client.instructions or "")[:_LONGEST_INSTRUCTIONS].strip())
+    return Catalogue(tools, resources, templates, prompts, visible(client.instructions or "", _LONGEST_INSTRUCTIONS))
 
 
 Page = TypeVar("Page", types.ListToolsResult, types.ListResourcesResult, types.ListResourceTemplatesResult, types.ListPromptsResult)

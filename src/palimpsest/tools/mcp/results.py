@@ -67,6 +67,12 @@ def contents_output(contents: Iterable[Contents], keep: Callable[[bytes], str]) 
     return ToolOutput(bounded("\n".join(texts), LONGEST_RESULT, _ADVICE), tuple(images))
 
 
+def visible(text: str, limit: int) -> str:
+    """A text of a server without characters that are not seen, such as those that hide or turn round others; at most `limit` long."""
+    shown = "".join(letter for letter in text if letter.isprintable() or letter in "\n\t").strip()
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
 def _add_contents(contents: Contents, texts: list[str], images: list[Part], keep: Callable[[bytes], str]) -> None:
     shown = one_line(contents.uri, 500)
     match contents:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.tools.mcp.connection import ServerConnection
-from palimpsest.tools.mcp.results import call_output
+from palimpsest.tools.mcp.results import call_output, visible
 from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, one_line
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool
@@ -77,12 +77,6 @@ def tool_name(label: str, name: str, taken: Iterable[str] = ()) -> str:
         return whole
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{whole[: LONGEST_NAME - len(digest) - 1].rstrip('_')}_{digest}" if suited else f"{PREFIX}{label}__tool_{digest}"
-
-
-def visible(text: str, limit: int) -> str:
-    """A text of a server without characters that are not seen, such as those that hide or turn round others; at most `limit` long."""
-    shown = "".join(letter for letter in text if letter.isprintable() or letter in "\n\t").strip()
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _description(tool: types.Tool) -> str:
