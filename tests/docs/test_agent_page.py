@@ -24,8 +24,10 @@ from palimpsest.tools.permissions.permissions import Permissions
 from palimpsest.tools.permissions.rules import (
     COMMAND_TOOLS,
     FETCH_TOOLS,
+    SERVED,
     command_specificity,
     domain_specificity,
+    names_tool,
     parse_rule,
     path_specificity,
 )
@@ -134,6 +136,8 @@ def test_a_rule_of_the_page_matches_what_it_says(row: tuple[str, ...]) -> None:
     rule = parse_rule(text)
 
     def matches(target: str) -> bool:
+        if rule.tool.startswith(SERVED):
+            return names_tool(rule, target)
         if rule.tool in COMMAND_TOOLS:
             return command_specificity(rule, tuple(shlex.split(target))) is not None
         return (domain_specificity if rule.tool in FETCH_TOOLS else path_specificity)(rule, target) is not None

@@ -39,6 +39,12 @@ from palimpsest.wire.models.cards import ModelCard, card
 # Seconds of each hook at the end of a session that was interrupted.
 _LAST_SECONDS = 2.0
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
+Expand = Callable[[tuple[str | Part, ...]], Awaitable[tuple[str | Part, ...]]]
+
+
+async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
+    """Return the input as it is."""
+    return parts
 
 
 class Answer(Struct, frozen=True):
@@ -99,6 +105,8 @@ class Agent:
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.business: BusinessState | None = None
+        # Replaces input that stands for another, such as the name of a prompt of an MCP server.
+        self.expand: Expand = unexpanded
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
         self._has_ended = False
@@ -135,7 +143,7 @@ class Agent:
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         feed = Feed(self.session.log, pieces.put_nowait)
         if parts:
-            self.say(*parts)
+            self.say(*await self.expand(parts))
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)

@@ -13,6 +13,7 @@ from palimpsest.apps.cli.command_line import run_command_line
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Agent": {
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
+        "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
     },
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),

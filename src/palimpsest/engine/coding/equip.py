@@ -5,6 +5,7 @@ import os
 from palimpsest.core.events import ModeChanged
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.coding.gatekeeper import Gatekeeper, RuleSet
+from palimpsest.engine.coding.servers import serve
 from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.coding.world_now import WorldNow, skill_folders
 from palimpsest.engine.loop.archive import LogArchive
@@ -71,10 +72,11 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = SourcedContext(session, world, world.renewed)
     agent.hooks.add(settings.hooks)
+    served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
-    return (*statement, *complaints, *toolset.problems)
+    return (*statement, *complaints, *toolset.problems, *served)
 
 
 def _declared(

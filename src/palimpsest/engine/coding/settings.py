@@ -13,6 +13,23 @@ from palimpsest.tools.web.fetch import Fetcher
 
 
 @dataclass(frozen=True, slots=True)
+class McpSettings:
+    """How MCP servers are used. `files` are files of other clients that name some, beside the user's own and the project's `.mcp.json`.
+
+    The first turn waits `start_seconds` for the servers; a call takes at most `call_seconds`, unless a server has a limit of its own.
+    `read_only` are servers whose claim that a tool only reads is believed. `disabled` are servers that are not started. With `active`
+    false, there are none.
+    """
+
+    files: tuple[Path, ...] = ()
+    start_seconds: float = 5.0
+    call_seconds: float = 120.0
+    read_only: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CodingSettings:
     """What a coding agent may do. `allow` are further rules of the user for this run; `folders` are granted beside the project.
 
@@ -20,6 +37,7 @@ class CodingSettings:
     variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
+    `mcp` says how MCP servers are used.
     """
 
     mode: Mode = "ask"
@@ -35,6 +53,7 @@ class CodingSettings:
     states: StateMachine | None = None
     model_sets_state: bool = False
     hooks: tuple[Hook, ...] = ()
+    mcp: McpSettings = McpSettings()
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

@@ -1,8 +1,9 @@
 """The world that the context sources of a coding agent observe: files, git, date, tasks, and what commands may do."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -23,6 +24,15 @@ _OWN_SKILLS = ".config/palimpsest/skills"
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
+class TellsInstructions(Protocol):
+    """MCP servers, as far as the context states them."""
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        """What each server says about itself, by its name."""
+        ...
+
+
 class WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
@@ -39,6 +49,7 @@ class WorldNow:
         self._tasks = tasks
         self._world: LocalWorld | None = None
         self._head: str | None = None
+        self.servers: TellsInstructions | None = None
 
     def __call__(self) -> LocalWorld:
         """Return the world for one observation."""
@@ -50,6 +61,7 @@ class WorldNow:
             "mode": "plan" if self._settings.mode == "plan" else "",
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
+            "mcp": {} if self.servers is None else self.servers.instructions,
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)

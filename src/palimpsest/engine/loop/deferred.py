@@ -58,6 +58,17 @@ class DeferredTools:
         """All of them, loaded or not; the source tells them apart by the tools that are offered."""
         return tuple(tool.declaration for tool in self._deferred.values())
 
+    def join(self, session: Session, tools: Iterable[AgentTool]) -> None:
+        """Add tools that came during a session, and offer them: declared as long as the budget has room, else deferred."""
+        declared = list(self._tools.values())
+        loaded, rest = within_budget(declared, tools, tool_budget(session))
+        self._tools.update((tool.name, tool) for tool in loaded)
+        self._deferred.update((tool.name, tool) for tool in rest)
+        if self._deferred and SEARCH not in self._tools:
+            self._tools[SEARCH] = tool_search_tool(self.load)
+        self.load_again(session)
+        self.offer()
+
     def load(self, query: str) -> tuple[Tool, ...]:
         """Load the tools that fit a query, best first, and return their declarations; empty if none fits."""
         found = search_tools(query, self.declarations)

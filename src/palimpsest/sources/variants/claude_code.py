@@ -5,6 +5,7 @@ import posixpath
 from palimpsest.sources.environment import claude_environment, date_source, git_text, model_statement, stated_environment
 from palimpsest.sources.instructions.files import config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import claude_files, file_list
+from palimpsest.sources.mcp import mcp_in_head
 from palimpsest.sources.model_prompt import fixed, model_prompt, prompt_text
 from palimpsest.sources.modes import mode
 from palimpsest.sources.progress import agent_types, session_start, tokens_left
@@ -27,7 +28,7 @@ def claude_code_sources() -> SourceSet:
             given("memory", "system", "head"),
             claude_environment(),
             given("output_style", "system", "head"),
-            given("mcp", "system", "head"),
+            mcp_in_head(lambda name, text: f"## {name}\n{text}", "# MCP servers"),
             _git_in_head(),
             deferred_tools(tag=True),
             _instructions_and_date(),

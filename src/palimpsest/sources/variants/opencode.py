@@ -7,6 +7,7 @@ from typing import Final
 from palimpsest.sources.environment import opencode_environment
 from palimpsest.sources.instructions.files import config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import file_list, opencode_files
+from palimpsest.sources.mcp import mcp_in_head
 from palimpsest.sources.model_prompt import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, Families, model_prompt
 from palimpsest.sources.skills.catalogue import opencode_list
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
@@ -14,7 +15,6 @@ from palimpsest.sources.source import Fields, Source, SourceSet, World, given
 from palimpsest.sources.variants.settings import name_list
 
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
-_MCP_CHARS: Final = 4_000
 
 
 def opencode_sources(settings: Mapping[str, str]) -> SourceSet:
@@ -86,11 +86,4 @@ def _references() -> Source:
 
 
 def _mcp() -> Source:
-    def observed(world: World) -> Fields | None:
-        return {name: text.strip()[:_MCP_CHARS] for name, text in sorted(world.state.mcp.items()) if text.strip()} or None
-
-    def baseline(fields: Fields) -> str:
-        blocks = [f'  <server name="{name}">\n{text}\n  </server>' for name, text in fields.items()]
-        return "\n".join(("<mcp_instructions>", *blocks, "</mcp_instructions>"))
-
-    return Source("mcp", observed, baseline, role="system", place="head", removal="No MCP server has instructions any more.")
+    return mcp_in_head(lambda name, text: f'  <server name="{name}">\n{text}\n  </server>', "<mcp_instructions>", "</mcp_instructions>")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from palimpsest.sources.environment import date_source, git_text, stated_environment
 from palimpsest.sources.instructions.files import config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import file_list, our_files
+from palimpsest.sources.mcp import mcp_statement
 from palimpsest.sources.model_prompt import OUR_FAMILIES, model_prompt
 from palimpsest.sources.modes import mode, permissions, personality
 from palimpsest.sources.progress import agent_types, session_start, tasks
@@ -36,6 +37,7 @@ def palimpsest_sources(settings: Mapping[str, str]) -> SourceSet:
             skill_list(our_skills, role="user", frame=reminder),
             agent_types(),
             deferred_tools(tag=False),
+            mcp_statement(),
             _git(),
             date_source(),
             business_state(),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from palimpsest.stores.config.hook_config import HookConfig
+from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.config.reading import read_config
 from palimpsest.stores.config.settings import find_project_file, git_root
 from palimpsest.stores.trust import ProjectCommand, ProjectTrust
@@ -25,7 +26,7 @@ def project_commands(folder: Path, user_file: Path | None = None) -> tuple[Proje
 
     `user_file` is the user's own configuration, which is no file of a project. A file that cannot be read has none.
     """
-    return tuple(hook.command for hook in project_hooks(folder, user_file))
+    return (*(hook.command for hook in project_hooks(folder, user_file)), *project_servers(folder))
 
 
 def project_hooks(folder: Path, user_file: Path | None = None) -> tuple[ProjectHook, ...]:

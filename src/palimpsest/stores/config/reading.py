@@ -48,7 +48,7 @@ def read_config(path: Path) -> ConfigFile:
     """
     text = ""
     try:
-        text = _read_text(path)
+        text = read_text(path)
         table = tomllib.loads(text)
     except FileNotFoundError:
         return ConfigFile(path, {}, {})
@@ -162,14 +162,15 @@ def _refuse_unknown(parts: tuple[str, ...]) -> object:
     raise ValueError(nearest_key(".".join(parts)))
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path, most_bytes: int = _MOST_BYTES) -> str:
+    """Return the text of a regular file. Raises `OSError` if it cannot be read or is larger, `UnicodeDecodeError` if it is not UTF-8."""
     # A pipe or device could block or never end.
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(0, "it is not a regular file")
     with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise OSError(0, f"it has more than {_MOST_BYTES // 1024} KiB")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(0, f"it has more than {most_bytes // 1024} KiB")
     return data.decode("utf-8")
 
 

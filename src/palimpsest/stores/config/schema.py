@@ -92,6 +92,19 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
     disabled: Annotated[_Texts, Meta(description="Tools that are not offered to the model, by name.")] = ()
 
 
+class McpConfig(Struct, frozen=True, kw_only=True):
+    """How MCP servers are used; the servers themselves are named in files of the usual shape."""
+
+    files: Annotated[
+        _Texts,
+        Meta(description="Files of other clients that name MCP servers, such as ~/.claude.json, ~/.cursor/mcp.json, ~/.codex/config.toml."),
+    ] = ()
+    start_seconds: Annotated[_Seconds, Meta(description="Seconds that the first turn waits for MCP servers.")] = 5.0
+    call_seconds: Annotated[_Seconds, Meta(description="Seconds of one call of an MCP server that has no limit of its own.")] = 120.0
+    read_only: Annotated[_Texts, Meta(description="MCP servers that are believed if they say that a tool only reads, by name.")] = ()
+    disabled: Annotated[_Texts, Meta(description="MCP servers that are not started, by name.")] = ()
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The configuration with all its values."""
 
@@ -125,6 +138,7 @@ class Config(Struct, frozen=True, kw_only=True):
     context: ContextConfig = ContextConfig()
     permissions: PermissionConfig = PermissionConfig()
     tools: ToolConfig = ToolConfig()
+    mcp: McpConfig = McpConfig()
     providers: Mapping[str, ProviderConfig] = {}
 
 
@@ -189,7 +203,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "providers.", "hooks"))
+    from_environment = not name.startswith(("permissions.", "tools.", "mcp.", "providers.", "hooks"))
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

@@ -21,9 +21,11 @@ from palimpsest.tools.permissions.rules import (
     ANY,
     COMMAND_TOOLS,
     FETCH_TOOLS,
+    SERVED,
     Rule,
     Specificity,
     domain_specificity,
+    names_tool,
     parse_rule,
     path_specificity,
     winner,
@@ -74,14 +76,14 @@ class Permissions:
                 return self._command(_text(arguments, "command"), sandboxed=sandboxed, cwd=cwd or self.workspace.root)
             if tool.name in FETCH_TOOLS:
                 return self._fetch(tool, _text(arguments, "url"))
-            if tool.kind in _KINDS:
+            if tool.kind in _KINDS and not tool.name.startswith(SERVED):
                 return self._files(tool, arguments)
         except PalimpsestError as error:
             return Deny("arguments", error.message)
         except (OSError, ValueError, RecursionError) as error:
             # A path may be too long for the system, or hold letters that no file name can.
             return Deny("arguments", f"the arguments cannot be judged ({one_line(str(error))})")
-        return self._other(tool)
+        return self._other(tool, call.args)
 
     def without_restricted(self, tool: AgentTool, text: str) -> str:
         """The lines `path:…` of a search without those of files that a rule denies or asks about: a folder was named, not the files."""
@@ -106,8 +108,8 @@ class Permissions:
         )
 
     def _rules_of(self, tool: AgentTool) -> tuple[Rule, ...]:
-        names = {ANY, tool.name, _KINDS.get(tool.kind, tool.name)}
-        return tuple(rule for rule in (*self.rules, *self.project_rules) if rule.tool in names)
+        names = {ANY, _KINDS.get(tool.kind, tool.name)}
+        return tuple(rule for rule in (*self.rules, *self.project_rules) if rule.tool in names or names_tool(rule, tool.name))
 
     def _winner(self, tool: AgentTool, specificity: Callable[[Rule], Specificity | None]) -> Rule | None:
         return winner((rule, specificity(rule)) for rule in self._rules_of(tool))
@@ -181,8 +183,11 @@ class Permissions:
             return AskUser(f"Fetch from {domain}?\n{displayable(url)}", lasting)
         return Allow(f"rule {rule}") if rule.effect == "allow" else Deny(f"rule {rule}", f"the rule `{rule}` denies {domain}")
 
-    def _other(self, tool: AgentTool) -> Decision:
-        """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them."""
+    def _other(self, tool: AgentTool, arguments: str = "") -> Decision:
+        """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them.
+
+        The question shows the arguments, and nothing that a server or another package says about the tool.
+        """
         rule = self._winner(tool, lambda rule: None if rule.pattern else path_specificity(rule, ""))
         if rule is not None and rule.effect == "deny":
             return Deny(f"rule {rule}", f"the rule `{rule}` denies {tool.name}")
@@ -192,7 +197,8 @@ class Permissions:
             return Deny("mode plan", f"in plan mode {tool.name} is not run")
         if rule is not None and rule.effect == "allow":
             return Allow(f"rule {rule}")
-        return AskUser(f"Run the tool {displayable(tool.name)}?", str(Rule(tool.name)) if rule is None else "")
+        shown = f"\n{displayable(arguments)}" if arguments.strip() not in ("", "{}") else ""
+        return AskUser(f"Run the tool {displayable(tool.name)}?{shown}", str(Rule(tool.name)) if rule is None else "")
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -22,12 +22,14 @@ MOST_PROJECT_RULES: Final = 1_000
 _MOST_COMPLAINTS: Final = 20
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _STRICTNESS: Final[dict[Effect, int]] = {"allow": 0, "ask": 1, "deny": 2}
-_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
+_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny) +)?(\*|mcp__[\w.*-]*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 _WILDCARD: Final = lazy_pattern(r"[*?{]")
 _DOMAIN: Final = lazy_pattern(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
 _OPEN_END: Final = ":*"
 COMMAND_TOOLS: Final = frozenset({"bash"})
 FETCH_TOOLS: Final = frozenset({"fetch", "web_fetch"})
+SERVED: Final = "mcp__"
+"""The beginning of the names of tools of MCP servers, `mcp__SERVER__TOOL`; only rules for them may have `*` in the name."""
 
 
 class Rule(Struct, frozen=True):
@@ -35,7 +37,7 @@ class Rule(Struct, frozen=True):
 
     The pattern of `bash` is a command by its words, with `:*` at its end for any further arguments and `*` for one word; of `fetch` a
     domain, with `*.` in front for those below it; of every other tool a path glob, relative to the project. `edit` and `read` stand for
-    all tools that change and that read files.
+    all tools that change and that read files, `mcp__SERVER` and `mcp__SERVER__*` for all tools of an MCP server.
     """
 
     tool: str
@@ -151,7 +153,22 @@ def domain_specificity(rule: Rule, domain: str) -> Specificity | None:
 
 
 def _unconditional(rule: Rule) -> Specificity:
+    if rule.tool.startswith(SERVED) and names_several(rule.tool):
+        return 0, len(rule.tool.partition(ANY)[0]), 0
     return (0 if rule.tool == ANY else 1), 0, 0
+
+
+def names_several(tool: str) -> bool:
+    """Whether the tool name of a rule stands for several tools of MCP servers."""
+    return ANY in tool or "__" not in tool.removeprefix(SERVED)
+
+
+def names_tool(rule: Rule, name: str) -> bool:
+    """Whether a rule is about a tool by its name: the same, or for tools of MCP servers also one with `*`, or the server alone."""
+    if rule.tool == name or not (rule.tool.startswith(SERVED) and name.startswith(SERVED)):
+        return rule.tool == name
+    wanted = rule.tool if ANY in rule.tool else f"{rule.tool}__{ANY}"
+    return names_several(rule.tool) and re.fullmatch(".*".join(map(re.escape, wanted.split(ANY))), name) is not None
 
 
 def winner(matches: Iterable[tuple[Rule, Specificity | None]]) -> Rule | None:

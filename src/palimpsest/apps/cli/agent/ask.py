@@ -22,7 +22,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, refuse_all
+from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
@@ -186,6 +186,7 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
         network=config.network,
         folders=folders,
         disabled=frozenset(config.tools.disabled),
+        mcp=mcp_settings(settings),
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
 
@@ -198,13 +199,21 @@ def hooks_of(home: AnyHome, settings: Settings, withheld: frozenset[str]) -> Con
     return configured_hooks(settings.config.hooks, project, trust, cwd=folder, environment=os.environ, withheld=withheld)
 
 
+def mcp_settings(settings: Settings) -> McpSettings:
+    """Return how MCP servers are used."""
+    mcp = settings.config.mcp
+    files = tuple(Path(text) for text in mcp.files)
+    return McpSettings(files, mcp.start_seconds, mcp.call_seconds, frozenset(mcp.read_only), frozenset(mcp.disabled))
+
+
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
     """Run one turn, show it, and return the exit code."""
     first = agent.session.log.tip + 1
     failure: PalimpsestError | None = None
     async with agent:
+        expanded = await agent.expand(parts)
         try:
-            async for piece in agent.run(*parts):
+            async for piece in agent.run(*expanded):
                 printer.show(piece)
         except PalimpsestError as error:
             failure = error

@@ -29,9 +29,9 @@ class ShownCommand(Struct, frozen=True):
 def trust(*, names: tuple[str, ...], everything: bool, remove: bool, as_json: bool) -> None:
     """Show the commands that the files of this project want to start, or trust those with these names.
 
-    A hook in .palimpsest/config.toml comes with the repository and would run with all that you may do, so it runs only after you trusted
-    it. Trust is for exactly the definition that is shown: after any change of it you are asked to look again. It does not cover the files
-    that the command runs. What you trust is kept in the home folder, which the project cannot write.
+    A hook in .palimpsest/config.toml or a server in .mcp.json comes with the repository and would run with all that you may do, so it
+    runs only after you trusted it. Trust is for exactly the definition that is shown: after any change of it you are asked to look
+    again. It does not cover the files that the command runs. What you trust is kept in the home folder, which the project cannot write.
     """
     home, folder = find_home(), working_folder()
     if folder is None:
