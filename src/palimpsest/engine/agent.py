@@ -11,8 +11,10 @@ from typing import Any, Self
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
+from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
+from palimpsest.engine.jobs.runner import Jobs
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
@@ -47,8 +49,9 @@ class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
-    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
-    as an async context manager, or call `close`. Raises `BadInput` if no tool can be made of a function, or two tools have one name.
+    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. `jobs`
+    run beside turns (default: those of the profile). Use it as an async context manager, or call `close`. Raises `BadInput` if no tool can
+    be made of a function, or two tools or jobs have one name.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Agent:
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
         approve: Approve = no_approver,
+        jobs: Iterable[Job] | None = None,
     ) -> None:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
@@ -86,6 +90,7 @@ class Agent:
         if toolbox:
             self.offer(self.toolbox)
         self.limits = limits
+        self.jobs = Jobs(self.session, way.jobs if jobs is None else jobs)
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.business: BusinessState | None = None
@@ -125,20 +130,27 @@ class Agent:
         feed = Feed(self.session.log, pieces.put_nowait)
         if parts:
             self.say(*parts)
+        self.jobs.turn_starts()
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
+            self.jobs.start("resumed")
         turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context)))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
+        has_ended = False
         try:
             while (piece := await pieces.get()) is not None:
                 yield piece
+            has_ended = True
             # An interrupted turn has recorded how it ended; only failures are raised.
             if not turn.cancelled():
                 turn.result()
         finally:
             await self.interrupt()
+            # A run that is not followed to its end is one of a program that ends, too.
+            if has_ended:
+                self.jobs.turn_ended()
 
     async def ask(self, *parts: str | Part) -> Answer:
         """Run one turn and return the text of its last reply."""
@@ -171,7 +183,8 @@ class Agent:
         self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
 
     def close(self) -> None:
-        """Make the session durable and release it."""
+        """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
+        self.jobs.abandon()
         self.session.close()
 
     async def __aenter__(self) -> Self:
@@ -180,9 +193,13 @@ class Agent:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.interrupt()
         try:
-            await self.resources.aclose()
+            # A program that was interrupted or failed does not wait for jobs.
+            await self.jobs.close(at_once=error is not None)
         finally:
-            self.close()
+            try:
+                await self.resources.aclose()
+            finally:
+                self.close()
 
 
 def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:

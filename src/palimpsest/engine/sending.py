@@ -12,6 +12,7 @@ from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, Model
 from palimpsest.core.events.deltas import Delta, PartialReply
 from palimpsest.core.format.side_requests import encode_side_request
 from palimpsest.core.ports import Provider, Sendable, closing
+from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
@@ -93,8 +94,8 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
     """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
     params = resolved_params(outgoing.params, card)
-    request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
     is_side_call = outgoing.purpose != TURN
+    request = session.encoder(card, outgoing.tools, params, beside=is_job_purpose(outgoing.purpose)).encode(outgoing.view)
     started = CallStarted(
         model=card.name,
         wire=request.wire,

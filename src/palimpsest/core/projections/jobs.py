@@ -21,6 +21,11 @@ def job_purpose(job: str) -> str:
     return f"{_PREFIX}{job}"
 
 
+def is_job_purpose(purpose: str) -> bool:
+    """Whether a purpose is that of the calls of a job."""
+    return purpose.startswith(_PREFIX)
+
+
 class JobState(Value, frozen=True):
     """What the log says about one job.
 
@@ -103,7 +108,7 @@ class JobCursors(StateProjection):
 def _is_by_job(event: Event) -> bool:
     match event.body:
         case CallStarted(purpose=purpose) | ModelReplied(purpose=purpose) | Interrupted(purpose=purpose) | Failed(purpose=purpose):
-            return purpose.startswith(_PREFIX)
+            return is_job_purpose(purpose)
         case Titled():
             return True
         case _:

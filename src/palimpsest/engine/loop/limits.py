@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
+from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import recorded_card
 from palimpsest.wire.models.prices import cost
@@ -34,13 +35,16 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
-def cost_of_events(session: Session, first: int, last: int) -> float:
-    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing."""
+def cost_of_events(session: Session, first: int, last: int, *, jobs: bool = True) -> float:
+    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing.
+
+    With `jobs` those of background jobs are included.
+    """
     cards = tuple(session.environment.cards)
     return sum(
         cost(body.usage, recorded_card(body.model, cards)).total
         for event in session.log.reader.run(first, last)
-        if isinstance(body := event.body, ModelReplied | Interrupted)
+        if isinstance(body := event.body, ModelReplied | Interrupted) and (jobs or not is_job_purpose(body.purpose))
     )
 
 
@@ -67,11 +71,11 @@ class TurnMeter:
         return None
 
     def usd(self) -> float:
-        """US dollars that the turn has cost so far, side calls included."""
+        """US dollars that the turn has cost so far, side calls included; jobs beside it have budgets of their own."""
         tip = self._session.log.tip
         if tip > self._priced_to:
             # Prices of long prompts depend on the single call, so the calls are priced one by one, each once.
-            self._usd += cost_of_events(self._session, self._priced_to + 1, tip)
+            self._usd += cost_of_events(self._session, self._priced_to + 1, tip, jobs=False)
             self._priced_to = tip
         return self._usd
 
