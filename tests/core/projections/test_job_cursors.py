@@ -113,7 +113,11 @@ BODIES = st.lists(
         st.just(TurnEnded()),
         st.just(Titled("x")),
         st.builds(
-            JobRan, st.sampled_from(["a", "b"]), st.integers(0, 9), st.sampled_from(["done", "failed", "skipped", "cancelled"]), st.text("x")
+            JobRan,
+            st.sampled_from(["a", "b"]),
+            st.integers(0, 9),
+            st.sampled_from(["done", "failed", "skipped", "cancelled"]),
+            st.text("x"),
         ),
         st.builds(Rewound, st.just(0)),
     )

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from model_server import model_saying
 
+from palimpsest.core.events import JobRan, Titled
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.providers.scripted import Scripted
@@ -169,3 +172,24 @@ def test_a_variable_that_the_config_names_as_a_key_reaches_no_command(headless: 
     [result] = [json.loads(line)["body"]["result"] for line in done.stdout.splitlines() if '"tool_returned"' in line]
     assert result["parts"][0]["text"].splitlines()[0] == "[] [seen]"
     assert "s3cret" not in done.stdout
+
+
+def test_a_session_has_a_title_when_the_run_has_ended(headless: Headless) -> None:
+    session = json.loads(headless("-p", "Fix the build. It is red.", "--json", replies=("ok",)).stdout)["session"]
+    with Home(headless.folder / "home").open(session, write=False) as log:
+        assert [event.body for event in log.events() if isinstance(event.body, Titled)] == [Titled("Fix the build", by="titles")]
+
+
+def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> None:
+    (headless.folder / "home").mkdir()
+    # Connections to it are accepted by the system, and never answered.
+    with socket.create_server(("127.0.0.1", 0)) as silent, model_saying("ok") as model:
+        (headless.folder / "home" / "config.toml").write_text(
+            '[jobs]\nmodel = "local/small"\nexit_seconds = 0.2\n'
+            f'[providers.local]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}/v1"\n'
+        )
+        done = headless("-p", "Fix the build", "--json", env={**model.environment, "PAL_SCRIPT": ""})
+    assert (done.returncode, done.stderr) == (0, "")
+    with Home(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
+        (ran,) = (event.body for event in log.events() if isinstance(event.body, JobRan))
+    assert (ran.job, ran.cursor, ran.status, ran.why) == ("titles", -1, "cancelled", "the session ended")

@@ -23,6 +23,7 @@ from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
+from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
@@ -155,7 +156,10 @@ def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Set
         home=home,
         resume=session,
         limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+        # The others would be cancelled at once, for the session ends with the turn.
+        jobs=[job for job in standard_jobs(config.jobs, home) if "session_ends" in job.moments],
     )
+    agent.jobs.exit_seconds = config.jobs.exit_seconds
     agent.resources.callback(providers.close)
     if config.retries is not None:
         environment = agent.session.environment
@@ -189,7 +193,10 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
         except PalimpsestError as error:
             failure = error
         summary = summarize_run(agent, first)
-    printer.end(summary)
+        # Before the end of the session, in which jobs may take some seconds.
+        printer.end(summary)
+    for notice in agent.jobs.notices:
+        click.echo(f"pal: {plain(notice)}", err=True)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
