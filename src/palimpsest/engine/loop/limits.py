@@ -59,6 +59,11 @@ class TurnMeter:
         self._usd = 0.0
         self.tools = 0
 
+    @property
+    def tools_left(self) -> int | None:
+        """How many more tool calls the turn may make; `None` means any number."""
+        return None if self._limits.tools is None else max(0, self._limits.tools - self.tools)
+
     def reached(self) -> LimitName | None:
         """Return the first limit that the turn has reached, or `None`; the loop itself keeps the time limit, also within a call."""
         limits, session = self._limits, self._session
