@@ -56,6 +56,15 @@ def test_pa_23_a_lower_limit_is_a_setting() -> None:
     assert "tokens left out" in text_of(returned.result)
 
 
+@pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "latin-1"])
+def test_text_in_another_encoding_is_no_binary_data(encoding: str) -> None:
+    words = {"gbk": "# 解析器的注释\n", "shift_jis": "# パーサの注釈\n", "latin-1": "# çéèàùâêîôû äöüß\n"}[encoding]
+    text = f"{words}x = 1\n".encode(encoding).decode("utf-8", "replace")
+    assert text.count("\ufffd") * 10 > len(text)
+    returned = ToolReturned(ToolResult("c", (Text(text),)), "read")
+    assert run_steps(PreviewLimiter()(returned), lambda _: "sha256:abc") == returned
+
+
 @pytest.mark.parametrize("data", ["\x7fELF\x02\x01\x01\0\0\0" * 50, "abc\0def", "\ufffd\ufffd\ufffdPNG\ufffd\x1a" * 30])
 def test_pa_23_binary_never_shows(data: str) -> None:
     returned, kept = arrive(data)
