@@ -10,7 +10,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 
 PROTECTED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal", ".palimpsest"}
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".palimpsest"}
 )
 PROTECTED_FILES: Final = frozenset(
     {
