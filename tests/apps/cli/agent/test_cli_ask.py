@@ -193,3 +193,34 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
     with Home(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
         (ran,) = (event.body for event in log.events() if isinstance(event.body, JobRan))
     assert (ran.job, ran.cursor, ran.status, ran.why) == ("titles", -1, "cancelled", "the session ended")
+
+
+def test_beside_a_prompt_an_open_pipe_without_data_is_left_out_with_a_notice(headless: Headless) -> None:
+    headless.script.write_text('"done"\n')
+    env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [*PAL, "-p", "go", "-q"], cwd=headless.project, stdin=reading, capture_output=True, text=True, env=env, check=False, timeout=60
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "standard input is an open pipe that had no data for 3 seconds, so it is left out" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("-p", "go"), ("-p",)])
+def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headless: Headless, words: tuple[str, ...]) -> None:
+    headless.script.write_text('"done"\n')
+    env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script)}
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*PAL, *words, "--json"], cwd=headless.project, env=env, **piped) as process:
+        assert process.stdin is not None
+        for part in (b"first ", b"second ", b"third"):
+            process.stdin.write(part)
+            process.stdin.flush()
+        output, _ = process.communicate(timeout=60)
+    with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
+        (said,) = (text_of(item.content) for item in log.view.items if item.kind == "user")
+    assert said.endswith("first second third")
