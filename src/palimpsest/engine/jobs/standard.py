@@ -10,7 +10,6 @@ from palimpsest.core.policy import Job, JobLimits, JobPlan
 from palimpsest.core.ports import Index
 from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.jobs.runner import IDLE_SECONDS
-from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.policies.jobs.titles import GiveTitle
 from palimpsest.stores.config.schema import JobsConfig
 from palimpsest.stores.home import AnyHome
@@ -47,6 +46,8 @@ def standard_jobs(config: JobsConfig, home: AnyHome) -> tuple[Job, ...]:
     if config.index == "auto" and home.folder is not None:
         jobs.append(UpdateIndex(home.index))
     if config.keep_alive:
+        from palimpsest.policies.jobs.keep_alive import KeepAlive  # noqa: PLC0415 - off by default, and a start is measured in milliseconds
+
         alive = KeepAlive(config.keep_alive_most, interval_ms=int(IDLE_SECONDS * 1_000))
         jobs.append(replace(alive, limits=_with_budget(alive.limits, config)))
     return tuple(jobs)

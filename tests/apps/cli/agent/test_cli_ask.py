@@ -214,8 +214,8 @@ def test_beside_a_prompt_an_open_pipe_without_data_is_left_out_with_a_notice(hea
 def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headless: Headless, words: tuple[str, ...]) -> None:
     headless.script.write_text('"done"\n')
     env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script)}
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*PAL, *words, "--json"], cwd=headless.project, env=env, **piped) as process:
+    command = [*PAL, *words, "--json"]
+    with subprocess.Popen(command, cwd=headless.project, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         for part in (b"first ", b"second ", b"third"):
             process.stdin.write(part)

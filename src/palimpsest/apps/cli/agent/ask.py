@@ -284,9 +284,7 @@ def _piped(patience: float | None) -> str:
     if not stat.S_ISFIFO(mode) and not stat.S_ISREG(mode):
         return ""
     if stat.S_ISFIFO(mode) and patience is not None and not select.select([sys.stdin.fileno()], [], [], patience)[0]:
-        notice = (
-            f"standard input is an open pipe that had no data for {patience:g} seconds, so it is left out; `</dev/null` avoids it"
-        )
+        notice = f"standard input is an open pipe that had no data for {patience:g} seconds, so it is left out; `</dev/null` avoids it"
         click.echo(f"pal: {notice}", err=True)
         return ""
     data = sys.stdin.buffer.read(_LARGEST + 1)
