@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from palimpsest.audit.evidence import MOST_COMMANDS, MOST_NAMES, EvidenceProjection
+from palimpsest.audit.evidence import MOST_COMMANDS, MOST_MESSAGES, MOST_NAMES, EvidenceProjection
 from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
+from palimpsest.core.tokens.estimate import estimate
 
 
 def gather(*bodies: Body) -> Evidence:
@@ -214,6 +215,21 @@ def test_what_is_kept_is_bounded_by_what_can_be_shown() -> None:
     assert len(evidence.commands) == MOST_COMMANDS
     assert evidence.commands[-1].command == f"echo name_{MOST_COMMANDS + 49:05}"
     assert len(evidence.names) == MOST_NAMES
+
+
+def test_the_newest_user_messages_are_kept_and_those_before_them_are_counted() -> None:
+    evidence = gather(*(UserSaid((Text(f"Do part {number}."),)) for number in range(MOST_MESSAGES + 3)))
+    assert (len(evidence.user_messages), evidence.user_messages[0].id) == (MOST_MESSAGES, "3.0")
+    assert (evidence.earlier, evidence.earlier_tokens) == (3, sum(estimate(f"Do part {number}.") for number in range(3)))
+
+
+def test_a_snapshot_keeps_the_count_of_earlier_messages() -> None:
+    projection = EvidenceProjection()
+    earlier = Evidence(user_messages=(UserMessage("7.0", 0, "Go on.", 2),), earlier=5, earlier_tokens=40)
+    projection.start_from(earlier)
+    restored = EvidenceProjection()
+    restored.restore(projection.snapshot())
+    assert restored.value() == earlier
 
 
 def test_a_call_without_an_answer_waits_and_an_answer_without_a_call_is_taken_as_it_is() -> None:

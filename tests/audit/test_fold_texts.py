@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.fold_texts import evidence_block, lines_by_folder, names_block, older_messages_block, path_lines
+from palimpsest.audit.fold_texts import (
+    count_earlier_messages,
+    evidence_block,
+    lines_by_folder,
+    names_block,
+    older_messages_block,
+    path_lines,
+)
 from palimpsest.audit.visibility.visible import VisibleText
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
@@ -92,6 +99,13 @@ def test_names_come_newest_first_as_many_as_fit() -> None:
 def test_pa_12_older_messages_show_id_time_and_opening_words() -> None:
     said = (UserMessage("1.0", 1_700_000_000_000, "Fix the parser"), UserMessage("9.0", 1_700_000_060_000, "now the docs"))
     assert older_messages_block(said, {"9.0"}) == "- 1.0, 2023-11-14 22:13: Fix the parser"
+
+
+def test_pa_12_messages_that_the_evidence_only_counts_are_earlier_ones_unless_they_are_shown() -> None:
+    evidence = Evidence(user_messages=(UserMessage("40.0", 0, "go"), UserMessage("44.0", 0, "on")), earlier=7)
+    # Shown are two of the seven, one that the evidence lists, and an item of an edit.
+    assert count_earlier_messages(evidence, {"3.0", "9.0", "44.0", "12.0.1"}) == 5
+    assert count_earlier_messages(Evidence(), {"3.0"}) == 0
 
 
 def test_paths_share_their_beginning_and_windows_paths_too() -> None:

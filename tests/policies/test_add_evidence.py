@@ -3,11 +3,10 @@
 import pytest
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.audit.fold_texts import EVIDENCE
+from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import Scripted
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from importlib.metadata import distributions
 from pathlib import Path
@@ -205,3 +208,29 @@ def test_tools_of_packages_are_found_by_entry_point_and_a_broken_package_costs_o
     )
     assert "pal_good" in sys.modules
     assert {each.name for each in distributions(path=[str(tmp_path)])} == {"pal_good", "pal_broken"}
+
+
+def test_packages_are_looked_for_in_folders_archives_and_eggs(tmp_path: Path) -> None:
+    folder, archive, egg = tmp_path / "folder", tmp_path / "archive.zip", tmp_path / "eggs" / "pal_egg-1.0-py3.11.egg"
+    folder.mkdir()
+    install(folder, "pal_plain", "def plain() -> str:\n    'Plain.'\n    return ''", plain="pal_plain:plain")
+    install(tmp_path, "pal_zipped", "def zipped() -> str:\n    'Zipped.'\n    return ''", zipped="pal_zipped:zipped")
+    with zipfile.ZipFile(archive, "w") as written:
+        for path in (tmp_path / "pal_zipped.py", *(tmp_path / "pal_zipped-1.0.dist-info").iterdir()):
+            written.write(path, path.relative_to(tmp_path))
+    install(tmp_path, "pal_egg", "def egg() -> str:\n    'Egg.'\n    return ''", egg="pal_egg:egg")
+    egg.mkdir(parents=True)
+    (tmp_path / "pal_egg.py").rename(egg / "pal_egg.py")
+    (tmp_path / "pal_egg-1.0.dist-info").rename(egg / "EGG-INFO")
+    (egg / "EGG-INFO" / "METADATA").rename(egg / "EGG-INFO" / "PKG-INFO")
+    script = "from palimpsest.tools.functions import installed_tools; print(*(tool.name for tool in installed_tools().tools))"
+
+    def found(*places: Path) -> str:
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])}
+        return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=variables, timeout=60).stdout
+
+    assert found(folder) == "plain\n"
+    assert found(archive) == "zipped\n"
+    assert found(egg) == "egg\n"
+    assert found(egg.parent, tmp_path / "missing") == "\n"
+    assert found(folder, archive, egg) == "egg plain zipped\n"

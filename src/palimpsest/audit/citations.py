@@ -8,6 +8,7 @@ from palimpsest.audit.entities import argument_texts, is_path
 from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 HEADINGS: Final = ("## Goal", "## Approach", "## State", "## Next step")
 """The only headings of a narrative; one without a line below it is left out."""
@@ -16,7 +17,7 @@ _FRAME: Final = (
     "It grants nothing and lifts nothing: what the user's messages say goes before it]"
 )
 # Stems; the user's own messages, which stand beside the narrative, say what the user wants, allowed, decided or forbade.
-_ABOUT_THE_USER: Final = re.compile(
+_ABOUT_THE_USER: Final = lazy_pattern(
     r"\b(?:users?|your?|s?he|owners?|customers?|maintainers?|reviewers?|asked (?:for|to)|requested|would like"
     r"|prefer(?!abl)\w*|told|approv\w+|(?:fine|ok|okay|happy) with|agreed|allowed|permi(?:tted|ssion (?:to|was))|authori[sz]ed|go-ahead"
     r"|green|sign(?:ed)?[ -]off|forb[ia]d\w*|off[ -]limits|deci(?:ded|sion))\b"
@@ -24,8 +25,8 @@ _ABOUT_THE_USER: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 # The evidence block says whether tests pass.
-_TESTS: Final = re.compile(r"\b(?:(?:py|vi)?tests?|suites?|ci)\b|测试|用例", re.IGNORECASE | re.ASCII)
-_PASSING: Final = re.compile(
+_TESTS: Final = lazy_pattern(r"\b(?:(?:py|vi)?tests?|suites?|ci)\b|测试|用例", re.IGNORECASE | re.ASCII)
+_PASSING: Final = lazy_pattern(
     r"\b(?:pass(?:es|ed|ing)?|succe\w+|clean(?:ly)?)\b|\b(?:no|not|never|without|0)(?: \w+)? fail"
     r"|通过|绿|成功|跑通|没有?(?:失败|问题)|无误",
     re.IGNORECASE | re.ASCII,
@@ -33,26 +34,26 @@ _PASSING: Final = re.compile(
 
 _ID: Final = r"\d+(?:\.\d+)*"
 # After a name, an undotted number in brackets is an index.
-_CITATION: Final = re.compile(rf"\[(?:(?<![A-Za-z0-9_)]\[)|(?=\d+\.))\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
-_QUOTATION: Final = re.compile(r'`([^`]+)`|"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
-_ENUMERATION: Final = re.compile(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
-_TOKEN: Final = re.compile(r"(?:[A-Za-z0-9_@~./+-]|::)+(?:\(\))?")
+_CITATION: Final = lazy_pattern(rf"\[(?:(?<![A-Za-z0-9_)]\[)|(?=\d+\.))\s*({_ID}(?:\s*[,;，、]\s*{_ID})*)\s*\]")
+_QUOTATION: Final = lazy_pattern(r'`([^`]+)`|"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
+_ENUMERATION: Final = lazy_pattern(r"^\s*(?:[-*•>]\s+|\d{1,3}[.)、]\s+)*")
+_TOKEN: Final = lazy_pattern(r"(?:[A-Za-z0-9_@~./+-]|::)+(?:\(\))?")
 # What tells a name or number from a plain word: a digit, an inner capital or dot, `_`, `::`, a call, the dash of an option.
-_NAME_SIGN: Final = re.compile(r"[\d_]|[a-z][A-Z]|\w\w\.\w|\w\.\w\w|::|\(\)$|^--?[A-Za-z]")
-_SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3})")
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+_NAME_SIGN: Final = lazy_pattern(r"[\d_]|[a-z][A-Z]|\w\w\.\w|\w\.\w\w|::|\(\)$|^--?[A-Za-z]")
+_SEPARATOR: Final = lazy_pattern(r"(?<=\d),(?=\d{3})")
+_NUMBER: Final = lazy_pattern(r"\d+(?:\.\d+)*", re.ASCII)
 # A number, a range or a date, perhaps with a unit, such as 9.83GiB or 32-bit.
-_QUANTITY: Final = re.compile(r"(?=.*\d)[\d.~/+-]+(?:[A-Za-z]{1,4}|-[A-Za-z]+)?", re.ASCII)
+_QUANTITY: Final = lazy_pattern(r"(?=.*\d)[\d.~/+-]+(?:[A-Za-z]{1,4}|-[A-Za-z]+)?", re.ASCII)
 # From three on: smaller numerals are as often idiomatic ("between two hosts").
 _NUMERALS: Final = ("three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _VALUES: Final = {word: str(value) for words in (_NUMERALS, "三四五六七八九十") for value, word in enumerate(words, start=3)}
-_NUMERAL: Final = re.compile(
+_NUMERAL: Final = lazy_pattern(
     rf"\b(?:{'|'.join(_VALUES)}|(?:thir|four|for|fif|six|seven|eigh|nine|twen)(?:teen|ty)|hundred|thousand|million)\b"
     r"|(?:[一二两三四五六七八九]*[十百千万][一二三四五六七八九十百千万]*|[三四五六七八九])(?=[个项条处次行份种步类组例倍秒天周年元张])",
     re.IGNORECASE,
 )
-_CHINESE: Final = re.compile(r"[\u3400-\u9fff]")
-_WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
+_CHINESE: Final = lazy_pattern(r"[\u3400-\u9fff]")
+_WORD: Final = lazy_pattern(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 # Words are compared by their first letters, which inflection does not change; shorter words say little.
 _STEM_LENGTH: Final = 4
 _REPEATED_SHARE: Final = 0.6

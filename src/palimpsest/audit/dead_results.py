@@ -112,9 +112,10 @@ def _mask_of(call: ToolCall, tokens: int, item_id: str, factor: float, rule: Siz
 
 
 # Most results that are dead before one call were dead before the previous one, and writing a stub takes 20 times as long as a cache hit.
-# A reply changes the factor a little, which changes what a mask frees but mostly not its text.
-_cached_clearing_mask = lru_cache(maxsize=4_096)(_clearing_mask)
-_cached_mask = lru_cache(maxsize=4_096)(_mask_of)
+# A reply changes the factor a little, which changes what a mask frees but mostly not its text. A view of
+# 200,000 tokens rarely has more than 1,000 results to clear, and each has more than 100 tokens.
+_cached_clearing_mask = lru_cache(maxsize=1_024)(_clearing_mask)
+_cached_mask = lru_cache(maxsize=1_024)(_mask_of)
 _cached_long_mask = lru_cache(maxsize=128)(_mask_of)
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import Content, Text, ToolCall
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 SHORTEST_NAME = 6
 _LONGEST_NAME = 200
@@ -17,26 +18,26 @@ _LONGEST_NAMED = 50_000
 _INSIDE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./~@+-"
 _SEPARATED = bytes(byte if byte in _INSIDE else 0x20 for byte in range(256))
 _ENDS = ".-+@"
-_URL = re.compile(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
-_ADDRESS = re.compile(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
-_PORT = re.compile(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
-_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_URL = lazy_pattern(r"https?://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_ADDRESS = lazy_pattern(r"://[^\s\"'<>`\\|\]})，。；、）】」》\u4e00-\u9fff]+")
+_PORT = lazy_pattern(r":\d{2,5}/[^\s\"'<>`\\|\]})]*")
+_ESCAPE = lazy_pattern(r"\\u[0-9a-fA-F]{4}")
 # Starts after the drive letter, because the search is much faster for rare characters.
-_DRIVE = re.compile(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
-_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d+)*")
-_HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
+_DRIVE = lazy_pattern(r":\\(?<=\b[A-Za-z]:\\)[^\s\"'<>|*?:，。；）]+")
+_NUMBER = lazy_pattern(r"[+-]?\d[\d_]*(?:\.\d+)*")
+_HEX = lazy_pattern(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}")
 _UUID_LENGTH = 36
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Plain substrings are searched first, which is much faster than any pattern.
 _ERRORS = {
-    "rror": re.compile(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
-    "xception": re.compile(r"xception(?<=Exception)\b"),
-    "FAIL": re.compile(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
-    "panic": re.compile(r"panic(?<=\bpanic)"),
-    "atal": re.compile(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
-    "ERROR:": re.compile(r"ERROR:(?<=\bERROR:)"),
-} | {word: re.compile(f"{word}[:：]") for word in ("错误", "失败", "异常")}
-_ERROR_NAME = re.compile(r"ERROR(?<=\bERROR)\b")
+    "rror": lazy_pattern(r"rror(?:(?<=Error)\b|(?<=\berror)(?:\[\w+\])?(?: TS\d+)?:)"),
+    "xception": lazy_pattern(r"xception(?<=Exception)\b"),
+    "FAIL": lazy_pattern(r"FAIL(?<=\bFAIL)(?:ED|URE)?\b"),
+    "panic": lazy_pattern(r"panic(?<=\bpanic)"),
+    "atal": lazy_pattern(r"atal(?:(?<=\bfatal)|(?<=\bFatal))\b"),
+    "ERROR:": lazy_pattern(r"ERROR:(?<=\bERROR:)"),
+} | {word: lazy_pattern(f"{word}[:：]") for word in ("错误", "失败", "异常")}
+_ERROR_NAME = lazy_pattern(r"ERROR(?<=\bERROR)\b")
 _MOST_ERRORS = 50
 _EXTENSION_LIST = (
     "py pyi ipynb js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cxx java kt kts scala rb php cs swift m mm lua pl r jl ex "
@@ -44,8 +45,8 @@ _EXTENSION_LIST = (
     "conf env lock md mdx rst txt log csv tsv xml svg png jpg jpeg gif pdf proto graphql tf gradle cmake mk patch diff snap pen traj"
 )
 _EXTENSIONS = frozenset(_EXTENSION_LIST.split())
-_IDENTIFIER_SIGN = re.compile(r"[_./0-9]")
-_LETTER = re.compile(r"[A-Za-z]")
+_IDENTIFIER_SIGN = lazy_pattern(r"[_./0-9]")
+_LETTER = lazy_pattern(r"[A-Za-z]")
 _TOP = ("/", "~/", "./", "../")
 # Results for longer texts are not cached, to bound memory.
 CACHED_CHARACTERS = 20_000
@@ -59,38 +60,59 @@ Key = TypeVar("Key", bound="str | tuple[str, ...]")
 
 
 class TextCache(Generic[Key, Result]):
-    """Remembers the results of a function for texts or tuples of texts; beyond `most_bytes` of texts the oldest are dropped.
+    """Remembers the results of a function for texts or tuples of texts, in at most `most_bytes` bytes and `most_entries` entries.
 
-    A cache lives as long as the process and is shared by all sessions, so that a count of entries would be no bound.
+    Texts and results are counted; `size_of` returns the bytes of a result. A cache lives as long as the process and is shared by all
+    sessions, so that a count of entries alone would be no bound. When the newer half is full the older half is dropped; a result that is
+    found in the older half moves to the newer one, so that the results in use stay.
     """
 
-    def __init__(self, function: Callable[[Key], Result], most_bytes: int) -> None:
+    def __init__(
+        self, function: Callable[[Key], Result], most_bytes: int, size_of: Callable[[Result], int], most_entries: int = 1_000_000
+    ) -> None:
         self._function = function
-        self._most_bytes = most_bytes
-        self._results: dict[Key, Result] = {}
-        self._bytes = 0
+        self._half_bytes = most_bytes // 2
+        self._half_entries = most_entries // 2
+        self._size_of = size_of
+        self._newer: dict[Key, Result] = {}
+        self._older: dict[Key, Result] = {}
+        self._newer_bytes = 0
 
     def __call__(self, key: Key) -> Result:
         """What the function returns for a text, computed at most once while it is remembered."""
         try:
-            return self._results[key]
+            return self._newer[key]
         except KeyError:
             pass
-        result = self._function(key)
-        size = _bytes_of(key)
-        if size <= self._most_bytes // 8:
-            self._results[key] = result
-            self._bytes += size
-            while self._bytes > self._most_bytes and self._results:
-                oldest = next(iter(self._results))
-                # Another thread may have dropped it.
-                if self._results.pop(oldest, None) is not None:
-                    self._bytes -= _bytes_of(oldest)
+        # Another thread may replace the halves meanwhile.
+        older = self._older
+        result = older[key] if key in older else self._function(key)
+        size = _ENTRY_BYTES + _bytes_of(key) + self._size_of(result)
+        if size <= self._half_bytes:
+            if self._newer_bytes + size > self._half_bytes or len(self._newer) >= self._half_entries:
+                self._older, self._newer, self._newer_bytes = self._newer, {}, 0
+            self._newer[key] = result
+            self._newer_bytes += size
         return result
+
+
+# Bytes of one cache: what the texts of a view of 200,000 tokens need.
+MOST_CACHED_BYTES: Final = 8_000_000
+# Bytes of the place of an entry in a dictionary, with its hash and the free places beside it.
+_ENTRY_BYTES: Final = 100
+# Bytes of a short string, as the tokens of a text are.
+_TOKEN_BYTES: Final = 64
+# Results for shorter texts are not cached: computing one takes a few microseconds, and it needs ten times the memory of its text.
+SHORTEST_CACHED: Final = 128
 
 
 def _bytes_of(key: str | tuple[str, ...]) -> int:
     return key.__sizeof__() if isinstance(key, str) else sum(text.__sizeof__() for text in key)
+
+
+def bytes_of_tokens(*collections: frozenset[str] | tuple[str, ...]) -> int:
+    """Bytes of collections of tokens, each of which is counted as a string of its own."""
+    return sum(tokens.__sizeof__() + _TOKEN_BYTES * len(tokens) for tokens in collections)
 
 
 def distinct_tokens(text: str) -> dict[str, None]:
@@ -105,7 +127,7 @@ def all_tokens(text: str) -> list[str]:
 
 def names_of(text: str) -> list[str]:
     """The distinct identifiers and paths of a text: 6 characters or more, with `_ . /`, a digit or an inner capital."""
-    return list(_cached_names(text) if len(text) <= _LONGEST_NAMED else _find_names(text))
+    return list(_cached_names(text) if SHORTEST_CACHED <= len(text) <= _LONGEST_NAMED else _find_names(text))
 
 
 def _find_names(text: str) -> tuple[str, ...]:
@@ -117,7 +139,7 @@ def _find_names(text: str) -> tuple[str, ...]:
 
 
 # Names of a result are needed when it arrives, and again when a fold hides it.
-_cached_names = TextCache(_find_names, 16_000_000)
+_cached_names = TextCache(_find_names, MOST_CACHED_BYTES, bytes_of_tokens)
 
 
 def names_used(part: Content) -> list[str]:
@@ -173,7 +195,7 @@ def numbers_of(text: str) -> list[str]:
 
 # First characters of tokens that may be numbers.
 NUMBER_STARTS = "+-.0123456789"
-_THOUSANDS = re.compile(r",(?<=\d,)(?=\d{3}(?!\d))")
+_THOUSANDS = lazy_pattern(r",(?<=\d,)(?=\d{3}(?!\d))")
 
 
 def has_grouped_number(text: str) -> bool:

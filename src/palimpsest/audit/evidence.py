@@ -30,6 +30,8 @@ MOST_NAMES: Final = 400
 MOST_READ: Final = 2_000
 MOST_ERRORS: Final = 50
 MOST_PENDING: Final = 200
+# A fold shows 20,000 tokens of messages whole, which are 400 of 50 tokens, and lists about 800 before them.
+MOST_MESSAGES: Final = 1_200
 LONGEST_COMMAND: Final = 200
 OPENING: Final = 80
 _SEARCHED: Final = 20_000
@@ -49,7 +51,7 @@ class EvidenceProjection(StateProjection):
 
     name: ClassVar = "evidence"
     watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
-    version: ClassVar = 3
+    version: ClassVar = 4
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = Evidence
 
@@ -74,6 +76,7 @@ class EvidenceProjection(StateProjection):
         self._numbered = dict(zip(restored.numbered, restored.tasks[listed:], strict=True))
         self._names = dict.fromkeys(restored.names)
         self._messages = {message.id: message for message in restored.user_messages}
+        self._earlier, self._earlier_tokens = restored.earlier, restored.earlier_tokens
         self._pending: dict[str, PendingCall] = {}
         for pending in restored.pending:
             self._pending[_free_key(pending.call_id, self._pending)] = pending
@@ -105,6 +108,8 @@ class EvidenceProjection(StateProjection):
                 "numbered": lambda: tuple(self._numbered),
                 "names": lambda: tuple(self._names),
                 "user_messages": lambda: tuple(self._messages.values()),
+                "earlier": lambda: self._earlier,
+                "earlier_tokens": lambda: self._earlier_tokens,
                 "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
@@ -116,6 +121,11 @@ class EvidenceProjection(StateProjection):
         whole = "\n".join(texts or [text_of(part) for part in body.parts])
         self._messages[f"{seq}.0"] = UserMessage(f"{seq}.0", at, whole[:OPENING], estimate(whole), body.steering)
         self._changed.add("user_messages")
+        if self._bounded and len(self._messages) > MOST_MESSAGES:
+            oldest = self._messages.pop(next(iter(self._messages)))
+            self._earlier += 1
+            self._earlier_tokens += oldest.tokens
+            self._changed |= {"earlier", "earlier_tokens"}
 
     def _add_reply(self, body: ModelReplied) -> None:
         keys_of_reply: set[str] = set()

@@ -8,6 +8,7 @@ from typing import Final
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.truncate import truncate_middle
 
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"
@@ -93,6 +94,7 @@ def _folder(path: str) -> str:
 
 
 EVIDENCE_TOKENS: Final = 4_000
+EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
 NAMES_TOKENS: Final = 2_400
 TURNS: Final = 3
 LONG, SHORT = 160, 60
@@ -124,6 +126,19 @@ def evidence_block(
     return block.text()
 
 
+def evidence_text(evidence: Evidence, shown_ids: AbstractSet[str], tokens: int) -> str:
+    """Return the evidence in at most `tokens` tokens, and a list of the user messages not in `shown_ids` in half as many."""
+    if not tokens:
+        return ""
+    older = older_messages_block(evidence.user_messages, shown_ids)
+    if earlier := count_earlier_messages(evidence, shown_ids):
+        older = f"- {earlier} before these\n{older}"
+    parts = [evidence_block(evidence, tokens)]
+    if older:
+        parts.append(f"Older messages of the user, by id, time and opening words:\n{truncate_middle(older, tokens // 2).text}")
+    return "\n".join(part for part in parts if part)
+
+
 def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: float = 1.0) -> str:
     """The newest names that the model used, as many as fit into `tokens` tokens."""
     shown: list[str] = []
@@ -141,6 +156,15 @@ def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str
     return "\n".join(
         f"- {message.id}, {time_of(message.at)}: {message.opening[:opening]}" for message in messages if message.id not in shown
     )
+
+
+def count_earlier_messages(evidence: Evidence, shown: AbstractSet[str]) -> int:
+    """The number of user messages that are older than those in the evidence and not in `shown`."""
+    if not evidence.earlier:
+        return 0
+    oldest = seq_of(evidence.user_messages[0].id)
+    # An item of an edit has an id of three numbers, and is no message of the user.
+    return evidence.earlier - sum(name.count(".") == 1 and seq_of(name) < oldest for name in shown)
 
 
 def time_of(at: int) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import AnyStr, Final, NoReturn
 
 from palimpsest.core.items import Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 LONG: Final = 15
@@ -176,10 +177,10 @@ CLASSES: Final[tuple[SecretClass, ...]] = (
 )
 
 
-_KEY_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGIN: Final = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END: Final = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 # Matches the lines of a key whose end marker is missing.
-_LINES: Final = re.compile(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
+_LINES: Final = lazy_pattern(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
 _LONGEST_KEY: Final = 20_000
 # The starts of each class as bytes; empty if one is not ASCII.
 _STARTS: Final = tuple(
@@ -187,9 +188,9 @@ _STARTS: Final = tuple(
     for secret_class in CLASSES
 )
 # One search for the starts of all classes with `run`: most texts have none of them.
-_ANY_RUN: Final = re.compile(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
+_ANY_RUN: Final = lazy_pattern(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
 # The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
-_ANY_OTHER: Final = re.compile(b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
+_ANY_OTHER: Final = lazy_pattern(b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
 # Compiled with their first use: most processes need none of them.
 _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096

@@ -214,7 +214,8 @@ class UserMessage(Value, frozen=True):
 class Evidence(Value, frozen=True):
     """What the log proves about the work so far; each list is ordered from oldest to newest.
 
-    `numbered` are the keys of the tasks of a task graph, which stand last in `tasks`; a new list replaces all others.
+    `numbered` are the keys of the tasks of a task graph, which stand last in `tasks`; a new list replaces all others. `earlier` counts
+    the user messages before those in `user_messages`, and `earlier_tokens` are their tokens.
     """
 
     edited: tuple[str, ...] = ()
@@ -227,6 +228,8 @@ class Evidence(Value, frozen=True):
     user_messages: tuple[UserMessage, ...] = renamed(name="said", default=())
     pending: tuple[PendingCall, ...] = ()
     numbered: tuple[str, ...] = ()
+    earlier: int = 0
+    earlier_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
@@ -37,8 +39,7 @@ from palimpsest.wire.models.cards import ModelCard, card
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The outcome of one prompt: the text of the last reply, and why the turn ended."""
 
     text: str

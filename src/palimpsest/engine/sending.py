@@ -1,10 +1,9 @@
 """The only call path: records the start of a call, streams the reply, and records exactly one outcome."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
@@ -29,8 +28,7 @@ def ignore(_: object) -> None:
     """Do nothing: the default observer of deltas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """A request before encoding: its view, model, tools, parameters and purpose."""
 
     view: View

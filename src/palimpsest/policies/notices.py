@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from palimpsest.audit.fold_texts import EVIDENCE
+from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import percent_until
-from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class AddEvidence:
             return ()
         place = max((place for place, item in enumerate(items) if item.kind == "summary"), default=None)
         shown = frozenset(item.id for item in items if item.kind in ("user", "steering"))
-        evidence = evidence_text(situation, shown, min(self.tokens, situation.budget.window // 50))
+        evidence = evidence_text(situation.evidence, shown, min(self.tokens, situation.budget.window // 50))
         if place is None or not evidence:
             return ()
         before = items[place + 1].id if place + 1 < len(items) else ""

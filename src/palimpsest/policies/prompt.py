@@ -1,12 +1,12 @@
 """The prompts of the package: one Markdown file each, with placeholders."""
 
 import pkgutil
-import re
 from functools import cache
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.tokens.patterns import lazy_pattern
 
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = lazy_pattern(r"\{\{(\w+)\}\}")
 
 
 @cache

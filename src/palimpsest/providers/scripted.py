@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
@@ -17,8 +16,7 @@ from palimpsest.core.items import Text, Thinking, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 
 
-@dataclass(frozen=True)
-class BrokenReply:
+class BrokenReply(Struct, frozen=True):
     """A reply whose stream raises `error` after `after` deltas."""
 
     reply: str | ModelReplied
@@ -26,8 +24,7 @@ class BrokenReply:
     error: Exception = field(default_factory=lambda: ConnectionLost("the connection was lost", where="scripted"))
 
 
-@dataclass(frozen=True)
-class StalledReply:
+class StalledReply(Struct, frozen=True):
     """A reply whose stream pauses after `after` deltas: it sets `reached` and continues when `released` is set."""
 
     reply: str | ModelReplied

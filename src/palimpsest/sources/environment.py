@@ -1,13 +1,16 @@
 """The environment in which the agent works, as the block of each program: directory, platform, shell, date and model."""
 
-from functools import partial
-from html import escape as escape_html
 from typing import Final
 
 from palimpsest.sources.source import Fields, GitFacts, NetworkPolicy, Source, World, differing
 
 _YES_NO: Final = {True: "yes", False: "no"}
-escape = partial(escape_html, quote=False)
+
+
+def escape(text: str) -> str:
+    """Return a text with the characters that end or start a tag escaped; quotes stay."""
+    # As `html.escape` does, whose module takes longer to import than everything else here.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def codex_environment(*, filesystem: bool = False) -> Source:

@@ -8,10 +8,11 @@ from typing import Final, TypeAlias
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Role
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World
 
-_PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
-_INCLUDE: Final = re.compile(r"^\{\{> (\S+)\}\}$", re.MULTILINE)
+_PLACEHOLDER: Final = lazy_pattern(r"\{\{(\w+)\}\}")
+_INCLUDE: Final = lazy_pattern(r"^\{\{> (\S+)\}\}$", re.MULTILINE)
 
 Families: TypeAlias = Sequence[tuple[tuple[str, ...], str]]
 """Rules for the family of a model: the first rule counts whose words all occur in the name of the model."""

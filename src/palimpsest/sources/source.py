@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import EMPTY_MAPPING, Role
@@ -30,8 +31,7 @@ class FolderEntry(NamedTuple):
     is_folder: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GitFacts:
+class GitFacts(Struct, frozen=True):
     """State of the git repository at one time. `status` and `commits` are lines, already bounded."""
 
     branch: str
@@ -40,8 +40,7 @@ class GitFacts:
     commits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPolicy:
+class NetworkPolicy(Struct, frozen=True):
     """Whether commands may use the network, and the domains that are allowed or denied."""
 
     enabled: bool = True
@@ -49,8 +48,7 @@ class NetworkPolicy:
     denied: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
+class SessionState(Struct, frozen=True, kw_only=True):
     """What the engine knows without reading a file.
 
     cwd, home: absolute paths with forward slashes.

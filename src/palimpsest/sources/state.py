@@ -1,8 +1,9 @@
 """Business state: a state machine that the developer of an agent declares, and the source that states where the task is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.view import View
@@ -12,8 +13,7 @@ from palimpsest.sources.source import Fields, Source, World
 KEY: Final = "business_state"
 
 
-@dataclass(frozen=True, slots=True)
-class StateMachine:
+class StateMachine(Struct, frozen=True):
     """The states of a task with one line of meaning each, the state at the start, and the allowed transitions.
 
     Without `transitions` every state can follow every other. Raises `BadInput` if a state has no name, a meaning spans lines, or the start

@@ -1,12 +1,12 @@
 """Deferred tools: their list in the context, and the search by which a model finds the one it needs."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.core.items import Role
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World, reminder
 from palimpsest.wire.request import Tool
 
@@ -16,9 +16,9 @@ _QUERY_CHARS: Final = 500
 _SELECT: Final = "select:"
 _LOADED: Final = "loaded"
 # Letters and digits of any script, with names such as `readFile` and `mcp__git__log` taken apart.
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 # Chinese, Japanese and Korean have no spaces between words, so pairs of letters are compared.
-_UNSPACED: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED: Final = lazy_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NAME_WEIGHT: Final = 3
 _SATURATION, _LENGTH_SHARE = 1.2, 0.5
 

@@ -1,7 +1,6 @@
 """A folder of blobs, addressed by their SHA-256, and the format of session ids and blob addresses."""
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput, MissingBlob
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.files import store_errors, sync_folder, write_private
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_ID = 128
-_ADDRESS = re.compile(r"[0-9a-f]{64}")
+_ADDRESS = lazy_pattern(r"[0-9a-f]{64}")
 
 
 def new_session_id(now: int) -> str:

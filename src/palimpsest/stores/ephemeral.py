@@ -1,8 +1,9 @@
 """All stores in memory, with simulated crashes and disk failures for tests, and a clock that a test controls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
+
+from msgspec import Struct, field
 
 from palimpsest.core.errors import BadInput, BadLog, Locked, MissingBlob, ReadOnly, StoreError
 from palimpsest.core.ports import LogStat
@@ -27,8 +28,7 @@ class FixedClock:
         return time
 
 
-@dataclass(slots=True)
-class _StoredLog:
+class _StoredLog(Struct):
     """The content of one session on a simulated disk; bytes after `synced` are lost in a crash."""
 
     session: str

@@ -1,20 +1,20 @@
 """The session store on disk: a folder with one JSONL file for each session, and the files that belong to it."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import LogStat
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
 from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error, store_errors
 from palimpsest.stores.log_file import WRITING, JsonlFile
 from palimpsest.stores.result_files import ResultFiles
 
 SUFFIX = ".jsonl"
-_SIDE_FILE_SUFFIX = re.compile(r"checkpoint(-new)?|mending|results|(torn|damaged)-\d+")
+_SIDE_FILE_SUFFIX = lazy_pattern(r"checkpoint(-new)?|mending|results|(torn|damaged)-\d+")
 
 
 class JsonlSessions:

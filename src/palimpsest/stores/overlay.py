@@ -1,7 +1,8 @@
 """Overlay stores: they read from another store and keep all writes in memory."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from palimpsest.core.errors import BadInput, BadLog, Locked, ReadOnly, StoreError
 from palimpsest.core.ports import BlobStore, LogFile, LogStat, SessionArchive
@@ -9,8 +10,7 @@ from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
 from palimpsest.stores.result_files import MemoryResultFiles
 
 
-@dataclass(slots=True)
-class _UpperLog:
+class _UpperLog(Struct):
     """The upper layer of a log: `data` follows the first `start` bytes of the lower log; `start` is `None` before the first writer."""
 
     session: str

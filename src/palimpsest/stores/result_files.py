@@ -1,17 +1,17 @@
 """Files of a session outside its log: saved tool results, and the files of its working folder that it may read."""
 
 import os
-import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
 from palimpsest.core.policy import Look
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.files import store_errors, write_private
 
 SUFFIX = ".results"
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_UNSAFE_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
+_SAFE_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_UNSAFE_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]+")
 
 
 class ResultFiles:

@@ -2,9 +2,12 @@
 
 import asyncio
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, NamedTuple, get_type_hints
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +15,9 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, bounded, define, one_line
 from palimpsest.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "palimpsest.tools"
 """The entry point group of tools of other packages."""
@@ -107,7 +113,7 @@ def _output(value: object) -> ToolOutput:
             return ToolOutput(bounded(msgspec.json.encode(value, enc_hook=str).decode(), LONGEST_RESULT))
 
 
-def installed_tools(entries: Iterable[EntryPoint] | None = None, taken: Iterable[str] = ()) -> InstalledTools:
+def installed_tools(entries: "Iterable[EntryPoint] | None" = None, taken: Iterable[str] = ()) -> InstalledTools:
     """The tools that other packages offer in the group `palimpsest.tools`.
 
     An entry point names a function, an `AgentTool`, or a tuple or list of them. One that cannot be loaded costs only its own tools. A tool
@@ -116,7 +122,7 @@ def installed_tools(entries: Iterable[EntryPoint] | None = None, taken: Iterable
     names = set(taken)
     tools: list[AgentTool] = []
     problems: list[str] = []
-    for entry in sorted(entry_points(group=GROUP) if entries is None else entries, key=lambda each: (each.name, each.value)):
+    for entry in sorted(_entry_points() if entries is None else entries, key=lambda each: (each.name, each.value)):
         try:
             loaded = tuple(_tools_in(entry.load()))
         except Exception as error:  # noqa: BLE001 - a package can raise anything when it is imported, and must not keep the agent from starting
@@ -129,6 +135,38 @@ def installed_tools(entries: Iterable[EntryPoint] | None = None, taken: Iterable
                 names.add(tool.name)
                 tools.append(tool)
     return InstalledTools(tuple(tools), tuple(problems))
+
+
+def _entry_points() -> "Iterable[EntryPoint]":
+    """The entry points of the group in all installed packages."""
+    if not any(map(_may_offer_tools, sys.path)) and not any(
+        hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
+    ):
+        return ()
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms, and most installations have no such package
+
+    return entry_points(group=GROUP)
+
+
+def _may_offer_tools(place: str) -> bool:
+    """Whether a place of the import path has a package that names the group, or is no folder of packages that can be listed."""
+    if place.lower().endswith(".egg"):
+        return True
+    try:
+        with os.scandir(place or ".") as entries:
+            names = [entry.name for entry in entries if entry.name.lower().endswith((".dist-info", ".egg-info"))]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return any(_names_group(Path(place, name, "entry_points.txt")) for name in names)
+
+
+def _names_group(declaration: Path) -> bool:
+    try:
+        return GROUP.encode() in declaration.read_bytes()
+    except OSError:
+        return False
 
 
 def _tools_in(value: object) -> Iterator[AgentTool]:

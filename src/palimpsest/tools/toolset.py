@@ -1,8 +1,9 @@
 """The standard set of tools of an agent, in the order in which they are declared to the model."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from palimpsest.tools.files.edit import edit_tool
 from palimpsest.tools.files.patch import patch_tool
@@ -24,8 +25,7 @@ from palimpsest.tools.workspace import Workspace
 TASKS_FOLDER: Final = ".tasks"
 
 
-@dataclass(frozen=True, slots=True)
-class Toolset:
+class Toolset(Struct, frozen=True):
     """The tools of a session by name; `problems` says which tools of other packages could not be used, and why."""
 
     tools: tuple[AgentTool, ...]

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from palimpsest.core.errors import BadInput
 
@@ -26,8 +27,7 @@ class OutsideWorkspace(BadInput):
     """A path leads out of the folders that the agent may use."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+class FileVersion(Struct, frozen=True):
     """The content of a file when the agent last read or wrote it, by size and SHA-256."""
 
     size: int
@@ -49,8 +49,7 @@ def read_only(path: Path, _: bytes) -> None:
     raise BadInput("files cannot be written here", where=str(path))
 
 
-@dataclass(slots=True)
-class Workspace:
+class Workspace(Struct):
     """The folders in which an agent works. `root` is the project; `extra` are other folders that the user granted.
 
     `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `versions` remembers what

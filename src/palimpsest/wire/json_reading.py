@@ -6,13 +6,14 @@ from typing import TypeAlias, TypeGuard
 import msgspec
 
 from palimpsest.core.errors import WireError
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 Json: TypeAlias = dict[str, object]
 
 _LARGEST = 2**53
 _DEEPEST = 200
 # Strings are matched whole, so that brackets inside them do not count.
-_BRACKETS = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_BRACKETS = lazy_pattern(r'[{}\[\]]|"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _encoder = msgspec.json.Encoder()
 
 

@@ -159,6 +159,27 @@ runpy.run_module("palimpsest.apps.cli", run_name="__main__")
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+def test_the_process_ends_with_the_code_of_the_command_after_threads_and_exit_functions_and_frees_nothing() -> None:
+    script = """
+import atexit, sys, threading
+from palimpsest.apps.cli.start import main
+def work():
+    threading.main_thread().join()
+    atexit.register(print, "exit function")
+    print("thread")
+class Kept:
+    def __del__(self):
+        print("freed", flush=True)
+kept = Kept()
+threading.Thread(target=work).start()
+sys.argv = ["pal", "nonsense"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "thread\nexit function\n")
+
+
 def test_an_interrupt_ends_quietly(pal: Pal) -> None:
     pal.home.folder.mkdir(parents=True)
     os.mkfifo(pal.home.cards_path)

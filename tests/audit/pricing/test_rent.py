@@ -27,6 +27,13 @@ def test_of_the_users_words_at_most_20k_stay_verbatim() -> None:
     assert tokens_after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
 
 
+def test_messages_that_are_only_counted_stay_verbatim_as_far_as_they_fit() -> None:
+    few = Evidence(user_messages=SAID.user_messages, earlier=9, earlier_tokens=700)
+    assert tokens_after_fold(VIEW, few, TokenCounter(size), CLAUDE) == 20_000 + 2_700 + 28_400
+    many = Evidence(user_messages=SAID.user_messages, earlier=9_000, earlier_tokens=70_000)
+    assert tokens_after_fold(VIEW, many, TokenCounter(size), CLAUDE) == 20_000 + 20_000 + 28_400
+
+
 def test_the_bounds_shrink_with_the_window_and_never_grow() -> None:
     small = resized(CLAUDE, 20_000)
     assert tokens_after_fold(VIEW, SAID, TokenCounter(size), small) == 20_000 + 2_000 + 200 + 240 + 1_500 + 900

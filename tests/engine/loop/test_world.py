@@ -171,6 +171,31 @@ def test_git_gets_no_key_of_the_environment_and_runs_where_it_is_put(tmp_path: P
     assert "k-secret" not in seen
 
 
+def test_a_long_status_is_cut_and_the_rest_of_what_git_says_is_kept(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    for number in range(800):
+        (place / f"{number:03}{'x' * 100}").touch()
+    facts = git_facts(str(place))
+
+    assert facts is not None
+    assert (facts.branch, facts.main_branch, len(facts.commits)) == ("main", "main", 1)
+    assert facts.status == (" M a", *(f"?? {number:03}{'x' * 100}" for number in range(199)))
+
+
+def test_a_command_of_git_that_does_not_end_is_killed_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = repository(tmp_path / "repo")
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    stuck = f'case "$*" in *status*) tail -f /dev/null;; *) exec {shutil.which("git")} "$@";; esac'
+    program.write_text(f"#!/bin/sh\n{stuck}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    facts = git_facts(str(place))
+
+    assert facts is not None
+    assert (facts.branch, facts.main_branch, facts.status, len(facts.commits)) == ("main", "main", (), 1)
+
+
 def test_git_is_asked_once_for_an_observation(tmp_path: Path) -> None:
     here = world(tmp_path)
     assert here.git() is None

@@ -1,5 +1,6 @@
 """A fold that is computed from the log: when it happens, what stays and in which order."""
 
+import dataclasses
 import re
 
 import pytest
@@ -28,6 +29,7 @@ from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
 from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
+from palimpsest.policies.fold.parts import older_messages_part
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
@@ -245,6 +247,18 @@ def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_sta
     assert estimate(listed) <= 20_000 * 32_000 // 200_000
     assert "message 800:" in "\n".join(texts)
     assert any("mode: build" in text for text in texts)
+
+
+def test_pa_12_the_list_counts_messages_that_the_evidence_only_counts() -> None:
+    evidence = Evidence(user_messages=(UserMessage("40.0", 0, "Go on."),), earlier=7)
+    situation = dataclasses.replace(budget_of(CLAUDE), evidence=evidence)
+    (listed,) = older_messages_part(situation, frozenset({"3.0", "40.0"}), 1_000)
+    assert text_of(listed.content).splitlines()[1:] == ["- and 6 before them, which `recall` finds by their words"]
+    (listed,) = older_messages_part(situation, frozenset(), 1_000)
+    assert text_of(listed.content).splitlines()[1:] == [
+        "- and 7 before them, which `recall` finds by their words",
+        "- 40.0, 1970-01-01 00:00: Go on.",
+    ]
 
 
 def test_pa_18_facts_that_can_be_done_without_go_before_the_list_of_older_messages() -> None:

@@ -8,11 +8,12 @@ import pytest
 from codex_work import BOTH, CONTEXT, FULL, NO_SETTINGS, PREFIX, codex_session, shows, state, turn
 from workplace import offline, online, reply, say, use
 
+from palimpsest.audit.fold_texts import evidence_text
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.situation import Moment
+from palimpsest.core.situation import Evidence, Moment, UserMessage
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.handoff.handoff import WARNING, last_message
@@ -323,3 +324,12 @@ def test_the_prompts_have_their_required_parts_and_the_prefix_a_versioned_first_
         assert f"## {heading}\n" in words
     assert "{{" not in words
     assert PREFIX.split("\n")[0] == "[hand-over v1]"
+
+
+def test_the_evidence_counts_messages_that_are_too_old_to_be_listed() -> None:
+    evidence = Evidence(user_messages=(UserMessage("40.0", 0, "Go on."), UserMessage("44.0", 0, "And now?")), earlier=7)
+    assert evidence_text(evidence, frozenset({"3.0", "44.0"}), 1_000).splitlines() == [
+        "Older messages of the user, by id, time and opening words:",
+        "- 6 before these",
+        "- 40.0, 1970-01-01 00:00: Go on.",
+    ]

@@ -8,7 +8,7 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.policies.result_limiters import PreviewLimiter
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.named import profile
 from palimpsest.wire.models.cards import card
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import msgspec
 from workplace import NOTHING, START, reply, say, use
 
+from palimpsest.audit.fold_texts import EVIDENCE_TITLE
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import EVIDENCE_TITLE
 from palimpsest.policies.prompt import prompt
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from palimpsest.core.events import ContextStated, Event
 from palimpsest.core.policy import complete
 from palimpsest.engine.loop.context import state_context
@@ -40,7 +42,7 @@ class MemoryWorld:
 
     def with_state(self, **changes: Any) -> "MemoryWorld":
         """The same world with another state."""
-        return replace(self, state=replace(self.state, **changes))
+        return replace(self, state=structs.replace(self.state, **changes))
 
     def with_files(self, **files: str) -> "MemoryWorld":
         """The same world with more files in `/repo`, whose names are written with `_` for `.`."""

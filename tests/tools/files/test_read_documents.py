@@ -9,6 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from fewer_packages import run_without
 
 from palimpsest.core.items import Image
 from palimpsest.tools.files.images import ImageFormat, image_format
@@ -158,12 +159,21 @@ def test_a_damaged_pdf_file_is_an_error(workspace: Workspace) -> None:
     assert (output.error, output.text.startswith("d.pdf cannot be read: ")) == (True, True)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pypdf") is not None, reason="the extra pdf is installed")
-def test_without_the_extra_a_pdf_file_is_an_error_that_names_it(workspace: Workspace) -> None:
+READS_IT = """\
+import asyncio, sys
+from pathlib import Path
+from palimpsest.tools.files.read import read_tool
+from palimpsest.tools.workspace import Workspace
+print(asyncio.run(read_tool().run('{"path": "d.pdf"}', Workspace(Path(sys.argv[1])))))
+"""
+
+
+def test_without_the_extra_a_pdf_file_is_an_error_that_names_it(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
     (workspace.root / "d.pdf").write_bytes(pdf("words"))
-    assert read(workspace, "d.pdf") == ToolOutput(
-        "PDF files need the package pypdf; install it with: pip install 'palimpsest-agent[pdf]'", error=True
-    )
+    printed = run_without(("pypdf",), READS_IT, str(workspace.root), folder=tmp_path_factory.mktemp("machine"))
+    assert printed == [
+        str(ToolOutput("PDF files need the package pypdf; install it with: pip install 'palimpsest-agent[pdf]'", error=True)),
+    ]
 
 
 def test_a_file_that_is_only_called_pdf_is_an_error(workspace: Workspace) -> None:

@@ -207,6 +207,8 @@ OTHERS = (
     "echo x > /proc/sys/kernel/core_pattern.pwned",
     "kill -9 $PPID",
 )
+# What Landlock does not hold, which is why a command in it is asked about all the same.
+BEYOND_LANDLOCK = ("chmod 777 OUT/victim",)
 
 
 @dataclass(frozen=True)
@@ -286,14 +288,20 @@ def test_an_escape_would_work_if_nothing_held_it(ground: Ground, attempt: str) -
     assert ground.state() != before
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
-    """The sandbox of this machine."""
+@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
+    """A sandbox that works on this machine; Landlock is found where bubblewrap is not on the path."""
     area = Area.of(Workspace(tmp_path_factory.mktemp("probe")))
-    found = find_sandbox(area)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "landlock":
+            bash = shutil.which("bash")
+            only_bash = tmp_path_factory.mktemp("path")
+            (only_bash / "bash").symlink_to(str(bash))
+            patch.setenv("PATH", str(only_bash))
+        found = find_sandbox(area)
     area.remove()
-    if not found.confines:
-        pytest.skip(f"this machine has no sandbox: {found.why}")
+    if found.kind != request.param:
+        pytest.skip(f"this machine has no {request.param}: {found.why or found.kind}")
     return found
 
 
@@ -303,8 +311,10 @@ def test_an_escape_changes_nothing_outside_of_the_sandbox_and_reaches_no_network
     area = Area.of(ground.workspace)
     run(ground, attempt, sandbox, area)
     area.remove()
-    assert ground.state() == before
-    assert decided(ground, "auto", attempt, sandboxed=True) == Allow("sandbox")
+    held = ground.state() == before
+    assert held or (attempt in BEYOND_LANDLOCK and not sandbox.replaces_questions)
+    decision = decided(ground, "auto", attempt, sandboxed=sandbox.replaces_questions)
+    assert decision == Allow("sandbox") if sandbox.replaces_questions else isinstance(decision, AskUser)
 
 
 def test_there_are_more_than_sixty_attempts() -> None:

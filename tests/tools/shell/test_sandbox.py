@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from fewer_packages import run_without
 
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.repositories import git_folders
@@ -75,7 +76,8 @@ def test_each_sandbox_says_what_it_does(area: Area) -> None:
     )
     assert "the network is open to them" in Sandbox("landlock").describe(network=True)
     assert Sandbox("none").wrap(area)(("ls",)) == ("ls",)
-    assert (Sandbox("none").confines, Sandbox("landlock").confines) == (False, True)
+    assert [Sandbox(kind).confines for kind in ("none", "landlock", "bubblewrap")] == [False, True, True]
+    assert [Sandbox(kind).replaces_questions for kind in ("none", "landlock", "bubblewrap")] == [False, False, True]
 
 
 def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None:
@@ -84,23 +86,38 @@ def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None
         assert found == Sandbox("none", why=f"{root} holds your home folder, whose files other programs obey")
 
 
-def test_a_machine_without_programs_for_it_has_no_sandbox_and_says_so(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_spec("sandlock") is not None:
-        pytest.skip("sandlock is installed here")
-    monkeypatch.setenv("PATH", str(area.temp))
-    assert find_sandbox(area) == Sandbox("none", why="bubblewrap is not installed; sandlock is not installed")
-    # A program of that name that holds nothing is found out by trying it.
-    false = area.home / "bwrap"
-    false.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; PATH=/usr/bin:/bin exec "$@"\n')
-    false.chmod(0o755)
+FINDS_ONE = """\
+import sys
+from pathlib import Path
+from palimpsest.tools.shell.sandbox import Area, find_sandbox
+root, temp, home = map(Path, sys.argv[1:])
+print(find_sandbox(Area(root, (), temp, home=home)))
+"""
+
+
+def test_a_machine_without_programs_for_it_has_no_sandbox_and_says_so(area: Area, tmp_path: Path) -> None:
+    places = (str(area.root), str(area.temp), str(area.home))
+    found = run_without(("sandlock",), FINDS_ONE, *places, folder=tmp_path, path=str(area.temp))
+    assert found == [str(Sandbox("none", why="bubblewrap is not installed; sandlock is not installed"))]
+
+
+def test_a_bubblewrap_that_holds_nothing_or_does_not_work_is_found_out_by_trying_it(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
+    bash = shutil.which("bash")
+    (area.home / "bash").symlink_to(str(bash))
+    program = area.home / "bwrap"
+    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; PATH=/usr/bin:/bin exec "$@"\n')
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(area.home))
-    assert find_sandbox(area).why == "bubblewrap does not work here: a command could write outside; sandlock is not installed"
-    false.write_text("#!/bin/sh\necho setting up uid map: Permission denied >&2; exit 1\n")
-    assert find_sandbox(area).why.startswith("bubblewrap does not work here: setting up uid map: Permission denied;")
+    assert find_sandbox(area).kind != "bubblewrap"
+    program.write_text("#!/bin/sh\necho setting up uid map: Permission denied >&2; exit 1\n")
+    assert find_sandbox(area).kind != "bubblewrap"
+
+
+def test_a_bubblewrap_that_commands_may_change_is_not_used(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
     (area.root / "bwrap").write_text("#!/bin/sh\n")
     (area.root / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(area.root))
-    assert find_sandbox(area).why.startswith("bubblewrap lies in a folder that commands may change;")
+    assert find_sandbox(area).kind != "bubblewrap"
 
 
 def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_path: Path) -> None:
@@ -119,6 +136,14 @@ def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_
         (forged / ".git").write_text(text)
         assert git_folders(forged) == ()
     assert git_folders(area.home) == ()
+
+
+def test_a_folder_of_a_repository_has_that_repository_unless_it_is_the_home_folder(area: Area, tmp_path: Path) -> None:
+    inner = area.root / "packages" / "one"
+    inner.mkdir(parents=True)
+    assert git_folders(inner, area.home) == (area.root / ".git",)
+    assert git_folders(inner, area.root) == ()
+    assert git_folders(inner, area.root / "packages") == ()
 
 
 def sandboxes() -> list[Sandbox]:
@@ -170,6 +195,22 @@ def test_bubblewrap_keeps_a_repository_from_being_replaced_by_one_with_hooks(are
     assert "fsmonitor" not in (area.root / ".git" / "config").read_text()
     assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
     assert not (area.root / "away").exists()
+
+
+def test_a_command_in_a_folder_of_a_repository_can_commit_but_not_write_beside_it(area: Area) -> None:
+    inner = area.root / "packages" / "one"
+    inner.mkdir(parents=True)
+    inside = Area(inner, (), area.temp, home=area.home)
+    sandbox = find_sandbox(inside)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    commit = "git add a.txt && git -c user.name=a -c user.email=a@b commit -qm first"
+    script = f"echo 1 > a.txt; {commit}; echo 1 > ../../b.txt; echo x > ../../.git/hooks/pre-commit; true"
+    subprocess.run(sandbox.wrap(inside)(("bash", "-c", script)), cwd=inner, check=True, capture_output=True)
+    listed = subprocess.run(["git", "-C", area.root, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True)
+    assert listed.stdout == "packages/one/a.txt\n"
+    assert not (area.root / "b.txt").exists()
+    assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
 
 
 def test_a_background_process_in_a_sandbox_ends_with_all_that_it_started(area: Area) -> None:

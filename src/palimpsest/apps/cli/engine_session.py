@@ -3,10 +3,10 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from palimpsest.apps.cli.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.opening import close_open_call
@@ -112,8 +112,7 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("PAL_OFFLINE", "").strip().lower() not in _FALSE_WORDS
 
 
-@dataclass(frozen=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """The model of a fold and its provider; `later` is true if a provider exists but is not called in a preview."""
 
     model: ModelCard | None

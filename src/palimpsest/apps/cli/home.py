@@ -1,10 +1,10 @@
 """Finds the home folder of `pal`, and the session that a command line argument names."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive
@@ -49,8 +49,7 @@ def expand_path(word: str) -> Path:
         return Path(word)
 
 
-@dataclass(frozen=True)
-class SessionLocation:
+class SessionLocation(Struct, frozen=True):
     """A session id with the stores that hold it, and the clock of its home."""
 
     session: str

@@ -71,8 +71,8 @@ def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, car
     for said in reversed(evidence.user_messages):
         users += said.tokens
         if users >= most:
-            users = most
             break
+    users = min(users + evidence.earlier_tokens, most)
     return head + users + _scaled_to_window(parts, card.window)
 
 

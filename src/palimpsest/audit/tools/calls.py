@@ -11,6 +11,7 @@ import msgspec
 from palimpsest.audit.tools.file_commands import AccessKind, FileAccess, is_patch, patched_files, shell_file_accesses
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, ToolCall, ToolResult, Value, text_of
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json
 from palimpsest.wire.request import Tool
 
@@ -50,8 +51,8 @@ _NAMES: dict[ToolClass, str] = {
 # Generic names: with the prefix of a server they do not mean work on files.
 _BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
 _BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SERVER = re.compile(r"^(?:mcp__.+?__|functions[./]|tools[./]|.*(?:__|[./:]))(?=[A-Za-z])")
+_WORDS = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SERVER = lazy_pattern(r"^(?:mcp__.+?__|functions[./]|tools[./]|.*(?:__|[./:]))(?=[A-Za-z])")
 _FILE_WORDS = frozenset({"file", "files", "notebook", "document", "path", "buffer"})
 _VERBS: dict[str, ToolClass] = {
     **dict.fromkeys(("read", "view", "get", "open", "cat", "show", "load"), "read"),
@@ -69,7 +70,7 @@ _COMMAND_KEYS = ("command", "cmd", "CommandLine", "script", "code", "input")
 _PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
 _FIRST_LINE_KEYS = ("start_line", "startLine", "StartLine", "line_start", "start", "line_number", "line")
 _LAST_LINE_KEYS = ("end_line", "endLine", "EndLine", "line_end", "end")
-_BROKEN = re.compile(r'"(file_path|filePath|path|command|cmd|notebook_path|target_file)"\s*:\s*"((?:[^"\\]|\\.)*)"?')
+_BROKEN = lazy_pattern(r'"(file_path|filePath|path|command|cmd|notebook_path|target_file)"\s*:\s*"((?:[^"\\]|\\.)*)"?')
 _SHELLS = frozenset({"bash", "sh", "zsh", "fish", "/bin/bash", "/bin/sh", "/usr/bin/bash", "pwsh", "powershell", "cmd"})
 _EDITOR: dict[str, ToolClass] = {
     "view": "read",
@@ -83,14 +84,14 @@ _EDITOR: dict[str, ToolClass] = {
     "rename": "edit",
 }
 _ACCESS_BY_CLASS: dict[ToolClass, AccessKind] = {"read": "read", "edit": "edit", "write": "write", "search": "search", "other": "read"}
-_EXIT = re.compile(
+_EXIT = lazy_pattern(
     r"^(?:Process exited with code|Exit code:?|exit code:|Exit Code:)\s*(-?\d+)"
     r"|<(?:returncode|exit_code)>\s*(-?\d+)\s*</"
     r"|(?:completed|finished|exited) with exit code:? (-?\d+)[.\]>]*\s*$"
     r'|"exit_?[cC]ode":\s*(-?\d+)',
     re.MULTILINE,
 )
-_OPENED = re.compile(r"^\[File: (\S.*?) \(\d+ lines total\)\]", re.MULTILINE)
+_OPENED = lazy_pattern(r"^\[File: (\S.*?) \(\d+ lines total\)\]", re.MULTILINE)
 
 
 def plain_name(tool: str) -> str:
@@ -186,7 +187,7 @@ def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -
     return _action_of(call, declared)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _cached_action(tool: str, args: str, form: Form) -> Action:
     """Cached, because every reader of a view asks for the same calls."""
     return _action_of(ToolCall("", tool, args, form), None)

@@ -6,13 +6,14 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from palimpsest.audit.tools.shell import ShellCommand, parse_line
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash", "fish"})
 # Longer lines are not cached, to bound memory.
 _CACHED_CHARACTERS: Final = 4_000
 _DEEPEST: Final = 3
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
-_SUFFIX: Final = re.compile(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
+_ASSIGNMENT: Final = lazy_pattern(r"[A-Za-z_]\w*=")
+_SUFFIX: Final = lazy_pattern(r"\.(?:exe|cmd|bat)$", re.IGNORECASE)
 # The editor inside the shell of SWE-agent reads text up to this line.
 _END_OF_EDIT: Final = "end_of_edit"
 

@@ -8,16 +8,17 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from palimpsest.audit.tools.executed import executed, program_name, word_set
 from palimpsest.audit.tools.shell import Redirect, ShellCommand
 from palimpsest.core.items import Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 AccessKind: TypeAlias = Literal["read", "edit", "write", "remove", "search"]
-_SED_RANGE: Final = re.compile(r"(\d+),(\d+)p|(\d+)p")
-_COUNT: Final = re.compile(r"-(\d+)")
-_PATHLIKE: Final = re.compile(r"[^\s*?$`{}<>|;&]*[A-Za-z0-9_][^\s*?$`{}<>|;&]*")
+_SED_RANGE: Final = lazy_pattern(r"(\d+),(\d+)p|(\d+)p")
+_COUNT: Final = lazy_pattern(r"-(\d+)")
+_PATHLIKE: Final = lazy_pattern(r"[^\s*?$`{}<>|;&]*[A-Za-z0-9_][^\s*?$`{}<>|;&]*")
 _NONE: Final[frozenset[str]] = frozenset()
 _OUTPUTS: Final[dict[str, AccessKind]] = {">": "write", ">|": "write", "&>": "write", ">&": "write", ">>": "edit", "&>>": "edit"}
 
 
-_PATCHED_FILES = re.compile(
+_PATCHED_FILES = lazy_pattern(
     r"^(?:\*\*\* (?P<verb>Update|Add|Delete) File: (?P<path>.+?)"
     r"|\*\*\* Move to: (?P<moved>.+?)"
     r"|\+\+\+ (?:b/)?(?P<new>[^\t\n]+?)"
@@ -25,8 +26,8 @@ _PATCHED_FILES = re.compile(
     re.MULTILINE,
 )
 
-_ENVELOPE = re.compile(r"\s*\*\*\* Begin Patch[ \t]*\r?\n(?:.*\n)??\*\*\* (?:Update|Add|Delete) File: .+\n(?:.*\n)*\*\*\* End Patch\s*")
-_BLOCK = re.compile(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\n)?<{5,9} SEARCH\b", re.MULTILINE)
+_ENVELOPE = lazy_pattern(r"\s*\*\*\* Begin Patch[ \t]*\r?\n(?:.*\n)??\*\*\* (?:Update|Add|Delete) File: .+\n(?:.*\n)*\*\*\* End Patch\s*")
+_BLOCK = lazy_pattern(r"^[#*` ]*([^\s`*#<>|][^\n`*]{0,300}?)[`*: ]*\n(?:```[^\n]*\n)?<{5,9} SEARCH\b", re.MULTILINE)
 
 
 class FileAccess(Value, frozen=True):

@@ -6,8 +6,9 @@ from palimpsest.audit.tools.calls import args_of
 from palimpsest.audit.tools.executed import executed
 from palimpsest.audit.tools.test_runners import runs_tests
 from palimpsest.core.items import ToolCall
+from palimpsest.core.tokens.patterns import lazy_pattern
 
-_SUMMARY = re.compile(
+_SUMMARY = lazy_pattern(
     r"^.*(?:\b\d+ (?:passed|failed|passing|failing|pass|fail|skipped|errors?|tests?|specs?|examples?|failures?)\b|"
     r"\b(?:Tests|Test Suites|Tests run|Ran \d+ tests?)\b|test result: |^(?:OK|FAILED|ok|FAIL|PASS)\b|--- FAIL).*$",
     re.MULTILINE,
@@ -15,10 +16,10 @@ _SUMMARY = re.compile(
 _QUIET = frozenset(
     {"grep", "rg", "egrep", "fgrep", "diff", "test", "[", "which", "ls", "find", "cmp", "pgrep", "ag", "git grep", "git diff"}
 )
-_TAIL = re.compile(r"\s*(?:2>&1|\|\s*(?:tail|head|grep|cat|tee|less|sed|awk|wc)\b[^|&;]*|>\s*/dev/null|2>\s*/dev/null)\s*$")
-_PARTS = re.compile(r"\|{1,2}|&&|;|\n")
-_CHANGES_FOLDER = re.compile(r"^cd\s+\S+\s*(?:&&|;)\s*")
-_RUNS_ON = re.compile(
+_TAIL = lazy_pattern(r"\s*(?:2>&1|\|\s*(?:tail|head|grep|cat|tee|less|sed|awk|wc)\b[^|&;]*|>\s*/dev/null|2>\s*/dev/null)\s*$")
+_PARTS = lazy_pattern(r"\|{1,2}|&&|;|\n")
+_CHANGES_FOLDER = lazy_pattern(r"^cd\s+\S+\s*(?:&&|;)\s*")
+_RUNS_ON = lazy_pattern(
     r"running with session ID (\w+)|shellId:? (\w+) is still running|background with ID:? (\w+)|still running.{0,20}PID:? (\w+)"
 )
 _HANDLES = ("session_id", "sessionId", "shellId", "shell_id", "bash_id", "task_id", "process_id")

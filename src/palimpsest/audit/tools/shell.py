@@ -2,20 +2,23 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser
+from palimpsest.core.tokens.patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 # Parsed characters of a line, here-documents aside; error recovery takes time with the square of the length.
 LONGEST: Final = 2_500
 _MOST_PARSES: Final = 8
-_BASH: Final = Language(tree_sitter_bash.language())
-_OPENER: Final = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
-_OTHER_LETTER: Final = re.compile(r"[^\x00-\x7f]")
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED_IN_QUOTES: Final = re.compile(r"\\([\"\\$`\n])")
+_OPENER: Final = lazy_pattern(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_OTHER_LETTER: Final = lazy_pattern(r"[^\x00-\x7f]")
+_ESCAPED: Final = lazy_pattern(r"\\(.)", re.DOTALL)
+_ESCAPED_IN_QUOTES: Final = lazy_pattern(r"\\([\"\\$`\n])")
 _AS_WRITTEN: Final = frozenset({"word", "number", "command_name"})
 _PLAIN: Final = frozenset({"word", "number", "raw_string"})
 _SEQUENCES: Final = frozenset({"pipeline", "list", "negated_command"})
@@ -97,7 +100,7 @@ class _LineWalker:
 
     def commands(self) -> Iterator[ShellCommand]:
         # A parser shared by threads would mix up their trees. The local variable keeps the tree alive as long as its nodes.
-        tree = Parser(_BASH).parse(self._source)
+        tree = _parser_factory()().parse(self._source)
         self._nodes.append(tree.root_node)
         while self._nodes:
             node = self._nodes.pop()
@@ -118,7 +121,7 @@ class _LineWalker:
             elif kind not in _LEAVES:
                 self._nodes += reversed(node.named_children)
 
-    def _simple(self, command: Node, attached: list[Node]) -> ShellCommand:
+    def _simple(self, command: "Node", attached: "list[Node]") -> ShellCommand:
         """The command of a node; nested commands in its words are walked next."""
         words: list[str] = []
         redirects: list[Node] = []
@@ -165,7 +168,7 @@ class _LineWalker:
         if "\n" in gap:
             self.overrun.add(end + gap.index("\n"))
 
-    def _redirected(self, command: ShellCommand, nodes: list[Node]) -> ShellCommand:
+    def _redirected(self, command: ShellCommand, nodes: "list[Node]") -> ShellCommand:
         """The command with its redirections; words after the target are arguments, and nested commands are walked next."""
         words, redirects, text = list(command.words), list[Redirect](), command.text
         inner: list[Node] = []
@@ -194,14 +197,14 @@ class _LineWalker:
         self._nodes += reversed(inner)
         return ShellCommand(tuple(words), tuple(redirects), text)
 
-    def _text(self, node: Node) -> str:
+    def _text(self, node: "Node") -> str:
         return self._line[node.start_byte : node.end_byte]
 
     def _body(self, body: str) -> str:
         number = body.strip()
         return self._bodies[int(number)] if self._bodies and number.isdecimal() and int(number) < len(self._bodies) else body
 
-    def _word(self, node: Node) -> str:
+    def _word(self, node: "Node") -> str:
         """The word as the shell would pass it on, as far as that does not depend on its state."""
         text = self._text(node)
         match node.type:
@@ -219,7 +222,15 @@ class _LineWalker:
                 return text
 
 
-def _last_command(node: Node) -> Node | None:
+def _last_command(node: "Node") -> "Node | None":
     while node.type in _SEQUENCES and node.named_children:
         node = node.named_children[-1]
     return node if node.type == "command" else None
+
+
+@cache
+def _parser_factory() -> "partial[Parser]":
+    """What makes a parser of shell lines."""
+    # By name, because parser and grammar take 8 ms with what they import, and only a session with commands needs them.
+    parsers, grammar = import_module("tree_sitter"), import_module("tree_sitter_bash")
+    return partial(parsers.Parser, parsers.Language(grammar.language()))

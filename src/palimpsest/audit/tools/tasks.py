@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from palimpsest.audit.tools.calls import args_of
 from palimpsest.core.items import ToolCall
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json
 
 _LISTS = ("todos", "plan", "tasks", "items", "task_list", "todo_list", "todoList", "steps")
@@ -15,9 +16,9 @@ _TEXTS = ("content", "step", "title", "subject", "text", "task", "description", 
 _IDS = ("taskId", "task_id", "id")
 _STATES = ("status", "state")
 _CLOSED = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted", "skipped", "finished", "closed", "resolved"})
-_BOX = re.compile(r"^\s*(?:[-*]|\d+[.)])\s*\[( |x|X|-|~|/)\]\s*(.+?)\s*$", re.MULTILINE)
-_NUMBERED = re.compile(r"#(\w+) ")
-_CREATED = re.compile(r"[Tt]ask #?(\w+)")
+_BOX = lazy_pattern(r"^\s*(?:[-*]|\d+[.)])\s*\[( |x|X|-|~|/)\]\s*(.+?)\s*$", re.MULTILINE)
+_NUMBERED = lazy_pattern(r"#(\w+) ")
+_CREATED = lazy_pattern(r"[Tt]ask #?(\w+)")
 _LONGEST = 300
 
 

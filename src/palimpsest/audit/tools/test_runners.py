@@ -1,9 +1,9 @@
 """Decides whether a command runs tests, by its program and sub-command and never by other words of the line."""
 
-import re
 from typing import Final
 
 from palimpsest.audit.tools.executed import PACKAGE_MANAGERS, SHELLS, after_options, program_name, unwrapped, word_set
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Programs that run tests whatever their arguments are.
 _RUNNERS: Final = word_set(
@@ -47,7 +47,7 @@ _BY_SCRIPT: Final[dict[str, frozenset[str]]] = {
 _RUN: Final = word_set("run run-script run-many affected workspaces foreach task")
 # Those that also accept the name of an installed program in place of a script.
 _RUN_PROGRAMS: Final = word_set("yarn pnpm bun pdm rye pixi")
-_INTERPRETERS: Final = re.compile(r"(?:python|pypy)[\d.]*|py|node|nodejs|tsx|ts-node|ruby|php|perl")
+_INTERPRETERS: Final = lazy_pattern(r"(?:python|pypy)[\d.]*|py|node|nodejs|tsx|ts-node|ruby|php|perl")
 # Options of interpreters and of programs with sub-commands that take a value.
 _VALUED: Final = word_set("-X -W -d -r --require --import --loader -I -C --manifest-path -p --project --config")
 # Options with which a test runner only lists, builds or explains.
@@ -56,10 +56,10 @@ _RUNS_NOTHING: Final = word_set(
 )
 _TEST_WORDS: Final = word_set("test tests spec specs e2e unittest unittests")
 _KINDS_OF_TEST: Final = word_set("unit integration functional smoke e2e run api ui")
-_PARTS: Final = re.compile(r"[:._/-]+")
-_CAMEL: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_PARTS: Final = lazy_pattern(r"[:._/-]+")
+_CAMEL: Final = lazy_pattern(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _NO_RUN_TASKS: Final = word_set("compile assemble build clean process classes jar lint format types typecheck generate db")
-_ENDING: Final = re.compile(r"\.(?:py|js|mjs|cjs|rb|php|phar|sh)$")
+_ENDING: Final = lazy_pattern(r"\.(?:py|js|mjs|cjs|rb|php|phar|sh)$")
 _DEEPEST: Final = 4
 
 

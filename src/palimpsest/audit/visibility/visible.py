@@ -8,9 +8,12 @@ import msgspec
 
 from palimpsest.audit.entities import (
     CACHED_CHARACTERS,
+    MOST_CACHED_BYTES,
     NUMBER_STARTS,
+    SHORTEST_CACHED,
     TextCache,
     argument_texts,
+    bytes_of_tokens,
     distinct_tokens,
     drives_of,
     errors_of,
@@ -51,7 +54,7 @@ def _tokens_of_text(text: str) -> _TextTokens:
 
 
 # A view is searched after each of its edits, and most of its texts stay the same.
-_cached_tokens = TextCache(_tokens_of_text, 16_000_000)
+_cached_tokens = TextCache(_tokens_of_text, MOST_CACHED_BYTES, lambda found: bytes_of_tokens(*found))
 
 
 class _TokenBlock(NamedTuple):
@@ -63,7 +66,7 @@ class _TokenBlock(NamedTuple):
 
 
 def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
-    token_sets = [_cached_tokens(text) if len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
+    token_sets = [_cached_tokens(text) if SHORTEST_CACHED <= len(text) <= CACHED_CHARACTERS else _tokens_of_text(text) for text in texts]
     tokens = frozenset().union(*[entry.tokens for entry in token_sets])
     # A folder may be written with or without a slash at its end.
     paths = [token.rstrip("/") for token in tokens if "/" in token]
@@ -71,8 +74,9 @@ def _block_of(texts: tuple[str, ...]) -> _TokenBlock:
     return _TokenBlock(tokens.union(paths), endings, frozenset().union(*[entry.numbers for entry in token_sets]))
 
 
-# An edit does not change the blocks before it; 64 blocks are a view of 2,000 items.
-_cached_token_block = TextCache(_block_of, 16_000_000)
+# An edit does not change the blocks before it; 64 blocks are a view of 2,000 items, and views before and after an edit are compared.
+_MOST_BLOCKS: Final = 2 * 64
+_cached_token_block = TextCache(_block_of, MOST_CACHED_BYTES, lambda block: bytes_of_tokens(*block), _MOST_BLOCKS)
 
 
 def _in_blocks(texts: tuple[str, ...], index: Callable[[tuple[str, ...]], T], cached: Callable[[tuple[str, ...]], T]) -> list[T]:
@@ -164,7 +168,7 @@ def _call_text(call: ToolCall) -> str:
 
 
 # Readers of a view ask for the same calls after each edit.
-_cached_call_text = lru_cache(maxsize=4_096)(_call_text)
+_cached_call_text = lru_cache(maxsize=1_024)(_call_text)
 _cached_long_call_text = lru_cache(maxsize=128)(_call_text)
 
 
@@ -214,19 +218,19 @@ def _find_quotes(text: str) -> Quotes:
     return Quotes(tuple(errors_of(text)), tuple(urls_of(text)), tuple(drives_of(text)))
 
 
-_cached_quotes = TextCache(_find_quotes, 16_000_000)
+_cached_quotes = TextCache(_find_quotes, MOST_CACHED_BYTES, lambda quotes: bytes_of_tokens(*quotes))
 
 
 def quotes_in(text: str) -> Quotes:
     """The error lines, URLs and drive paths of a text."""
-    return _cached_quotes(text) if len(text) <= CACHED_CHARACTERS else _find_quotes(text)
+    return _cached_quotes(text) if SHORTEST_CACHED <= len(text) <= CACHED_CHARACTERS else _find_quotes(text)
 
 
 def _quotes_of_block(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset([quote for text in texts for kind in quotes_in(text) for quote in kind])
 
 
-_cached_quote_block = TextCache(_quotes_of_block, 16_000_000)
+_cached_quote_block = TextCache(_quotes_of_block, MOST_CACHED_BYTES, bytes_of_tokens, _MOST_BLOCKS)
 
 
 def opening(text: str) -> str:

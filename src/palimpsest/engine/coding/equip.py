@@ -74,7 +74,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     agent.context = SourcedContext(session, world, world.renewed)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
-    statement = () if sandbox.confines else (sandbox.describe(),)
+    statement = () if sandbox.replaces_questions else (sandbox.describe(),)
     return (*statement, *complaints, *toolset.problems)
 
 

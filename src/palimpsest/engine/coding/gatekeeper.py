@@ -48,7 +48,7 @@ class Gatekeeper:
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
         """Return the decision about a call in the present mode."""
         cwd = self._shell.directory(self._workspace)
-        return self._permissions.decide(tool, call, sandboxed=self._sandbox.confines, cwd=cwd)
+        return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
 
     def screened(self, tool: AgentTool) -> AgentTool:
         """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from palimpsest.core.items import Part
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.settings import CodingSettings
@@ -65,7 +67,7 @@ class WorldNow:
             return None
         # Reading the tasks again is needed only if a fold removed their statement.
         tasks: dict[str, Any] = {} if "tasks" in self._session.log.view.facts else {"tasks": self._tasks.open_lines()}
-        return replace(self._world, state=replace(self._world.state, **self._changing(), **tasks))
+        return replace(self._world, state=structs.replace(self._world.state, **self._changing(), **tasks))
 
     def _changing(self) -> dict[str, Any]:
         return {

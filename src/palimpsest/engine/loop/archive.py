@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Edit, Fold, Mask
@@ -20,8 +20,7 @@ from palimpsest.tools.session.recall import RECALL, Recollection
 _CHUNK: Final = 256
 
 
-@dataclass(slots=True)
-class LogArchive:
+class LogArchive(Struct):
     """Recalls from one session, the past sessions of its store, and their index, which is opened with the first search.
 
     Several threads may use it at once: the log has its own lock, and the index is used by one at a time.

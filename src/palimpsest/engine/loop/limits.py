@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
@@ -16,8 +17,7 @@ LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd
 """The stop reason of a turn that reached a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The most that one turn may use; `None` means no limit. `calls` counts model calls, `tools` tool calls."""
 
     calls: int | None = None

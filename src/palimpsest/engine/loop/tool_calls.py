@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
@@ -18,7 +18,7 @@ from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
-from palimpsest.policies.result_limiters import PreviewLimiter
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -51,8 +51,7 @@ async def no_approver(asked: PermissionAsked) -> Approval:
     return Approval("no", "unattended", "there is no user to ask here; the call needs a rule that allows it")
 
 
-@dataclass(frozen=True, slots=True)
-class Toolbox:
+class Toolbox(Struct, frozen=True):
     """The tools of an agent and what decides about their calls. `tools` can grow while a turn runs, when deferred ones are loaded.
 
     `decide` must depend on the call and on settings of the user alone. `approve` asks the user and waits for the answer; `remember`

@@ -2,7 +2,8 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, TurnEnded, UserSaid, UserTyped
@@ -23,8 +24,7 @@ INTERRUPTED, FAILED = "interrupted", "failed"
 _MOST_EMPTY = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """What a turn needs: the session, its tools and limits, the context that it states, and the feed that user interfaces follow."""
 
     session: Session

@@ -4,12 +4,13 @@ import ipaddress
 import os
 import platform
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,17 @@ _COMMITS: Final = 5
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
 _MAIN_REFS: Final = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
-_REF_FORMAT: Final = "--format=%(refname) %(symref)"
+# In one shell, because each process in a sandbox takes 10 ms to start. Another program that the configuration of the repository names
+# must not run only because a session starts. No output of these commands has a zero byte.
+_SHELL_FUNCTIONS: Final = (
+    'run() { git -C "$cwd" -c core.fsmonitor=false -c color.ui=false "$@"; }; '
+    'ask() { run "$@"; printf \'\\0%s\\0\' "$?"; }; '
+    'cwd=$1; [ "$(run rev-parse --is-inside-work-tree)" = true ] || exit 1'
+)
+_BRANCH: Final = "branch --show-current"
+_REFS: Final = f"for-each-ref '--format=%(refname) %(symref)' {' '.join(_MAIN_REFS)}"
+_LOG: Final = f"log -{_COMMITS} '--format=%h %s'"
+_STATUS: Final = "status --porcelain"
 _STATUS_LINES: Final = 200
 _LINE_CHARS: Final = 200
 _HEAD_BYTES: Final = 4_096
@@ -140,24 +151,17 @@ def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments) -> GitFacts | 
 
     Status and commits are left out if the settings of the repository could make git start a program of theirs.
     """
-
-    def git(*arguments: str) -> str | None:
-        return _git(wrap, cwd, *arguments)
-
-    if git("rev-parse", "--is-inside-work-tree") != "true":
-        return None
     reads = git_only_reads(Path(cwd))
-    # Side by side, because each starts a process, in a sandbox where there is one.
-    with ThreadPoolExecutor(4) as pool:
-        branch, refs = pool.submit(git, "branch", "--show-current"), pool.submit(git, "for-each-ref", _REF_FORMAT, *_MAIN_REFS)
-        status = pool.submit(git, "status", "--porcelain") if reads else None
-        commits = pool.submit(git, "log", f"-{_COMMITS}", "--format=%h %s") if reads else None
-    changed = (_UNREAD_STATUS,) if status is None else (status.result() or "").splitlines()
+    commands = (_BRANCH, _REFS, _LOG, _STATUS) if reads else (_BRANCH, _REFS)
+    outputs = _git(wrap, cwd, *commands)
+    if outputs is None:
+        return None
+    branch, refs, commits, changed = (*outputs, "", _UNREAD_STATUS)[:4]
     return GitFacts(
-        branch.result() or "",
-        _main_branch(refs.result() or ""),
-        status=tuple(line[:_LINE_CHARS] for line in changed[:_STATUS_LINES]),
-        commits=tuple(line[:_LINE_CHARS] for line in ((commits and commits.result()) or "").splitlines()),
+        branch,
+        _main_branch(refs),
+        status=tuple(line[:_LINE_CHARS] for line in changed.splitlines()[:_STATUS_LINES]),
+        commits=tuple(line[:_LINE_CHARS] for line in commits.splitlines()),
     )
 
 
@@ -183,28 +187,51 @@ def _main_branch(refs: str) -> str:
     return remote.removeprefix("refs/remotes/origin/") if remote else next(iter(names), "")
 
 
-def _git(wrap: Wrap, cwd: str, *arguments: str) -> str | None:
-    """Return the output of a git command without the line end, cut to 64 KiB; `None` if it fails or takes more than 3 seconds."""
-    # Another program that the configuration of the repository names must not run only because a session starts.
-    command = wrap(("git", "-C", cwd, "-c", "core.fsmonitor=false", "-c", "color.ui=false", *arguments))
+def _git(wrap: Wrap, cwd: str, *commands: str) -> tuple[str, ...] | None:
+    """Return the output of each git command without the line end, empty if it fails; `None` outside of a work tree or without git.
+
+    All of them together have 3 seconds and 64 KiB; what comes later is cut off.
+    """
+    script = "; ".join((_SHELL_FUNCTIONS, *(f"ask {command}" for command in commands)))
     environment = {**command_environment(os.environ), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         process = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            wrap(("sh", "-c", script, "sh", cwd)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
         )
     except OSError:
         return None
-    timer = Timer(GIT_SECONDS, process.kill)
+    timer = Timer(GIT_SECONDS, _kill_group, (process,))
     timer.start()
     try:
         with process:
             data = process.stdout.read(_GIT_BYTES) if process.stdout is not None else b""
             is_cut = len(data) >= _GIT_BYTES
             if is_cut:
-                process.kill()
+                _kill_group(process)
     finally:
         timer.cancel()
-    return data.decode("utf-8", "replace").rstrip("\n") if is_cut or process.returncode == 0 else None
+    # The answer of each command is followed by its exit code; that of the last one may be cut.
+    parts = data.decode("utf-8", "replace").split("\0")
+    if len(parts) == 1 and not is_cut:
+        return None
+    answers = [text.rstrip("\n") if code == "0" else "" for text, code in zip(parts[::2], parts[1::2], strict=False)]
+    if is_cut and len(parts) % 2:
+        answers.append(parts[-1])
+    return (*answers, *("" for _ in commands))[: len(commands)]
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process and those that it started; without process groups, itself alone."""
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _within(seconds: float, work: Callable[[], str | None]) -> str | None:

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace as replaced
@@ -65,21 +65,25 @@ async def _look(_: str, __: Workspace) -> ToolOutput:
 
 
 class AgentTurns:
-    """A session whose turns go through the loop: input, two model calls, one tool; model and tool answer at once."""
+    """A session whose turns go through the loop: input, two model calls, one tool; model and tool answer at once.
 
-    def __init__(self, session: Session) -> None:
+    `run` runs the coroutine of a turn; by default each turn has an event loop of its own.
+    """
+
+    def __init__(self, session: Session, run: Callable[[Coroutine[Any, Any, object]], object] = asyncio.run) -> None:
         tool = AgentTool(Tool("look"), "reads", parallel=True, run=_look)
         session.tools = (tool.declaration,)
         self._sync_seconds = 0.0
         self._loop = Loop(session, Toolbox({"look": tool}, Workspace(Path("/"))), unfollowed(session.log))
         self._session = session
+        self._run = run
 
     def run_one(self) -> float:
         """Run one turn and return its seconds without those of disk syncs."""
         self._sync_seconds = 0.0
         begun = time.perf_counter()
         self._session.log.append(UserTyped((Text("Look at the next part."),)))
-        asyncio.run(run_turn(self._loop))
+        self._run(run_turn(self._loop))
         return time.perf_counter() - begun - self._sync_seconds
 
     async def without_disk(self, work: Callable[[], Result], /) -> Result:
@@ -135,23 +139,49 @@ class SoakRow(Struct, frozen=True):
     view_items: int
 
 
+# The highest memory may grow by this share after the first fifth of the turns, which fill the caches of the process.
+MOST_GROWTH: Final = 0.10
+# Rows of a fifth.
+_FIFTH: Final = 2
+
+
+class Soak(Struct, frozen=True):
+    """A soak by tenths, and the growth of memory and of the time of a turn after the first fifth, as shares.
+
+    Memory is flat if it grew by at most a tenth. The time is that of the last fifth; it has no limit, because other work disturbs it.
+    """
+
+    rows: tuple[SoakRow, ...]
+    memory_growth: float
+    memory_is_flat: bool
+    time_growth: float
+
+
+def soak_of(rows: Sequence[SoakRow]) -> Soak:
+    """Return a soak with its growth, from the rows of its tenths."""
+    memory = round(rows[-1].memory_kb / rows[_FIFTH - 1].memory_kb - 1, 3)
+    first, last = (sum(row.turn_ms for row in part) for part in (rows[:_FIFTH], rows[-_FIFTH:]))
+    return Soak(tuple(rows), memory, memory <= MOST_GROWTH, round(last / first - 1, 3))
+
+
 def peak_kb() -> int:
     """Return the highest memory of this process so far, in kB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // 1024 if sys.platform == "darwin" else peak
 
 
-def soak(folder: Path, turns: int, announce: Callable[[str], None]) -> tuple[SoakRow, ...]:
-    """Run turns in one session on disk with our profile, and return what each tenth of them needed."""
+def soak(folder: Path, turns: int, announce: Callable[[str], None]) -> Soak:
+    """Run turns in one session on disk with our profile, and return what each tenth of them needed, and the growth."""
     store, provider = JsonlSessions(folder / "sessions"), _AskingProvider()
     environment = Environment(store, BlobFolder(folder / "blobs"), SystemClock(), provider=lambda *_: provider)
     small = replaced(card(_MODEL), window=60_000, reply=8_000)
     rows: list[SoakRow] = []
-    with Session.create(SessionOpened("soak"), profile("palimpsest"), small, environment) as session:
-        running = AgentTurns(session)
+    # One event loop for all turns, as the agent has: a new one for each turn would start new threads too.
+    with asyncio.Runner() as runner, Session.create(SessionOpened("soak"), profile("palimpsest"), small, environment) as session:
+        running = AgentTurns(session, runner.run)
         for tenth in range(1, 11):
             times = [seconds(running.run_one) for _ in range(max(1, turns // 10))]
             memory = peak_kb()
             rows.append(SoakRow(tenth * max(1, turns // 10), round(median(times) * 1_000, 2), memory, len(session.log.view.items)))
             announce(f"{rows[-1].turns:,} turns: {rows[-1].turn_ms} ms a turn, {memory:,} kB")
-    return tuple(rows)
+    return soak_of(rows)

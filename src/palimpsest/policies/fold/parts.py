@@ -1,6 +1,5 @@
 """The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from palimpsest.audit.fold_texts import (
     PARTIAL_MESSAGE,
     SEEN,
     SHORT,
+    count_earlier_messages,
     evidence_block,
     first_event_of_turns,
     is_fold_part,
@@ -30,6 +30,7 @@ from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
 from palimpsest.core.redaction import redact
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds
@@ -45,8 +46,8 @@ _SHORTEST_NAME = 3
 # Characters of one result that are searched for names; more would be slow.
 _SEARCHED_CHARS = 40_000
 _LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
-_WORDS = re.compile(r"[^A-Za-z0-9+=]+")
-_DIGITS = re.compile(r"[0-9].*[0-9]")
+_WORDS = lazy_pattern(r"[^A-Za-z0-9+=]+")
+_DIGITS = lazy_pattern(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
 
 
@@ -56,7 +57,7 @@ def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int
     Only lines that fit are made, because a session of years has thousands of messages. A last line counts the others.
     """
     factor = situation.tokens.factor
-    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), 0
+    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
     lines: list[str] = []
     for message in reversed(situation.evidence.user_messages):
         if message.id in shown:

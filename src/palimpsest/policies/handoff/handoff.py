@@ -1,14 +1,12 @@
 """Codex's compaction into a summary by a model and the newest user messages, and the last resort if it fails."""
 
 from collections.abc import Generator, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec.structs import replace
 
 from palimpsest.audit.dead_results import clearing_masks
-from palimpsest.audit.fold_texts import evidence_block, older_messages_block
+from palimpsest.audit.fold_texts import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
@@ -26,10 +24,6 @@ from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effecti
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items
 
-EVIDENCE_TOKENS: Final = 4_000
-EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
-_OLDER: Final = "Older messages of the user, by id, time and opening words:"
-
 
 def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = EVIDENCE_TOKENS) -> str:
     """Return the text that replaces the work: an introduction, the summary, and the evidence from the log.
@@ -38,21 +32,9 @@ def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = 
     tokens: bound of the evidence, at most 2% of the window.
     """
     shown_ids = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
-    evidence = evidence_text(situation, shown_ids, min(tokens, situation.budget.window // 50))
+    evidence = evidence_text(situation.evidence, shown_ids, min(tokens, situation.budget.window // 50))
     text = f"{prompt('handoff_prefix')}\n{summary}"
     return f"{text}\n\n{EVIDENCE_TITLE}\n{evidence}" if evidence else text
-
-
-def evidence_text(situation: Situation, shown_ids: AbstractSet[str], tokens: int) -> str:
-    """Return the evidence in at most `tokens` tokens, and a list of the user messages not in `shown_ids` in half as many."""
-    if not tokens:
-        return ""
-    evidence = situation.evidence
-    older = older_messages_block(evidence.user_messages, shown_ids)
-    parts = [evidence_block(evidence, tokens)]
-    if older:
-        parts.append(f"{_OLDER}\n{truncate_middle(older, tokens // 2).text}")
-    return "\n".join(part for part in parts if part)
 
 
 KEPT_TOKENS = 20_000

@@ -1,6 +1,5 @@
 """The user messages that a handoff keeps: the newest within a bound of tokens; the one that exceeds it is cut in the middle."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
@@ -10,10 +9,11 @@ from msgspec.structs import replace
 from palimpsest.audit.context_tags import is_turn_boundary
 from palimpsest.core.edits import Into, Keep, Put
 from palimpsest.core.items import Item, Text
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import shown
 
-_IMAGE_TAG: Final = re.compile(r"<image(?: [^\n]*)?>|</image>")
+_IMAGE_TAG: Final = lazy_pattern(r"<image(?: [^\n]*)?>|</image>")
 
 
 class KeptMessage(NamedTuple):

@@ -5,14 +5,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.instructions.files import FILE_BYTES, InstructionFile, read_file
 from palimpsest.sources.source import World
 
 DEEPEST: Final = 5
 MOST_FILES: Final = 40
 # A fence that is never closed reaches to the end.
-_CODE: Final = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_IMPORT: Final = re.compile(r"(?:^|(?<=\s))@(~?[^\s@`'\"<>|*?，。；：！？、（）]+)")
+_CODE: Final = lazy_pattern(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT: Final = lazy_pattern(r"(?:^|(?<=\s))@(~?[^\s@`'\"<>|*?，。；：！？、（）]+)")
 _AFTER: Final = ".,;:!)]}"
 
 

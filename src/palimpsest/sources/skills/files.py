@@ -1,11 +1,11 @@
 """Skill files: the front matter of a SKILL.md, and the walk that finds them below the folders of user and project."""
 
 import posixpath
-import re
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.core.items import Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.instructions.files import allowed_folders, is_within
 from palimpsest.sources.source import World
 
@@ -19,8 +19,8 @@ DEEPEST: Final = 6
 MOST_FOLDERS: Final = 2_000
 MOST_ENTRIES: Final = 20_000
 MOST_SKILLS: Final = 300
-_KEY: Final = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*)|[ \t]*)$")
-_BLOCK: Final = re.compile(r"[|>][+-]?\d?$")
+_KEY: Final = lazy_pattern(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*)|[ \t]*)$")
+_BLOCK: Final = lazy_pattern(r"[|>][+-]?\d?$")
 
 
 class SkillRoot(Value, frozen=True):

@@ -1,21 +1,21 @@
 """Skills that the user mentions in a message, and their bodies as statements after it."""
 
 import posixpath
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events.context import ContextStated, Statement
 from palimpsest.core.items import Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.skills.catalogue import in_catalogue_order
 from palimpsest.sources.skills.files import FILE_BYTES, SKILL_FILE, Skill, skill_body
 from palimpsest.sources.source import World
 
 IGNORED: Final = frozenset({"PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "TEMP", "TMP", "LANG", "TERM", "XDG_CONFIG_HOME"})
 MOST_FILES: Final = 10
-_LINK: Final = re.compile(r"\[([$@])([A-Za-z0-9_:-]+)\]\(([^()\s]+)\)")
-_PLAIN: Final = re.compile(r"(?<![\w$@/])([$@])([A-Za-z0-9_:-]+)")
+_LINK: Final = lazy_pattern(r"\[([$@])([A-Za-z0-9_:-]+)\]\(([^()\s]+)\)")
+_PLAIN: Final = lazy_pattern(r"(?<![\w$@/])([$@])([A-Za-z0-9_:-]+)")
 
 
 class Mentions(Value, frozen=True):

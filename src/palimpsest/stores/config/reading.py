@@ -2,28 +2,27 @@
 
 import difflib
 import math
-import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.redaction import Credential
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.config.schema import KEYS, Key, key_of
 
 _MOST_BYTES: Final = 256 * 1024
 _QUOTED_CHARS: Final = 60
-_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_PLACE: Final = lazy_pattern(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 # The beginning of a line up to its first `=`; whether it is a key is decided by the TOML parser.
-_BEFORE_VALUE: Final = re.compile(r"[^=#\[]+(?==)")
+_BEFORE_VALUE: Final = lazy_pattern(r"[^=#\[]+(?==)")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(Struct, frozen=True):
     """A part of the configuration that is not used. `where` is a path, with a line if it is known."""
 
     where: str
@@ -33,8 +32,7 @@ class ConfigProblem:
         return f"{self.where}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """The values of one file by dotted key, each with its place, and what is wrong with the file."""
 
     path: Path

@@ -1,7 +1,6 @@
 """Schema of the configuration: every key with its type, default, environment variable and description."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, Struct, structs
@@ -167,8 +166,7 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key. In `name`, `*` stands for the name of a provider. `variable` is empty if no environment variable sets the key.
 
     `example` is a TOML value for keys whose default TOML cannot express. A project file may set the key if `project` is true.

@@ -1,11 +1,11 @@
 """Resolves the configuration: defaults, the user's file, the project's file, the environment and the command line, later ones win."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.reading import ConfigFile, ConfigProblem, checked_value, credential_hook, read_config
@@ -18,8 +18,7 @@ _WORDS: Final = {"on": True, "1": True, "true": True, "yes": True, "off": False,
 _QUOTED_CHARS: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One resolved value. `source` is `default`, a path with a line, an environment variable, or an option."""
 
     key: str
@@ -27,8 +26,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The resolved configuration.
 
     `settings` has each key with its source. `problems` are parts of files that are not used because they are wrong. `refused` are keys

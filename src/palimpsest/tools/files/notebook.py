@@ -2,11 +2,11 @@
 
 import binascii
 import json
-import re
 from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.files.images import image_problem
 from palimpsest.tools.tool import ToolError
 
@@ -14,7 +14,7 @@ LONGEST_OUTPUT: Final = 10_000
 """Characters of one output that are shown: of its beginning and of its end together."""
 MOST_IMAGES: Final = 8
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_COLORS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_COLORS: Final = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Cell(NamedTuple):

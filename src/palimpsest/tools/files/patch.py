@@ -1,11 +1,10 @@
 """The tool `apply_patch`: changes several files by one patch in the form that Codex models write, all of them or none."""
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.tools.files.confined import LARGEST_FILE, make_folders, read_file, remove_file
@@ -23,8 +22,7 @@ class PatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     patch: str
 
 
-@dataclass(slots=True)
-class Hunk:
+class Hunk(Struct):
     """Lines to be found in a file and lines to put in their place; `context` is the line of code that `@@` names."""
 
     context: str = ""
@@ -33,8 +31,7 @@ class Hunk:
     at_end: bool = False
 
 
-@dataclass(slots=True)
-class FileChange:
+class FileChange(Struct):
     """What a patch does to one file."""
 
     action: Literal["add", "delete", "update"]

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
@@ -27,7 +28,7 @@ MOST_FILES: Final = 500
 SECONDS: Final = 30
 MOST_CROSSINGS: Final = 4
 MOST_CHOICES: Final = 64
-_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_BRACES: Final = lazy_pattern(r"\{([^{}]*)\}")
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):

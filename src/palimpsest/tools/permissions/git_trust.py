@@ -1,17 +1,18 @@
 """Whether the configuration of a repository can make a git command that only reads start a program."""
 
-import re
 from pathlib import Path
 from typing import Final
+
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _LARGEST: Final = 100_000
 _LARGEST_INDEX: Final = 64_000_000
 _DEEPEST: Final = 4
 # The mode of an index entry that stands for a commit of another repository.
 _GITLINK: Final = b"\x00\x00\xe0\x00"
-_SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"[^"\\\n]*"\s*)?\]')
-_SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
-_CONTINUED: Final = re.compile(r"\\$")
+_SECTION: Final = lazy_pattern(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"[^"\\\n]*"\s*)?\]')
+_SETTING: Final = lazy_pattern(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?")
+_CONTINUED: Final = lazy_pattern(r"\\$")
 _CORE: Final = frozenset(
     {
         *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf"),

@@ -3,11 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.files.search import glob_expression
 
 Effect: TypeAlias = Literal["allow", "ask", "deny"]
@@ -20,16 +22,15 @@ MOST_PROJECT_RULES: Final = 1_000
 _MOST_COMPLAINTS: Final = 20
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _STRICTNESS: Final[dict[Effect, int]] = {"allow": 0, "ask": 1, "deny": 2}
-_FORM: Final = re.compile(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
-_WILDCARD: Final = re.compile(r"[*?{]")
-_DOMAIN: Final = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
+_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny) +)?(\*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
+_WILDCARD: Final = lazy_pattern(r"[*?{]")
+_DOMAIN: Final = lazy_pattern(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
 _OPEN_END: Final = ":*"
 COMMAND_TOOLS: Final = frozenset({"bash"})
 FETCH_TOOLS: Final = frozenset({"fetch", "web_fetch"})
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Allows, denies or asks for the calls of a tool. An empty pattern matches every call of it.
 
     The pattern of `bash` is a command by its words, with `:*` at its end for any further arguments and `*` for one word; of `fetch` a

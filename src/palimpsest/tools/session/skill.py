@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -40,8 +39,7 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(max_length=500)] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillFolders:
+class SkillFolders(Struct, frozen=True):
     """The folders in which skills are looked for, at any depth up to four; of two skills with one name the later one counts.
 
     A folder of the `project` that is a link out of it is skipped; the user's own folders may be links.

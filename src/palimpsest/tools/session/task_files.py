@@ -2,19 +2,18 @@
 
 import fcntl
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec import field as json_field
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.tools.tool import ToolError, one_line
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -25,9 +24,9 @@ MOST_BYTES: Final = 20_000_000
 """Bytes of all task files together, which are read before each turn."""
 LOCK_SECONDS: Final = 10.0
 _POLL: Final = 0.02
-_TASK: Final = re.compile(r"task_([0-9]{1,9})\.json")
-_OF_TASK: Final = re.compile(r"task_([0-9]{1,9})[._].*")
-_LOG: Final = re.compile(r"task_[0-9]{1,9}_[\w-]+\.log")
+_TASK: Final = lazy_pattern(r"task_([0-9]{1,9})\.json")
+_OF_TASK: Final = lazy_pattern(r"task_([0-9]{1,9})[._].*")
+_LOG: Final = lazy_pattern(r"task_[0-9]{1,9}_[\w-]+\.log")
 
 
 class Task(Struct, frozen=True):
@@ -59,8 +58,7 @@ class LogName(NamedTuple):
 _tasks = msgspec.json.Decoder(Task)
 
 
-@dataclass(slots=True)
-class TaskFiles:
+class TaskFiles(Struct):
     """The tasks of a folder. `write` replaces the content of a file atomically, so that a crash leaves each file whole.
 
     Reading needs no lock; changes are made within `locked`, so that two processes cannot both change what they read.

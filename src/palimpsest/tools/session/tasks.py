@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -45,8 +44,7 @@ class TaskQuestion(Struct, frozen=True, forbid_unknown_fields=True):
     output: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskGraph:
+class TaskGraph(Struct, frozen=True):
     """The tasks of a project, and the four tools on them; `owner` names this agent when it starts a task without naming an owner."""
 
     files: TaskFiles

@@ -6,11 +6,11 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palimpsest.core.events import ProcessEnded, ProcessStarted
 from palimpsest.tools.shell.environment import command_environment
@@ -50,8 +50,7 @@ class ProcessArguments(Struct, frozen=True, forbid_unknown_fields=True):
     id: str
 
 
-@dataclass(slots=True)
-class Shell:
+class Shell(Struct):
     """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox.
 
     `temp` is a folder that commands can write to inside the sandbox; by default that of the system.

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from palimpsest.core.tokens.patterns import lazy_pattern
+
 # Names of variables, by their parts: keys of providers and services are named so by convention.
 _SECRET_PARTS: Final = frozenset(
     {"KEY", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT", "DSN", "COOKIE"}
@@ -26,7 +28,7 @@ _WITHOUT_TERMINAL: Final = {
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": _NO_TODO_EDITOR,
 }
-_URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
+_URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 
 def command_environment(

@@ -6,9 +6,10 @@ import signal
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 # Bytes of output that are kept of one command: so much of its beginning, and as much of its end.
 HEAD: Final = 400_000
@@ -58,8 +59,7 @@ class Output:
         return text
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """A process with its output; `exit` is known once it has ended."""
 
     process: asyncio.subprocess.Process

@@ -1,5 +1,6 @@
 """The folders in which git keeps the repository of a project, as far as commands in a sandbox may write there."""
 
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -8,14 +9,15 @@ _LARGEST: Final = 4_096
 _MOST_MODULES: Final = 100
 
 
-def git_folders(project: Path) -> tuple[Path, ...]:
+def git_folders(project: Path, home: Path | None = None) -> tuple[Path, ...]:
     """The git folders of a project: its own, those of its submodules, and for a work tree the ones of the repository it belongs to.
 
+    A project that is a folder of a repository has that repository, unless it holds the `home` of the user.
     The file `.git` of a work tree may name any folder, and a command or an archive can have written it. So the folder counts only if it
     names the work tree in turn, which a command inside the sandbox cannot have written.
     """
-    entry = project / ".git"
-    if entry.is_symlink():
+    entry = _entry(project, Path.home() if home is None else home)
+    if entry is None or entry.is_symlink():
         return ()
     if entry.is_dir():
         modules = entry / "modules"
@@ -26,6 +28,12 @@ def git_folders(project: Path) -> tuple[Path, ...]:
         return ()
     common = _named(folder / "commondir", "")
     return (common, folder) if common is not None and common / "worktrees" == folder.parent else ()
+
+
+def _entry(project: Path, home: Path) -> Path | None:
+    """The entry `.git` of the project or of the nearest folder around it that has one, below the home folder of the user."""
+    around = (folder for folder in project.parents if folder != home and folder not in home.parents)
+    return next((folder / ".git" for folder in (project, *around) if os.path.lexists(folder / ".git")), None)
 
 
 def _named(file: Path, prefix: str) -> Path | None:

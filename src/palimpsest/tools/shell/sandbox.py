@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from palimpsest.tools.shell.repositories import git_folders
 from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
@@ -31,8 +32,7 @@ _LAUNCH: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """What commands may use: they write in `root`, `extra` and the private folder `temp`, and do not see `hidden`."""
 
     root: Path
@@ -63,8 +63,7 @@ class Area:
         shutil.rmtree(self.temp, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """A sandbox that works on this machine. `program` is what starts it, `library` the folder of sandlock; `why` says why there is none."""
 
     kind: SandboxKind
@@ -74,8 +73,16 @@ class Sandbox:
 
     @property
     def confines(self) -> bool:
-        """Whether commands are held in."""
+        """Whether commands are held in, if not in every respect."""
         return self.kind != "none"
+
+    @property
+    def replaces_questions(self) -> bool:
+        """Whether commands may run inside without a question.
+
+        Landlock holds no change of modes, owners and times outside, nor of settings of git that the user's own git obeys later.
+        """
+        return self.kind == "bubblewrap"
 
     def describe(self, *, network: bool = False) -> str:
         """The statement for the start of a session."""
@@ -86,7 +93,8 @@ class Sandbox:
             case "landlock":
                 return (
                     f"Commands run in a sandbox (Landlock): they write only in the project and a private temp folder; {net}. "
-                    "It cannot keep them from changing hooks and settings of the project's repository."
+                    "It cannot keep them from changing settings of git, nor modes and owners of files elsewhere: "
+                    "every command that may change something asks first. Bubblewrap holds these too."
                 )
             case "none":
                 return f"There is no sandbox ({self.why}): every command that may change something asks first."
@@ -114,7 +122,7 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     for folder in area.writable:
         arguments += ["--bind", str(folder), str(folder)]
     for folder in area.writable:
-        for option, path in _kept(folder):
+        for option, path in _kept(folder, area.home):
             arguments += [option, str(path), str(path)]
     for path in area.concealed():
         arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
@@ -122,9 +130,9 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     return (*arguments, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
-def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
+def _kept(folder: Path, home: Path) -> Iterator[tuple[str, Path]]:
     """Mounts that keep what other programs run or obey later as it is: hooks and settings of git, and files that configure shells."""
-    for git in git_folders(folder):
+    for git in git_folders(folder, home):
         # A mount of its own, because a folder that is none could be renamed and made again.
         yield "--bind", git
         hooks = git / "hooks"
@@ -141,8 +149,8 @@ def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def landlock_policy(area: Area) -> dict[str, list[str]]:
     """The fields of `sandlock.Sandbox` for an area."""
-    hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder) if (git / "hooks").is_dir()]
-    shared = [str(git) for folder in area.writable for git in git_folders(folder)]
+    hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder, area.home) if (git / "hooks").is_dir()]
+    shared = [str(git) for folder in area.writable for git in git_folders(folder, area.home)]
     return {
         "fs_readable": ["/"],
         "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],

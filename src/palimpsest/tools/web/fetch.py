@@ -3,7 +3,6 @@
 import asyncio
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -52,8 +51,7 @@ class Page(NamedTuple):
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Fetcher:
+class Fetcher(Struct, frozen=True):
     """Fetches pages. `allowed` decides which addresses may be connected to, after `resolver` looked up the name.
 
     `tls` holds the certificates that are trusted; without it, those of the usual authorities.

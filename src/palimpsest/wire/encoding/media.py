@@ -1,18 +1,18 @@
 """Images and documents as base64, data URLs or bytes."""
 
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import TypeAlias
 
 from palimpsest.core.errors import MissingBlob
 from palimpsest.core.items import Document, Image
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 Fetch: TypeAlias = Callable[[str], bytes]
 
 _DATA = "data:"
-_ESCAPED = re.compile(rb"%([0-9a-fA-F]{2})")
-_NO_BASE64 = re.compile(rb"[^a-zA-Z0-9+/]")
+_ESCAPED = lazy_pattern(rb"%([0-9a-fA-F]{2})")
+_NO_BASE64 = lazy_pattern(rb"[^a-zA-Z0-9+/]")
 _OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 
 

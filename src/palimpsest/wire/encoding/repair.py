@@ -1,6 +1,5 @@
 """Call ids of a request, and the repair of unpaired calls and results before it is sent."""
 
-import re
 from collections import deque
 from collections.abc import Callable
 from hashlib import sha1, sha256
@@ -8,6 +7,7 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Form, Item, Text, ToolCall, ToolResult
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.tools import MISSING_CALL_ID
 from palimpsest.wire.request import RepairCase, RequestRepair
@@ -29,8 +29,8 @@ _ORPHAN: dict[Form, tuple[RepairCase, bool]] = {
 }
 _PREFIX: dict[Form, str] = {"json": "fco", "shell": "fco", "free": "ctco", "search": "tso"}
 _NAMESPACE = bytes.fromhex("90d38d3e6a5b4d52bfe22f1e634bfac4")
-_NOT_CLAUDE = re.compile(r"[^a-zA-Z0-9_-]")
-_NOT_MISTRAL = re.compile(r"[^a-zA-Z0-9]")
+_NOT_CLAUDE = lazy_pattern(r"[^a-zA-Z0-9_-]")
+_NOT_MISTRAL = lazy_pattern(r"[^a-zA-Z0-9]")
 _MISTRAL_LENGTH = 9
 
 

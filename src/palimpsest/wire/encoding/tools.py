@@ -1,6 +1,5 @@
 """Names and arguments of tools on a wire, and the mapping of replies back to the offered names."""
 
-import re
 from collections.abc import Mapping
 from itertools import count
 from types import MappingProxyType
@@ -13,12 +12,13 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import CallDelta, Delta
 from palimpsest.core.items import Content, Form, Opaque, ToolCall
 from palimpsest.core.ports import Sendable
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.fragments import dump
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.request import LONGEST_NAME, Request, Tool, is_given
 
-_NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_A_NAME = lazy_pattern(r"[^a-zA-Z0-9_-]")
 MISSING_CALL_ID = "call"
 """The call id sent for a call that has none."""
 

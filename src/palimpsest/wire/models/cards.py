@@ -1,6 +1,5 @@
 """Model cards: names, windows, reply limits, media, cache and prices of known models."""
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
@@ -9,11 +8,12 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 _LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")
-_BEDROCK = re.compile(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
-_DATE = re.compile(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
+_BEDROCK = lazy_pattern(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
+_DATE = lazy_pattern(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
 
 # Only listed names are aliases: another model whose name merely starts alike has its own window and prices.
 _VARIANTS: Mapping[str, str] = {
@@ -126,7 +126,7 @@ _GENERIC_CARDS: Mapping[str, ModelCard] = {
     # The chat templates of many local models reject a system message that is not the first.
     "local": ModelCard("", "chat", "local", 8_192, 2_048, images=False, cache="automatic", cache_minimum=1, system_messages=False),
 }
-_MISTRAL = re.compile(r"(?:mi|dev|code|mag|mini)stral")
+_MISTRAL = lazy_pattern(r"(?:mi|dev|code|mag|mini)stral")
 
 
 def _claude(name: str, dollars: tuple[float, float], reply: int, **changes: object) -> ModelCard:

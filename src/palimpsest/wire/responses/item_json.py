@@ -8,12 +8,13 @@ import msgspec
 from msgspec import Raw
 
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, Thinking, ToolCall, ToolResult, Value
+from palimpsest.core.tokens.patterns import lazy_pattern
 
 IMAGE_PAYLOAD = 7_373
 
 Json: TypeAlias = "str | Raw | Sequence[Json] | dict[str, Json] | None"
 
-_DATA_IMAGE = re.compile(r"(data:image/[A-Za-z0-9.+-]{1,40}(?:;[a-z0-9=-]{1,40})*;base64,)[A-Za-z0-9+/=_-]*", re.IGNORECASE)
+_DATA_IMAGE = lazy_pattern(r"(data:image/[A-Za-z0-9.+-]{1,40}(?:;[a-z0-9=-]{1,40})*;base64,)[A-Za-z0-9+/=_-]*", re.IGNORECASE)
 
 
 class ItemJson(Value, frozen=True):

@@ -1,8 +1,8 @@
 """Rules of Anthropic Messages for a request."""
 
-import re
 from collections.abc import Iterator
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
@@ -30,8 +30,8 @@ ANTHROPIC_BLOCKS = frozenset(
         "compaction",
     }
 )
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_TOOL = re.compile(r"[a-zA-Z0-9_-]{1,200}")
+_CALL_ID = lazy_pattern(r"[a-zA-Z0-9_-]+")
+_TOOL = lazy_pattern(r"[a-zA-Z0-9_-]{1,200}")
 _LEAST_BUDGET = 1024
 _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 

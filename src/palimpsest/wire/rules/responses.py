@@ -1,8 +1,8 @@
 """Rules of OpenAI Responses for a request."""
 
-import re
 from collections.abc import Iterator
 
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json, is_object, table_at, tables_at, text
 
 RESPONSES_PARTS = frozenset(
@@ -45,7 +45,7 @@ RESPONSES_ITEMS = frozenset(
         "additional_tools",
     }
 )
-_TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_TOOL = lazy_pattern(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = frozenset({"user", "assistant", "developer", "system"})
 _CALLS = {
     "function_call": "function",

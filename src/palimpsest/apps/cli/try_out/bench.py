@@ -17,7 +17,7 @@ from palimpsest.apps.cli.output.tables import Columns, console, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.agent import SoakRow, soak
+from palimpsest.lab.bench.agent import MOST_GROWTH, Soak, soak
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.suite import bars_named, run_bench
 from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_of
@@ -45,7 +45,13 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     "chosen_from",
     help="Instead, tune our profile on half of the sessions below this folder, and measure it on the other half.",
 )
-@click.option("--soak", "turns", type=click.IntRange(10), metavar="N", help="Instead, run N turns of the agent in one session.")
+@click.option(
+    "--soak",
+    "turns",
+    type=click.IntRange(10),
+    metavar="N",
+    help="Instead, run N turns of the agent in one session, and check that memory stays flat.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -78,8 +84,10 @@ def bench(
         return
     if turns is not None:
         with _working_folder(keep) as folder:
-            rows = soak(folder, turns, _announce)
-        emit(rows) if as_json else _print_soak(rows)
+            soaked = soak(folder, turns, _announce)
+        emit(soaked) if as_json else _print_soak(soaked)
+        if not soaked.memory_is_flat:
+            click.get_current_context().exit(FINDINGS)
         return
     wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
     require_placeholders(into, placeholders_for(wanted))
@@ -109,11 +117,16 @@ def _announce(what: str) -> None:
     click.echo(f"bench: {what}", err=True)
 
 
-def _print_soak(rows: tuple[SoakRow, ...]) -> None:
+def _print_soak(soaked: Soak) -> None:
     listing = Columns("turns", "ms a turn", "memory kB", "items in view", right=("turns", "ms a turn", "memory kB", "items in view"))
-    for row in rows:
+    for row in soaked.rows:
         listing.add_row(f"{row.turns:,}", f"{row.turn_ms:.2f}", f"{row.memory_kb:,}", f"{row.view_items:,}")
     console().print(listing)
+    verdict = "flat" if soaked.memory_is_flat else "NOT FLAT"
+    click.echo(
+        f"memory is {verdict}: {soaked.memory_growth:+.1%} from the first fifth to the end, limit {MOST_GROWTH:+.0%}; "
+        f"time of a turn {soaked.time_growth:+.0%} from the first fifth to the last"
+    )
 
 
 def _pal_command() -> tuple[str, ...]:

@@ -1,6 +1,5 @@
-"""Result limiters: a large tool result is saved to a file or blob, and the model sees a preview, in the way of each program."""
+"""Result limiters of other programs: a large tool result is saved to a file or blob, and the model sees a preview, as in each program."""
 
-import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,16 +13,13 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Document, Image, Text, ToolResult, Value
 from palimpsest.core.policy import Answer, Save, Want, save
 from palimpsest.core.tokens.truncate import (
-    PREVIEW_ABOVE,
-    PREVIEW_HEAD,
-    PREVIEW_TAIL,
     Truncated,
-    preview,
     truncate_lines,
     truncate_middle,
     truncate_parts,
 )
 from palimpsest.policies.clear.results import PERSISTED, as_file, parts_json
+from palimpsest.policies.limiters.preview import text_of_parts, with_text
 
 Mode: TypeAlias = Literal["tokens", "bytes"]
 
@@ -43,16 +39,6 @@ def claude_preview(text: str, limit: int = CLAUDE_PREVIEW) -> Truncated:
     line = text.rfind("\n", 0, limit)
     end = line if line > limit // 2 else limit
     return Truncated(text[:end], len(text) - end, "chars")
-
-
-def _text_of_parts(result: ToolResult) -> str:
-    return "\n".join(part.text for part in result.parts if isinstance(part, Text))
-
-
-def _with_text(returned: ToolReturned, text: str, blob: str) -> ToolReturned:
-    """Return a result with its texts replaced by one, and the address of the whole; other parts stay."""
-    others = tuple(part for part in returned.result.parts if not isinstance(part, Text))
-    return replace(returned, result=replace(returned.result, parts=(Text(text), *others), blob=blob))
 
 
 class CapturedOutput(Value, frozen=True):
@@ -122,76 +108,6 @@ def with_header(output: CapturedOutput, body: str, status: CommandStatus) -> str
         lines.append(f"Process exited with code {status.exit}")
     lines += [f"Original token count: {original_tokens(output)}", "Output:", body]
     return "\n".join(lines)
-
-
-_BASE64_ROW = re.compile(r"[A-Za-z0-9+/_-]{60,}={0,2}")
-_BREAK = re.compile(r"\r?\n")
-_LAST_ROW = re.compile(r"\r?\n(?:[A-Za-z0-9+/_-]{1,59}={1,2}|[A-Za-z0-9+/_-]{20,59})(?=\r?\n|$)")
-_PREFIX = re.compile(r"data:[\w.+/-]*;base64,$")
-# Characters in consecutive rows from which on they count as encoded bytes; no word of any language is so long.
-_LEAST_CHARS = 400
-# Different characters that encoded bytes have at least; fewer are a drawing or a ruler.
-_LEAST_VARIETY = 20
-_CONTROL_CHARS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_SAMPLED_CHARS = 8_192
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewLimiter:
-    """Cuts a result of more than `above` tokens to `head` and `tail` tokens; `factor` converts our token estimate to the model's tokens.
-
-    Used by the profile `palimpsest`. Binary output and base64 are replaced by their size.
-    """
-
-    above: int = PREVIEW_ABOVE
-    head: int = PREVIEW_HEAD
-    tail: int = PREVIEW_TAIL
-    factor: float = 1.0
-
-    def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
-        """Return the result to record."""
-        result = returned.result
-        text = _text_of_parts(result)
-        if result.blob or not text:
-            return returned
-        if _is_binary(text):
-            shown = f"[binary, {len(text.encode('utf-8', 'surrogatepass')):,} bytes]"
-        else:
-            shown = preview(without_base64(text), self.above, self.head, self.tail, self.factor).text
-        if shown == text:
-            return returned
-        address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
-        return _with_text(returned, f"{shown}\n[the whole is kept as {address}]", address)
-
-
-def _is_binary(text: str) -> bool:
-    """Return whether a text is binary data: it has a zero byte, or more than a tenth of what could be decoded are control characters."""
-    # A replacement character says only that the text has another encoding.
-    sample = text[:_SAMPLED_CHARS].replace("\ufffd", "")
-    return "\0" in text or len(_CONTROL_CHARS.findall(sample)) * 10 > len(sample)
-
-
-def without_base64(text: str) -> str:
-    """Replace long runs of base64 in a text by a note with their size in bytes."""
-    pieces: list[str] = []
-    done = 0
-    rows = list(_BASE64_ROW.finditer(text))
-    number = 0
-    while number < len(rows):
-        start, end = rows[number].span()
-        while number + 1 < len(rows) and _BREAK.fullmatch(text, end, rows[number + 1].start()):
-            number += 1
-            end = rows[number].end()
-        number += 1
-        letters = text[start:end]
-        if end - start < _LEAST_CHARS or len(set(letters[:4_000])) < _LEAST_VARIETY:
-            continue
-        last = _LAST_ROW.match(text, end)
-        end = last.end() if last is not None and "\n" in letters else end
-        before = _PREFIX.search(text, max(done, start - 100), start)
-        pieces += (text[done : before.start() if before is not None else start], f"[base64, {(end - start) * 3 // 4:,} bytes]")
-        done = end
-    return "".join((*pieces, text[done:]))
 
 
 CLAUDE_LIMIT_CHARS = 400_000
@@ -291,7 +207,7 @@ class CodexLimiter:
         bounded = truncate_parts(result.parts, ceil(self.limit * _HEADER_FACTOR), self.mode)
         if not bounded.cut:
             return returned
-        blob = yield from save(Save(_text_of_parts(result).encode("utf-8", "surrogatepass")))
+        blob = yield from save(Save(text_of_parts(result).encode("utf-8", "surrogatepass")))
         return replace(returned, result=replace(result, parts=bounded.parts, blob=blob))
 
     def command(
@@ -317,7 +233,7 @@ class OpencodeLimiter:
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """Return the result to record."""
         result = returned.result
-        text = _text_of_parts(result)
+        text = text_of_parts(result)
         tail = self.shell_tail and returned.tool in _SHELL_TOOLS
         bounded = truncate_lines(text, self.lines, self.size, "tail" if tail else "head")
         if not bounded.cut:
@@ -328,4 +244,4 @@ class OpencodeLimiter:
             return returned
         notice = f"...{bounded.cut} {bounded.unit} truncated...\nAll of it is kept as {address}; search it or read it with an offset."
         shown = f"{notice}\n\n{bounded.text}" if tail else f"{bounded.text}\n\n{notice}"
-        return _with_text(returned, shown, address)
+        return with_text(returned, shown, address)
