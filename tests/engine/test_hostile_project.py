@@ -122,8 +122,8 @@ def test_a_search_in_a_folder_shows_no_line_of_a_file_that_may_not_be_read(proje
     (project / "secrets/key").write_text("token = 1\n")
     (project / "a:b.env").write_text("token = 2\n")
     (project / "c.py").write_text("token = 3  # see secrets/key:1\n")
-    (project / ".pal").mkdir()
-    (project / ".pal/permissions").write_text("deny read(secrets/**)\ndeny read(*.env)\n")
+    (project / ".palimpsest").mkdir()
+    (project / ".palimpsest/config.toml").write_text('permissions.deny = ["read(secrets/**)", "read(*.env)"]\n')
     texts, _, stop = answered(project, (("grep", {"pattern": "token"}),))
     assert (texts, stop) == (["c.py:1:token = 3  # see secrets/key:1\n[2 lines of files that a rule restricts]"], "done")
 

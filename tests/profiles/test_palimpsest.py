@@ -16,7 +16,7 @@ from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.clear.dead import ClearDead
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.policies.fold.narrate import Narrate
-from palimpsest.policies.preview_limiter import PreviewLimiter
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.named import DEFAULT, PROFILES, profile
 from palimpsest.profiles.palimpsest import THRIFT
 from palimpsest.profiles.profile import Profile

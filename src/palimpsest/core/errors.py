@@ -113,6 +113,12 @@ class NoModel(PalimpsestError):
     kind = "no_model"
 
 
+class OverBudget(PalimpsestError):
+    """A background job may spend no more: the budget of the session, or the calls of one run, are used up."""
+
+    kind = "budget"
+
+
 class TooFull(PalimpsestError):
     """The parts that no edit can remove exceed the context window; the message lists each part with its tokens."""
 

@@ -1,4 +1,4 @@
-"""Policies, the wants that their plans yield, and the driver that answers the wants."""
+"""Policies and jobs, the wants that their plans yield, and the driver that answers the wants."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
@@ -9,7 +9,7 @@ from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import Event, Failed, JobRan, ModelReplied, NoteForgotten, NoteSaved, NotesTaken, Recalled, TaskChanged, Titled
 from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import Item, Value
-from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.situation import JobMoment, JobSituation, Moment, Situation
 
 
 class Ask(Value, frozen=True, tag="ask"):
@@ -119,6 +119,49 @@ class Policy(Protocol):
         ...
 
 
+# Events that a job may record. How its run ended is recorded by the engine.
+JobEvent: TypeAlias = NotesTaken | NoteSaved | NoteForgotten | Recalled | TaskChanged | Titled
+# What a run of a job comes to; `None` means that there was nothing to do, and nothing is recorded.
+JobOutcome: TypeAlias = tuple[JobEvent, ...] | None
+JobSteps: TypeAlias = Generator[Want, Answer, JobOutcome]
+JobPlan: TypeAlias = JobOutcome | JobSteps
+
+
+class JobLimits(Value, frozen=True):
+    """The most that a job may use: US dollars in a session (`None`: no limit), and model calls and seconds in one run.
+
+    `pause_ms` is the shortest time between two runs, in milliseconds.
+    """
+
+    usd: float | None = None
+    calls: int = 4
+    seconds: float = 120.0
+    pause_ms: int = 0
+
+
+class Job(Protocol):
+    """Background work beside turns: reads the events since its cursor, and returns events that do not change what the model sees now."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the log."""
+        ...
+
+    @property
+    def moments(self) -> frozenset[JobMoment]:
+        """The moments at which it may start; at `idle` it may start although there is nothing new."""
+        ...
+
+    @property
+    def limits(self) -> JobLimits:
+        """What it may use."""
+        ...
+
+    def plan(self, situation: JobSituation) -> JobPlan:
+        """Return events, `None` if there is nothing to do, or a generator that yields wants and returns either."""
+        ...
+
+
 def ask(want: Ask) -> Generator[Want, Answer, ModelReplied]:
     """Yield the want and return the reply, for `yield from`.
 
@@ -154,6 +197,11 @@ def span(want: EventSpan) -> Generator[Want, Answer, tuple[Event, ...]]:
     if isinstance(answer, tuple):
         return answer
     raise _wrong_answer(want, answer)
+
+
+def path_events(situation: JobSituation, first: int, last: int) -> Generator[Want, Answer, tuple[Event, ...]]:
+    """Read the events `first` to `last`, and return those of the current path, for `yield from`."""
+    return tuple(event for event in (yield from span(EventSpan(first, last))) if event.seq in situation.path)
 
 
 def _wrong_answer(want: Want, answer: Answer) -> BadInput:

@@ -1,4 +1,4 @@
-"""The situation that a policy gets: frozen values that are all derived from the log."""
+"""The situations that policies and jobs get: frozen values that are all derived from the log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,8 +6,10 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import field as renamed
 
+from palimpsest.core.format.path import Path
 from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
+from palimpsest.core.projections.jobs import JobState
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.view_sizes import TokenSizes
@@ -16,6 +18,8 @@ from palimpsest.core.view import View
 Moment: TypeAlias = Literal[
     "turn_starts", "before_call", "after_call", "folded", "turn_ends", "idle", "overflow", "asked", "switched", "resumed"
 ]
+JobMoment: TypeAlias = Literal["turn_ends", "idle", "session_ends", "resumed"]
+"""The moments at which a job may start."""
 
 # Tokens that a fold usually leaves beside head and user messages: evidence 2,000, names 2,400, tail 15,000, results in use 9,000.
 PARTS = 28_400
@@ -265,3 +269,27 @@ class Situation:
     def __post_init__(self) -> None:
         if type(self.uses) is not FrozenDict:
             object.__setattr__(self, "uses", frozen(self.uses))
+
+
+@dataclass(frozen=True, slots=True)
+class JobSituation:
+    """All that a job may use when it starts. `tip` is the newest event, and `path` the events that led to it.
+
+    `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
+    calls in this session have cost, in US dollars, and `now` is in milliseconds.
+    """
+
+    moment: JobMoment
+    session: str
+    now: int
+    tip: int
+    path: Path
+    job: JobState
+    has_news: bool
+    usd: float
+    view: View
+    card: Card
+    health: Health
+    ledger: Ledger
+    cache: Cache
+    evidence: Evidence

@@ -13,9 +13,11 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
+from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
+from palimpsest.engine.jobs.runner import Jobs
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
@@ -59,8 +61,9 @@ class Agent:
 
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
     tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
-    as an async context manager, or call `close`. `hooks` run at moments of the session; those of its end run when the context ends. Raises
-    `BadInput` if no tool can be made of a function, or two tools have one name.
+    as an async context manager, or call `close`. `hooks` run at moments of the session; those of its end run when the context ends. `jobs`
+    run beside turns (default: those of the profile). Raises `BadInput` if no tool can be made of a function, or two tools or jobs have one
+    name.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Agent:
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
         approve: Approve = no_approver,
         hooks: Iterable[Hook] = (),
+        jobs: Iterable[Job] | None = None,
     ) -> None:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
@@ -102,6 +106,7 @@ class Agent:
         if toolbox:
             self.offer(self.toolbox)
         self.limits = limits
+        self.jobs = Jobs(self.session, way.jobs if jobs is None else jobs)
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.business: BusinessState | None = None
@@ -144,20 +149,27 @@ class Agent:
         feed = Feed(self.session.log, pieces.put_nowait)
         if parts:
             self.say(*await self.expand(parts))
+        self.jobs.turn_starts()
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
+            self.jobs.start("resumed")
         turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks)))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
+        has_ended = False
         try:
             while (piece := await pieces.get()) is not None:
                 yield piece
+            has_ended = True
             # An interrupted turn has recorded how it ended; only failures are raised.
             if not turn.cancelled():
                 turn.result()
         finally:
             await self.interrupt()
+            # A run that is not followed to its end is one of a program that ends, too.
+            if has_ended:
+                self.jobs.turn_ended()
 
     async def ask(self, *parts: str | Part) -> Answer:
         """Run one turn and return the text of its last reply."""
@@ -201,7 +213,8 @@ class Agent:
         return tuple(self.session.log.reader.run(first, self.session.log.tip))
 
     def close(self) -> None:
-        """Make the session durable and release it."""
+        """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
+        self.jobs.abandon()
         self.session.close()
 
     async def __aenter__(self) -> Self:
@@ -211,14 +224,13 @@ class Agent:
         await self.interrupt()
         try:
             await self.end("done" if kind is None else "failed" if issubclass(kind, Exception) else "interrupted")
+            # A program that was interrupted or failed does not wait for jobs.
+            await self.jobs.close(at_once=error is not None)
         finally:
-            await self._release()
-
-    async def _release(self) -> None:
-        try:
-            await self.resources.aclose()
-        finally:
-            self.close()
+            try:
+                await self.resources.aclose()
+            finally:
+                self.close()
 
 
 def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:

@@ -28,7 +28,7 @@ async def carry_out(steps: Generator[Want, Answer, Result], session: Session) ->
     """
 
     async def answer(want: Want) -> Answer:
-        return await _answer(want, session)
+        return await answer_want(want, session)
 
     offload = session.environment.offload
     return await drive(steps, answer, None if offload is inline else offload)
@@ -39,7 +39,8 @@ def carry_out_now(steps: Generator[Want, Answer, Result], session: Session) -> R
     return complete(carry_out(steps, session))
 
 
-async def _answer(want: Want, session: Session) -> Answer:
+async def answer_want(want: Want, session: Session) -> Answer:
+    """Return the answer to one want. Raises `PalimpsestError` if there is none."""
     environment = session.environment
     match want:
         case Ask():

@@ -11,12 +11,13 @@ from palimpsest.core.events import TURN, CallStarted, Failed, Interrupted, Model
 from palimpsest.core.events.deltas import Delta, PartialReply
 from palimpsest.core.format.side_requests import encode_side_request
 from palimpsest.core.ports import Provider, Sendable, closing
+from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
 from palimpsest.engine.session import Session
 from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, resolved_params
+from palimpsest.wire.request import Params, Tool, resolved_params, with_client_metadata
 
 _encode = msgspec.json.Encoder().encode
 # The lowest reply limit of a request, in tokens, even if less fits the window.
@@ -90,9 +91,9 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, 
 def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarted]:
     """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
-    params = resolved_params(outgoing.params, card)
-    request = session.encoder(card, outgoing.tools, params).encode(outgoing.view)
+    params = _with_ids(session, outgoing, resolved_params(outgoing.params, card))
     is_side_call = outgoing.purpose != TURN
+    request = session.encoder(card, outgoing.tools, params, beside=is_job_purpose(outgoing.purpose)).encode(outgoing.view)
     started = CallStarted(
         model=card.name,
         wire=request.wire,
@@ -106,6 +107,16 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if is_side_call else "",
     )
     return request, started
+
+
+def _with_ids(session: Session, outgoing: Outgoing, params: Params) -> Params:
+    """Return the parameters with the ids of this request, for the dialect that names them."""
+    if params.dialect != "codex-0.166" or outgoing.card.wire != "responses":
+        return params
+    log = session.log
+    root = log.session if log.opened.opener is None else log.opened.opener.session
+    kind = "turn" if outgoing.purpose == TURN else "compaction"
+    return with_client_metadata(params, log.session, root=root, turn=log.health.turn, epoch=max(0, log.view.epoch - 1), kind=kind)
 
 
 async def whole_reply(provider: Provider, request: Sendable) -> ModelReplied:

@@ -136,8 +136,13 @@ class Session:
         """Tokens of the next request, as this profile counts them."""
         return self.profile.count(self.log.view, self.counter, self.tools_tokens)
 
-    def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params) -> RequestEncoder:
-        """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded."""
+    def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params, *, beside: bool = False) -> RequestEncoder:
+        """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded.
+
+        One for a request `beside` a turn shares nothing: it may be used at the same time as that of the turn, in another thread.
+        """
+        if beside:
+            return self.environment.encoder(model, tools, params, self.environment.blobs.get)
         previous = self._encoder
         if previous is not None and previous[0] is model:
             encoder = previous[1].revised(params, tools)
@@ -150,9 +155,12 @@ class Session:
         """Store tool declarations as a blob, once for each set of tools, and return its address; empty without tools."""
         if not tools:
             return ""
-        if self._tools_address[0] != tools:
-            self._tools_address = (tools, self.environment.blobs.put(_encode(tools)))
-        return self._tools_address[1]
+        # Read once, because another thread may keep the tools of a side call meanwhile.
+        known, address = self._tools_address
+        if known != tools:
+            address = self.environment.blobs.put(_encode(tools))
+            self._tools_address = (tools, address)
+        return address
 
     def situation(
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None

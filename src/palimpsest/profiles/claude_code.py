@@ -12,9 +12,9 @@ from palimpsest.core.view import View
 from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.policies.clear.results import ClearCached, ClearIdle, ClearResults
 from palimpsest.policies.fold.fold import model_free_fallback
+from palimpsest.policies.limiters.results import ClaudeLimiter
 from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.policies.restore import Restore
-from palimpsest.policies.result_limiters import ClaudeLimiter
 from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
 from palimpsest.policies.summarize.swap_notes import SwapNotes
 from palimpsest.profiles.profile import Profile, for_any_model

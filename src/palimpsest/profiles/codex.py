@@ -11,8 +11,8 @@ from palimpsest.policies.budgets import codex_budget
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.handoff.handoff import Handoff, LastResort
 from palimpsest.policies.handoff.trigger import HandoffTrigger
+from palimpsest.policies.limiters.results import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.policies.remote import Remote
-from palimpsest.policies.result_limiters import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.profiles.profile import Profile, ResultLimiter
 from palimpsest.profiles.settings import strict_number
 from palimpsest.sources.variants.codex import codex_0_166_sources, codex_skills, codex_sources

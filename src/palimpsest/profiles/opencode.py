@@ -7,8 +7,8 @@ from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
 from palimpsest.policies.clear.old import PruneResults
 from palimpsest.policies.fold.fold import model_free_fallback
+from palimpsest.policies.limiters.results import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.mode_reminder import FrameSteering, RemindOfMode
-from palimpsest.policies.result_limiters import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.summarize.anchor import Anchor
 from palimpsest.profiles.profile import Profile, for_any_model
 from palimpsest.profiles.settings import evidence, strict_number

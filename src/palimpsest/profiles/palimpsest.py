@@ -14,8 +14,8 @@ from palimpsest.policies.clear.dead import ClearDead
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.policies.fold.fold import FoldFromLog, Narrative, model_free_fallback
 from palimpsest.policies.fold.narrate import Narrate
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.policies.notices import Warn, WatchCache
-from palimpsest.policies.preview_limiter import PreviewLimiter
 from palimpsest.profiles.profile import Profile, for_any_model
 from palimpsest.profiles.settings import parse_number, quoted, strict_number
 from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources

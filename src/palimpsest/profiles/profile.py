@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.gate import Strictness
 from palimpsest.core.events import ToolReturned
-from palimpsest.core.policy import Answer, Policy, Want
+from palimpsest.core.policy import Answer, Job, Policy, Want
 from palimpsest.core.projections.health import CIRCUIT
 from palimpsest.core.situation import PARTS
 from palimpsest.core.tokens.budget import Budget, used
@@ -54,6 +54,7 @@ class Profile:
     interrupted_notice: context that is stated after an interrupted turn.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
     mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
+    jobs: background work beside turns, for agents that are given no jobs of their own.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     """
 
@@ -76,3 +77,4 @@ class Profile:
     interrupted_notice: str = ""
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
+    jobs: tuple[Job, ...] = ()

@@ -1,6 +1,5 @@
 """Provider over a client object of the official SDKs: AsyncAnthropic, AsyncOpenAI, and their Bedrock, Vertex, Azure and Foundry kin."""
 
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
@@ -9,14 +8,12 @@ import msgspec
 
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, deltas_of
+from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.redactor import Redactor
-from palimpsest.providers.retry_after import retry_after
+from palimpsest.providers.responses import OpenResponse, provider_errors, read_reply, status_error
 from palimpsest.wire.encoding.tools import offered_names
-from palimpsest.wire.failures import http_error
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.stream import decode_response, decoder
 
 # The fields that the method of each client takes itself; all others pass through `extra_body`, so that none is dropped.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,7 +28,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class _Response(Protocol):
+class _SdkResponse(Protocol):
     """The part of a streamed response of either SDK that is used."""
 
     @property
@@ -62,41 +59,21 @@ class ClientProvider:
         """Yield deltas as they arrive, then the complete reply. Raises `ProviderError` or `WireError`, without credentials."""
         if getattr(request, "endpoint", ""):
             raise BadInput("a client object has no method for a dedicated endpoint; use an address and a key", where=self._card.name)
-        try:
-            async with self._open(request) as response, closing(self._read(request, response)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except Exception as error:
-            # Every error passes here, because it may repeat the request with its key.
-            self._redactor.redact_error(error)
-            provider_error = self._as_provider_error(error)
-            if provider_error is None:
-                raise
-            raise provider_error from error
+        with provider_errors(self._redactor, self._as_provider_error):
+            async with self._open(request) as response:
+                opened = OpenResponse(response.headers, response.read, response.iter_bytes)
+                async with closing(read_reply(opened, self._card.wire, self._card, offered_names(request))) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
-    def _open(self, request: Sendable) -> AbstractAsyncContextManager[_Response]:
+    def _open(self, request: Sendable) -> AbstractAsyncContextManager[_SdkResponse]:
         body: dict[str, Any] = msgspec.json.decode(request.body)
         method = self._client
         for name in _METHODS[request.wire]:
             method = getattr(method, name)
         given = {name: body.pop(name) for name in _FIELDS[request.wire] if name in body}
-        opened: AbstractAsyncContextManager[_Response] = method.with_streaming_response.create(**given, extra_body=body)
+        opened: AbstractAsyncContextManager[_SdkResponse] = method.with_streaming_response.create(**given, extra_body=body)
         return opened
-
-    async def _read(self, request: Sendable, response: _Response) -> AsyncGenerator[Delta | ModelReplied, None]:
-        wire, names = self._card.wire, offered_names(request)
-        if "event-stream" not in response.headers.get("content-type", ""):
-            reply = decode_response(wire, await response.read(), self._card, names)
-            for delta in deltas_of(reply.parts):
-                yield delta
-            yield reply
-            return
-        decoding = decoder(wire, self._card, names)
-        async with closing(response.iter_bytes()) as chunks:
-            async for chunk in chunks:
-                for delta in decoding.deltas(chunk):
-                    yield delta
-        yield decoding.finish()
 
     def _as_provider_error(self, error: Exception) -> ProviderError | None:
         """Map an error of an SDK or of its transport to a `ProviderError`; `None` for all others."""
@@ -104,8 +81,7 @@ class ClientProvider:
         status = getattr(error, "status_code", None)
         if isinstance(status, int) and response is not None:
             body = msgspec.json.encode(getattr(error, "body", None) or {"message": str(error)})
-            wait = retry_after(status, response.headers, time.time())
-            return http_error(status, self._redactor.redact(body.decode()).encode(), self._card.provider, retry_after=wait)
+            return status_error(status, body, response.headers, self._redactor, self._card.provider)
         names = {each.__name__ for each in type(error).__mro__}
         reason = self._redactor.redact(" ".join(str(error.__cause__ or error).split()) or type(error).__name__)
         if names & {"APITimeoutError", "TimeoutException"}:

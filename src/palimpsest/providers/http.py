@@ -1,22 +1,19 @@
 """Provider for models over HTTP, in any of the three wire formats."""
 
 import os
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, deltas_of
+from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.address import checked_address, checked_header, without_credentials
 from palimpsest.providers.redactor import Redactor, credential_forms
-from palimpsest.providers.retry_after import retry_after
+from palimpsest.providers.responses import OpenResponse, provider_errors, read_reply, status_error
 from palimpsest.wire.encoding.tools import Names, offered_names
-from palimpsest.wire.failures import http_error
 from palimpsest.wire.models.cards import ModelCard, WireName
-from palimpsest.wire.stream import Decoder, decode_response, decoder
 
 if TYPE_CHECKING:
     import httpx
@@ -88,19 +85,13 @@ class HttpProvider:
         url = self._url(wire, getattr(request, "endpoint", ""))
         client = self._client or self._new_client()
         try:
-            async with (
-                client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
-                closing(self._read(wire, response, offered_names(request))) as pieces,
-            ):
-                async for piece in pieces:
-                    yield piece
-        except Exception as error:
-            # Every error passes here, because it may repeat the request, which contains the key.
-            self._redactor.redact_error(error)
-            provider_error = self._as_provider_error(error)
-            if provider_error is None:
-                raise
-            raise provider_error from error
+            with provider_errors(self._redactor, self._as_provider_error):
+                async with (
+                    client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
+                    closing(self._read(wire, response, offered_names(request))) as pieces,
+                ):
+                    async for piece in pieces:
+                        yield piece
         finally:
             if client is not self._client:
                 await client.aclose()
@@ -124,20 +115,11 @@ class HttpProvider:
 
     async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
-            body = self._redactor.redact((await response.aread()).decode("utf-8", "replace")).encode()
-            wait = retry_after(response.status_code, response.headers, time.time())
-            raise http_error(response.status_code, body, self._card.provider, retry_after=wait)
-        if "event-stream" not in response.headers.get("content-type", ""):
-            reply = decode_response(wire, await response.aread(), self._card, names)
-            for delta in deltas_of(reply.parts):
-                yield delta
-            yield reply
-            return
-        decoding = decoder(wire, self._card, names)
-        async with closing(response.aiter_bytes()) as chunks, closing(_deltas(chunks, decoding)) as deltas:
-            async for delta in deltas:
-                yield delta
-        yield decoding.finish()
+            raise status_error(response.status_code, await response.aread(), response.headers, self._redactor, self._card.provider)
+        opened = OpenResponse(response.headers, response.aread, response.aiter_bytes)
+        async with closing(read_reply(opened, wire, self._card, names)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _new_client(self) -> "httpx.AsyncClient":
         import httpx  # noqa: PLC0415 - as above
@@ -153,19 +135,6 @@ class HttpProvider:
         elif self._key:
             headers["authorization"] = f"Bearer {self._key}"
         return headers | self._headers
-
-
-async def _deltas(chunks: AsyncIterator[bytes], decoding: Decoder) -> AsyncIterator[Delta]:
-    """Yield the deltas of a stream; a connection error after the complete reply is ignored."""
-    import httpx  # noqa: PLC0415 - as above
-
-    try:
-        async for chunk in chunks:
-            for delta in decoding.deltas(chunk):
-                yield delta
-    except httpx.TransportError:
-        if not decoding.complete:
-            raise
 
 
 def _secrets(headers: Mapping[str, str]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -12,8 +11,6 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.files import open_in_folder, store_error, write_private
 
-PROJECT_FILE: Final = ".pal/permissions"
-_LARGEST: Final = 1_000_000
 _COMMENT: Final = "#"
 
 
@@ -95,33 +92,6 @@ class MemoryPermissionRules:
         found = rule in self._rules
         self._rules = tuple(each for each in self._rules if each != rule)
         return found
-
-
-def project_rule_texts(project: Path) -> tuple[str, ...]:
-    """The rules that come with a project, in `.pal/permissions`; only those that deny may be used.
-
-    Raises `StoreError` if the file cannot be read, `BadInput` if it is no text file or too large: a project must not switch off its own
-    denials by spoiling the file.
-    """
-    path = project / PROJECT_FILE
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as error:
-        raise store_error(error, path, "read") from error
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise BadInput("this is no regular file", where=str(path))
-        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
-            data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise store_error(error, path, "read") from error
-    finally:
-        os.close(handle)
-    if len(data) > _LARGEST:
-        raise BadInput(f"a file of rules has at most {_LARGEST:,} bytes", where=str(path))
-    return rules_of(data, str(path))
 
 
 def rules_of(data: bytes, where: str) -> tuple[str, ...]:

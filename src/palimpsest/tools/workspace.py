@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from palimpsest.core.errors import BadInput
 
 PROTECTED_FOLDERS: Final = frozenset(
-    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".pal", ".palimpsest"}
+    {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".palimpsest"}
 )
 PROTECTED_FILES: Final = frozenset(
     {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from msgspec import Raw, field
+from msgspec import Raw, field, json
 from msgspec.structs import replace
 
 from palimpsest.core.items import Form, Value
@@ -49,8 +49,9 @@ class Params(Value, frozen=True):
     `tool_choice` is auto, none, required or the name of a tool. `echo` sends thinking without a signature back on Chat Completions.
     `model` and `reasoning` override the card: the model name that is sent, and whether Responses is asked to reason. `frontier` and `entry`
     are ids of items that get a cache breakpoint under the `palimpsest` rule: the last one before an edit, and the end of the cached prefix.
-    `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes fewer fields. `CallStarted.params` records the
-    result of `resolved_params`, so that the request can be rebuilt after its card has changed.
+    `metadata` is sent as `client_metadata` on Responses. `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which
+    takes fewer fields. `CallStarted.params` records the result of `resolved_params`, so that the request can be rebuilt after its card has
+    changed.
     """
 
     max_tokens: int | None = None
@@ -77,6 +78,7 @@ class Params(Value, frozen=True):
     model: str = ""
     reasoning: bool | None = None
     endpoint: str = ""
+    metadata: Raw = NULL
 
 
 DEFAULTS = Params()
@@ -91,6 +93,19 @@ def resolved_params(params: Params, card: ModelCard) -> Params:
         model=params.model or card.api_name or card.name,
         reasoning=card.thinking if params.reasoning is None and card.wire == "responses" else params.reasoning,
     )
+
+
+def with_client_metadata(params: Params, session: str, *, root: str, turn: int | None, epoch: int, kind: str) -> Params:
+    """The parameters with the ids that requests of Codex 0.166 name: of session, thread, turn and window, and the kind of the request.
+
+    `root` is the session that started this one, or itself. There is no id of an installation: nothing here identifies a user.
+    """
+    ids = {"session_id": root, "thread_id": session}
+    if turn is not None:
+        ids |= {"turn_id": f"{session}:{turn}", "root_turn_id": f"{session}:{turn}"}
+    window = {"x-codex-window-id": f"{session}:{epoch}"}
+    turn_metadata = json.encode({"request_kind": kind, **ids, "window_id": f"{session}:{epoch}"}).decode()
+    return replace(params, metadata=Raw(json.encode({**ids, **window, "x-codex-turn-metadata": turn_metadata})))
 
 
 def adapted_params(params: Params, card: ModelCard) -> Params:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Usage
+from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
@@ -90,6 +90,26 @@ def test_cx_01_a_turn_runs_compaction_check_context_message_and_skill_bodies_bef
     ]
 
 
+def client_metadata(session: str, *, turn: int, epoch: int, kind: str) -> dict[str, str]:
+    ids = {"session_id": session, "thread_id": session, "turn_id": f"{session}:{turn}", "root_turn_id": f"{session}:{turn}"}
+    described = json.dumps({"request_kind": kind, **ids, "window_id": f"{session}:{epoch}"}, separators=(",", ":"))
+    return {**ids, "x-codex-window-id": f"{session}:{epoch}", "x-codex-turn-metadata": described}
+
+
+def test_cx_69_every_request_names_its_turn_its_window_and_its_kind(project: Project) -> None:
+    provider = Scripted(FULL, SUMMARY, "deployed")
+    first, second = turns(project, "codex-0.166", provider, "write the parser", "now $deploy it")
+    [session] = [stat.session for stat in project.home.store.stats()]
+    started = [next(event.seq for event in turn if isinstance(event.body, TurnStarted)) for turn in (first, second)]
+    sent = [json.loads(request.body)["client_metadata"] for request in provider.requests]
+    kinds = [json.loads(each["x-codex-turn-metadata"])["request_kind"] for each in sent]
+    assert [(each["turn_id"], kind) for each, kind in zip(sent, kinds, strict=True)] == [
+        (f"{session}:{started[0]}", "turn"),
+        (f"{session}:{started[1]}", "compaction"),
+        (f"{session}:{started[1]}", "turn"),
+    ]
+
+
 @pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
 @pytest.mark.parametrize("model", [card("gpt-5.5"), SMALL])
 def test_cx_69_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cache_key(
@@ -110,6 +130,7 @@ def test_cx_69_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cac
         "stream": True,
         "include": ["reasoning.encrypted_content"] if reasons else [],
         "prompt_cache_key": session,
+        **({} if profile == "codex" else {"client_metadata": client_metadata(session, turn=4, epoch=0, kind="turn")}),
     }
     assert written <= body.keys()
     assert {tuple(tool) for tool in body["tools"]} == {("type", "name", "description", "strict", "parameters")}

@@ -112,7 +112,10 @@ def test_a_tool_that_runs_longer_than_the_turn_may_is_cancelled_and_answered() -
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "max_seconds"
     assert cancelled == ["{}"]
-    assert results(loop.session) == [("a", UNKNOWN_OUTCOME), ("b", "Interrupted by the user before this tool was run.")]
+    assert results(loop.session) == [
+        ("a", UNKNOWN_OUTCOME),
+        ("b", "Not run: the turn reached its time limit before this tool was started."),
+    ]
     assert bodies(loop.session)[-1] == TurnEnded("max_seconds")
 
 

@@ -103,6 +103,34 @@ def test_a_limit_ends_the_turn_with_its_name_after_the_results_are_recorded(limi
     assert loop.session.log.health.pending_calls == ()
 
 
+def test_calls_of_one_reply_beyond_the_limit_of_tool_calls_are_not_run_and_say_so() -> None:
+    ran: list[str] = []
+
+    async def note(args: str) -> str:
+        ran.append(args)
+        return "noted"
+
+    many = calls(*[(f"c{number}", "note", f"{number}") for number in range(500)])
+    loop = loop_of(calls(("a", "note", "first")), many, "never", tools=(tool("note", note, parallel=True),), limits=Limits(tools=3))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "max_tools"
+    assert ran == ["first", "0", "1"]
+    refused = "Not run: the turn reached its limit of tool calls before this one."
+    assert results(loop.session) == [("a", "noted"), ("c0", "noted"), ("c1", "noted"), *[(f"c{n}", refused) for n in range(2, 500)]]
+    assert loop.session.log.health.pending_calls == ()
+
+
+def test_calls_beyond_the_limit_are_answered_before_queued_input_joins() -> None:
+    async def steer(_: str) -> str:
+        typed(loop.session, "and faster")
+        return "done"
+
+    loop = loop_of(calls(("a", "steer", "1"), ("b", "steer", "2")), tools=(tool("steer", steer),), limits=Limits(tools=1))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "max_tools"
+    assert [kind for kind, _ in shown(loop.session)] == ["user", "call", "call", "result", "result", "steering"]
+
+
 def test_the_time_limit_ends_a_turn_within_a_tool_or_a_reply_and_answers_every_call() -> None:
     async def endless(_: str) -> str:
         await asyncio.Event().wait()

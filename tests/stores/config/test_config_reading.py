@@ -62,7 +62,7 @@ def test_a_missing_file_is_an_empty_one(path: Path) -> None:
     ("text", "line", "message"),
     [
         ('modle = "x"', 1, "the key 'modle' is not known; the nearest known is mode or model"),
-        ("\ntail = 3", 2, "the key 'tail' is not known; the nearest known is context.tail"),
+        ("\ntail = 3", 2, "the key 'tail' is not known; the nearest known is context.tail or jobs.titles"),
         ('[providers.x]\nbase_ulr = ""', 2, "the key 'providers.x.base_ulr' is not known; the nearest known is providers.*.base_url"),
         ("[zzzzzzzz]\nqqqqqqqq = 1", 2, "the key 'zzzzzzzz.qqqqqqqq' is not known; `pal config` lists the known keys"),
         ("model = 3", 1, "model must be a text"),

@@ -9,7 +9,7 @@ from palimpsest.profiles.named import DEFAULT
 from palimpsest.profiles.settings import SETTINGS
 from palimpsest.stores.config.reading import ConfigProblem
 from palimpsest.stores.config.schema import KEYS, Config, ContextConfig, PermissionConfig
-from palimpsest.stores.config.settings import Setting, Settings, find_project_file, resolve
+from palimpsest.stores.config.settings import Setting, Settings, find_project_file, project_denials, resolve
 from palimpsest.wire.models.cards import card
 
 
@@ -92,6 +92,17 @@ def test_a_project_can_lower_a_limit_of_the_user_and_not_raise_it(files: Files) 
     settings = files.resolve()
     assert settings.config == Config(max_usd=2.0, max_turns=5)
     assert (settings.source("max_usd"), settings.source("max_turns")) == (f"{files.user}:1", f"{files.project}:2")
+
+
+def test_the_rules_of_a_project_that_deny_are_read_alone_and_a_spoilt_file_is_an_error(files: Files) -> None:
+    folder = files.project.parents[1]
+    assert project_denials(folder) == ()
+    files.project.write_text('permissions.deny = ["read(.env)", "bash(rm:*)"]\npermissions.allow = ["bash"]\n')
+    assert project_denials(folder) == ("deny read(.env)", "deny bash(rm:*)")
+    assert project_denials(folder, files.project) == ()
+    files.project.write_text('permissions.deny = ["read(.env)"]\nno toml\n')
+    with pytest.raises(BadInput, match="correct the file first"):
+        project_denials(folder)
 
 
 def test_a_project_adds_rules_that_deny_and_removes_none(files: Files) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
+from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
 
 
 def test_rules_are_kept_for_each_project_in_the_order_in_which_they_came(tmp_path: Path) -> None:
@@ -55,21 +55,3 @@ def test_processes_that_add_at_once_lose_no_rule(tmp_path: Path) -> None:
     assert [process.wait(60) for process in running] == [0, 0, 0]
     expected = sorted(f"bash({name} {number})" for name in "abc" for number in range(25))
     assert sorted(FilePermissionRules(tmp_path, tmp_path).load()) == expected
-
-
-def test_the_rules_of_a_project_are_read_from_its_file(tmp_path: Path) -> None:
-    assert project_rule_texts(tmp_path) == ()
-    (tmp_path / ".pal").mkdir()
-    path = tmp_path / ".pal" / "permissions"
-    path.write_text("# secrets\n\ndeny read(.env)\n  bash(ls)  \n")
-    assert project_rule_texts(tmp_path) == ("deny read(.env)", "bash(ls)")
-    path.write_bytes(b"\xff")
-    with pytest.raises(BadInput, match="not UTF-8"):
-        project_rule_texts(tmp_path)
-    path.write_bytes(b"a" * 1_000_001)
-    with pytest.raises(BadInput, match="at most 1,000,000 bytes"):
-        project_rule_texts(tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(BadInput, match="no regular file"):
-        project_rule_texts(tmp_path)

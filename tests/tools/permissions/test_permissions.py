@@ -187,7 +187,7 @@ def test_a_lasting_rule_is_offered_only_for_one_command_that_is_understood(works
         ".bashrc",
         ".vscode/tasks.json",
         ".husky/pre-push",
-        ".pal/permissions",
+        ".palimpsest/config.toml",
     ],
 )
 def test_files_that_other_programs_run_or_obey_are_changed_only_after_a_question(workspace: Workspace, path: str) -> None:

@@ -19,6 +19,7 @@ from palimpsest.core.pairs import unpaired
 from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.projections.call_ids import with_unique_ids
 from palimpsest.core.projections.health import Health, HealthProjection
+from palimpsest.core.projections.jobs import JobStates
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.projections.projection import Derived
 from palimpsest.core.projections.registry import Projections, follow_path
@@ -137,6 +138,12 @@ class Log:
         """Sequence numbers of queued user input, oldest first. A rewind keeps them."""
         with self._projections.lock:
             return self._projections.caught_up().inbox.value()
+
+    @property
+    def jobs(self) -> JobStates:
+        """States of the background jobs along the current path."""
+        with self._projections.lock:
+            return self._projections.caught_up().jobs.value()
 
     @property
     def open_call(self) -> int | None:

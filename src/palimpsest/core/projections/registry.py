@@ -17,6 +17,7 @@ from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
 from palimpsest.core.projections.health import HealthProjection
 from palimpsest.core.projections.inbox import InboxProjection
+from palimpsest.core.projections.jobs import JobCursors
 from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.projections.open_calls import OpenCalls
 from palimpsest.core.projections.projection import Derived, Projection
@@ -42,7 +43,7 @@ class Routes(dict[type, tuple[Callable[[Event], None], ...]]):
 class Projections:
     """The projections of one log up to its newest event `seq`, with the link and the byte offset of its last line.
 
-    `view`, `health`, `ledger` and `inbox` are up to date only after `catch_up`.
+    `view`, `health`, `ledger`, `inbox` and `jobs` are up to date only after `catch_up`.
     """
 
     def __init__(self, reader: LogReader, derived: Derived | None = None) -> None:
@@ -55,6 +56,7 @@ class Projections:
         self.health = HealthProjection()
         self.ledger = LedgerProjection()
         self.inbox = InboxProjection()
+        self.jobs = JobCursors()
         self.used_ids = UsedCallIds()
         self.pending = PendingCalls()
         self.open_calls = OpenCalls()
@@ -76,7 +78,7 @@ class Projections:
 
     def _arrange(self, derived: Derived | None) -> None:
         above = () if derived is None else derived.attach(self.view)
-        self._queued: tuple[Projection, ...] = (self.view, self.health, self.ledger, self.inbox, *above)
+        self._queued: tuple[Projection, ...] = (self.view, self.health, self.ledger, self.inbox, self.jobs, *above)
         self._all: tuple[Projection, ...] = (*self._eager, *self._queued)
         self._of_path = tuple(projection for projection in self._all if projection.scope == "path")
         self._of_file = tuple(projection for projection in self._all if projection.scope == "file")

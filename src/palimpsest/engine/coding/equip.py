@@ -15,8 +15,9 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
+from palimpsest.stores.config.settings import FILE_NAME, project_denials
 from palimpsest.stores.home import AnyHome
-from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
+from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
@@ -40,7 +41,8 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
     tasks = task_graph(workspace, owner=agent.id)
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
-    denied, complaints = deny_rules(project_rule_texts(root))
+    own_file = None if home.folder is None else home.folder / FILE_NAME
+    denied, complaints = deny_rules(project_denials(root, own_file))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     limits = RuleSet(settings.mode, tuple(parse_rule(text) for text in given), denied)
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Interrupted, ModelReplied
+from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import recorded_card
 from palimpsest.wire.models.prices import cost
@@ -34,13 +35,16 @@ class Limits(Struct, frozen=True):
 NO_LIMITS: Final = Limits()
 
 
-def cost_of_events(session: Session, first: int, last: int) -> float:
-    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing."""
+def cost_of_events(session: Session, first: int, last: int, *, jobs: bool = True) -> float:
+    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing.
+
+    With `jobs` those of background jobs are included.
+    """
     cards = tuple(session.environment.cards)
     return sum(
         cost(body.usage, recorded_card(body.model, cards)).total
         for event in session.log.reader.run(first, last)
-        if isinstance(body := event.body, ModelReplied | Interrupted)
+        if isinstance(body := event.body, ModelReplied | Interrupted) and (jobs or not is_job_purpose(body.purpose))
     )
 
 
@@ -55,6 +59,11 @@ class TurnMeter:
         self._usd = 0.0
         self.tools = 0
 
+    @property
+    def tools_left(self) -> int | None:
+        """How many more tool calls the turn may make; `None` means any number."""
+        return None if self._limits.tools is None else max(0, self._limits.tools - self.tools)
+
     def reached(self) -> LimitName | None:
         """Return the first limit that the turn has reached, or `None`; the loop itself keeps the time limit, also within a call."""
         limits, session = self._limits, self._session
@@ -67,11 +76,11 @@ class TurnMeter:
         return None
 
     def usd(self) -> float:
-        """US dollars that the turn has cost so far, side calls included."""
+        """US dollars that the turn has cost so far, side calls included; jobs beside it have budgets of their own."""
         tip = self._session.log.tip
         if tip > self._priced_to:
             # Prices of long prompts depend on the single call, so the calls are priced one by one, each once.
-            self._usd += cost_of_events(self._session, self._priced_to + 1, tip)
+            self._usd += cost_of_events(self._session, self._priced_to + 1, tip, jobs=False)
             self._priced_to = tip
         return self._usd
 

@@ -19,7 +19,7 @@ from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks, with_notes
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
-from palimpsest.policies.preview_limiter import PreviewLimiter
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -33,7 +33,13 @@ EQUAL_CALLS: Final = 3
 _LEAST_PREVIEWED: Final = 3_000
 # Tools that run at the same time; a reply may hold hundreds of calls, and each may need a process or a large file.
 MOST_AT_ONCE: Final = 16
-_INTERRUPTED: Final = "Interrupted by the user before this tool was run."
+# Results of calls whose tool was not started, by the stop reason of the turn; any other reason is a failure of the turn.
+_NOT_RUN: Final[Mapping[str, str]] = {
+    "interrupted": "Interrupted by the user before this tool was run.",
+    "max_seconds": "Not run: the turn reached its time limit before this tool was started.",
+    "max_tools": "Not run: the turn reached its limit of tool calls before this one.",
+}
+_TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
 
 
 def allow_all(tool: AgentTool, call: ToolCall) -> Decision:
@@ -69,26 +75,26 @@ class _Admission(NamedTuple):
     notes: tuple[Part, ...] = ()
 
 
-async def run_calls(session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed, hooks: SessionHooks | None = None) -> None:
-    """Run the calls and record a result for each, in call order. Hooks run before and after each tool that may run.
+async def run_calls(
+    session: Session, toolbox: Toolbox, calls: Sequence[ToolCall], feed: Feed, hooks: SessionHooks | None = None, *, most: int | None = None
+) -> None:
+    """Run the calls, at most so many, and record a result for each, in call order. Hooks run before and after each tool that may run.
 
-    If the task is cancelled, running tools are cancelled too, and every call without a result gets one that says so.
+    If the task is cancelled, running tools are cancelled too; the turn, which knows the reason, answers every call without a result.
     """
-    try:
-        for batch in _batches(toolbox, calls):
-            await _run_batch(session, toolbox, batch, feed, SessionHooks() if hooks is None else hooks)
-    except asyncio.CancelledError:
-        answer_pending(session)
-        raise
+    for batch in _batches(toolbox, calls[:most]):
+        await _run_batch(session, toolbox, batch, feed, SessionHooks() if hooks is None else hooks)
+    if most is not None and most < len(calls):
+        answer_pending(session, "max_tools")
 
 
-def answer_pending(session: Session) -> None:
-    """Record a result for every pending call: unknown outcome if its tool had started, else interrupted."""
+def answer_pending(session: Session, stop: str) -> None:
+    """Record a result for every pending call: unknown outcome if its tool had started, else that it was not run, by the stop reason."""
     started = set(session.log.health.started)
     for item in pending_calls(session.log.view.items):
         call = item.content
         if isinstance(call, ToolCall):
-            text = session.profile.interrupted_result or (UNKNOWN_OUTCOME if call.call_id in started else _INTERRUPTED)
+            text = session.profile.interrupted_result or (UNKNOWN_OUTCOME if call.call_id in started else _NOT_RUN.get(stop, _TURN_FAILED))
             session.log.append(ToolReturned(_result(call, ToolOutput(text, error=True)), tool=call.tool))
 
 

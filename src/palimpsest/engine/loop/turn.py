@@ -47,7 +47,7 @@ async def run_turn(loop: Loop) -> str:
     session = loop.session
     try:
         stop = await within_seconds(loop.limits.seconds, _work(loop))
-        answer_pending(session)
+        answer_pending(session, stop)
     except BaseException as error:
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):
@@ -74,8 +74,8 @@ async def _work(loop: Loop) -> str:
         loop.feed.events()
         reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-        meter.tools += len(calls)
-        await run_calls(session, loop.toolbox, calls, loop.feed, loop.hooks)
+        most, meter.tools = meter.tools_left, meter.tools + len(calls)
+        await run_calls(session, loop.toolbox, calls, loop.feed, loop.hooks, most=most)
         focus = compact_focus(reply) if "compact" in loop.toolbox.tools else None
         if focus is not None:
             await loop.hooks.compact(session, focus)
@@ -110,7 +110,7 @@ def _stop(reply: ModelReplied) -> str:
 def _break_off(loop: Loop, stop: str) -> None:
     """Answer pending calls and record the end of a turn without running policies, and make it durable."""
     session = loop.session
-    answer_pending(session)
+    answer_pending(session, stop)
     if stop == INTERRUPTED and session.profile.interrupted_notice:
         session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
     if session.log.health.turn is not None:

@@ -105,6 +105,34 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     disabled: Annotated[_Texts, Meta(description="MCP servers that are not started, by name.")] = ()
 
 
+class JobsConfig(Struct, frozen=True, kw_only=True):
+    """Background jobs beside turns."""
+
+    titles: Annotated[Literal["auto", "off"], Meta(description="Whether new sessions get a title: auto or off.")] = "auto"
+    model: Annotated[
+        str,
+        Meta(
+            description="Small model that writes titles; unset: a title is the first sentence of the first message.",
+            extra=_example('"claude-haiku-4-5"'),
+        ),
+    ] = ""
+    index: Annotated[
+        Literal["auto", "off"],
+        Meta(description="Whether the search index is updated after turns of a session that stays open: auto or off."),
+    ] = "auto"
+    keep_alive: Annotated[
+        bool, Meta(description="Keep the provider's prompt cache warm while you are away, by small requests that cost money.")
+    ] = False
+    keep_alive_most: Annotated[_Count, Meta(description="Most requests of keep_alive in a row.")] = 3
+    max_usd: Annotated[
+        _Dollars | None,
+        Meta(description="Most US dollars of one job in a session; unset: titles 0.05, keep_alive 0.5.", extra=_example("0.1")),
+    ] = None
+    exit_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)], Meta(description="Seconds that jobs get when a session ends, before they are cancelled.")
+    ] = 2.0
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The configuration with all its values."""
 
@@ -139,6 +167,7 @@ class Config(Struct, frozen=True, kw_only=True):
     permissions: PermissionConfig = PermissionConfig()
     tools: ToolConfig = ToolConfig()
     mcp: McpConfig = McpConfig()
+    jobs: JobsConfig = JobsConfig()
     providers: Mapping[str, ProviderConfig] = {}
 
 
@@ -147,6 +176,8 @@ _WANTED: Final = {
     "hooks": "a list of tables with moment and command, and perhaps tool, seconds and name",
     "providers.*.headers": "a table of texts",
     "retries": "a whole number from 0 to 100",
+    "jobs.keep_alive_most": "a whole number from 1 to 1000000",
+    "jobs.exit_seconds": "a number of seconds from 0 to 3600",
 }
 _WANTED_KINDS: Final[Mapping[object, str]] = {
     bool: "true or false",
@@ -203,7 +234,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "mcp.", "providers.", "hooks"))
+    from_environment = not name.startswith(("permissions.", "tools.", "mcp.", "jobs.", "providers.", "hooks"))
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

@@ -80,6 +80,21 @@ def find_project_file(folder: Path, user_file: Path | None = None) -> Path | Non
     return None
 
 
+def project_denials(folder: Path, user_file: Path | None = None) -> tuple[str, ...]:
+    """Return the rules of the file of a project that deny, as texts that begin with `deny`.
+
+    Raises `BadInput` if a part of the file cannot be used: a project must not switch off its own denials by spoiling the file.
+    """
+    path = find_project_file(folder, user_file)
+    if path is None:
+        return ()
+    file = read_config(path)
+    for problem in file.problems:
+        raise BadInput(f"{problem.message}; correct the file first", where=problem.where)
+    given = file.values.get("permissions.deny", ())
+    return tuple(f"deny {text}" for text in given) if isinstance(given, tuple | list) else ()
+
+
 def git_root(folder: Path) -> Path:
     """Return the root of the git repository of a folder, or the folder itself outside of git; without symbolic links."""
     here = folder.resolve()

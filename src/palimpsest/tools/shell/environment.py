@@ -15,8 +15,19 @@ _SECRET_ENDINGS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PW
 _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 # Bash reads a file, a search path or a function from them before the command begins.
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
-# An editor would wait for a user: git takes the message that it proposes instead.
-_WITHOUT_TERMINAL: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+# Git runs it as a shell command, with the file to be edited as an argument.
+_NO_TODO_EDITOR: Final = (
+    'echo "there is no editor here: set GIT_SEQUENCE_EDITOR to a command that edits the list of commits, such as sed -i" >&2; false'
+)
+# An editor would wait for a user. Git takes the message that it proposes instead, as for a merge, and refuses an empty one. The list of
+# commits of an interactive rebase would be taken as it is, too, and nothing would change: that has to fail.
+_WITHOUT_TERMINAL: Final = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": _NO_TODO_EDITOR,
+}
 _URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 

@@ -86,6 +86,8 @@ def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -
         text["format"] = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": params.schema}
     if text:
         fields["text"] = text
+    if is_given(params.metadata):
+        fields["client_metadata"] = params.metadata
     if params.endpoint == "compact":
         fields = {name: fields[name] for name in _COMPACT_FIELDS if fields.get(name) is not None}
     return _without_overridden(fields, params, "responses")

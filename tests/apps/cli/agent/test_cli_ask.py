@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from model_server import model_saying
 
+from palimpsest.core.events import JobRan, Titled
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.providers.scripted import Scripted
@@ -169,3 +172,55 @@ def test_a_variable_that_the_config_names_as_a_key_reaches_no_command(headless: 
     [result] = [json.loads(line)["body"]["result"] for line in done.stdout.splitlines() if '"tool_returned"' in line]
     assert result["parts"][0]["text"].splitlines()[0] == "[] [seen]"
     assert "s3cret" not in done.stdout
+
+
+def test_a_session_has_a_title_when_the_run_has_ended(headless: Headless) -> None:
+    session = json.loads(headless("-p", "Fix the build. It is red.", "--json", replies=("ok",)).stdout)["session"]
+    with Home(headless.folder / "home").open(session, write=False) as log:
+        assert [event.body for event in log.events() if isinstance(event.body, Titled)] == [Titled("Fix the build", by="titles")]
+
+
+def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> None:
+    (headless.folder / "home").mkdir()
+    # Connections to it are accepted by the system, and never answered.
+    with socket.create_server(("127.0.0.1", 0)) as silent, model_saying("ok") as model:
+        (headless.folder / "home" / "config.toml").write_text(
+            '[jobs]\nmodel = "local/small"\nexit_seconds = 0.2\n'
+            f'[providers.local]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}/v1"\n'
+        )
+        done = headless("-p", "Fix the build", "--json", env={**model.environment, "PAL_SCRIPT": ""})
+    assert (done.returncode, done.stderr) == (0, "")
+    with Home(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
+        (ran,) = (event.body for event in log.events() if isinstance(event.body, JobRan))
+    assert (ran.job, ran.cursor, ran.status, ran.why) == ("titles", -1, "cancelled", "the session ended")
+
+
+def test_beside_a_prompt_an_open_pipe_without_data_is_left_out_with_a_notice(headless: Headless) -> None:
+    headless.script.write_text('"done"\n')
+    env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [*PAL, "-p", "go", "-q"], cwd=headless.project, stdin=reading, capture_output=True, text=True, env=env, check=False, timeout=60
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "standard input is an open pipe that had no data for 3 seconds, so it is left out" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("-p", "go"), ("-p",)])
+def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headless: Headless, words: tuple[str, ...]) -> None:
+    headless.script.write_text('"done"\n')
+    env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script)}
+    command = [*PAL, *words, "--json"]
+    with subprocess.Popen(command, cwd=headless.project, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for part in (b"first ", b"second ", b"third"):
+            process.stdin.write(part)
+            process.stdin.flush()
+        output, _ = process.communicate(timeout=60)
+    with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
+        (said,) = (text_of(item.content) for item in log.view.items if item.kind == "user")
+    assert said.endswith("first second third")

@@ -35,7 +35,7 @@ def settings(project: Path, *replies: object) -> dict[str, str]:
     return {**os.environ, **places, "PAL_RETRIES": "0", "PAL_SANDBOX": "off"}
 
 
-@pytest.mark.parametrize("name", [".pal/permissions", ".tasks"])
+@pytest.mark.parametrize("name", [".palimpsest/config.toml", ".tasks"])
 def test_a_project_that_is_refused_leaves_no_temporary_folder(project: Path, name: str) -> None:
     (project / name).parent.mkdir(exist_ok=True)
     (project / name).symlink_to(project.parent)

@@ -15,7 +15,7 @@ _LATER = frozenset(
         *(
             "palimpsest.policies.handoff",
             "palimpsest.policies.summarize",
-            "palimpsest.policies.result_limiters",
+            "palimpsest.policies.limiters.results",
             "palimpsest.policies.remote",
         ),
         *("palimpsest.profiles.codex", "palimpsest.profiles.claude_code", "palimpsest.policies.remote", "palimpsest.stores.index"),

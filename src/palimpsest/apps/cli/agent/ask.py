@@ -1,6 +1,7 @@
 """`pal -p`: runs the agent on one prompt without a terminal, and exits with a code that says how it ended."""
 
 import os
+import select
 import stat
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
+from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
@@ -48,6 +50,9 @@ _CODES: Final = {
 }
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
+# Seconds that a pipe has for its first data beside a prompt. A supervisor may keep one open for ever; a slow command before it may not be
+# lost. Without a prompt the pipe is the prompt, and is awaited.
+_PATIENCE_S: Final = 3.0
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _EXAMPLES = """\b
 Examples:
@@ -167,7 +172,10 @@ def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Set
         home=home,
         resume=session,
         limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+        # The others would be cancelled at once, for the session ends with the turn.
+        jobs=[job for job in standard_jobs(config.jobs, home) if "session_ends" in job.moments],
     )
+    agent.jobs.exit_seconds = config.jobs.exit_seconds
     agent.resources.callback(providers.close)
     if config.retries is not None:
         environment = agent.session.environment
@@ -220,7 +228,10 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
         for event in await agent.end("done" if failure is None else "failed"):
             printer.show(event)
         summary = summarize_run(agent, first)
-    printer.end(summary)
+        # Before the end of the session, in which jobs may take some seconds.
+        printer.end(summary)
+    for notice in agent.jobs.notices:
+        click.echo(f"pal: {plain(notice)}", err=True)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
@@ -286,19 +297,26 @@ def _recorded(home: AnyHome, session: str) -> tuple[str, str]:
 
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     """Return the parts of the input: the prompt with standard input below it, then the attached files."""
-    piped = _piped()
+    piped = _piped(_PATIENCE_S if prompt.strip() else None)
     text = "\n\n".join(each for each in (prompt.strip(), piped.strip()) if each)
     attached = tuple(_attached(home, path) for path in files)
     return (*((Text(text),) if text else ()), *attached)
 
 
-def _piped() -> str:
-    """Return the text of standard input if it is a pipe or a file; a terminal or an inherited socket is not read."""
+def _piped(patience: float | None) -> str:
+    """Return the text of standard input if it is a pipe or a file; a terminal or an inherited socket is not read.
+
+    A pipe that stays open without any data for `patience` seconds is left out, with a notice; `None` waits for its end.
+    """
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):
         return ""
     if not stat.S_ISFIFO(mode) and not stat.S_ISREG(mode):
+        return ""
+    if stat.S_ISFIFO(mode) and patience is not None and not select.select([sys.stdin.fileno()], [], [], patience)[0]:
+        notice = f"standard input is an open pipe that had no data for {patience:g} seconds, so it is left out; `</dev/null` avoids it"
+        click.echo(f"pal: {notice}", err=True)
         return ""
     data = sys.stdin.buffer.read(_LARGEST + 1)
     if len(data) > _LARGEST:

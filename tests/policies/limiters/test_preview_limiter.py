@@ -8,7 +8,7 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.policies.preview_limiter import PreviewLimiter
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.named import profile
 from palimpsest.wire.models.cards import card
 
@@ -54,6 +54,15 @@ def test_pa_23_a_lower_limit_is_a_setting() -> None:
     returned, kept = arrive(LONG[: len(LONG) // 2], rule)
     assert len(kept) == 1
     assert "tokens left out" in text_of(returned.result)
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "latin-1"])
+def test_text_in_another_encoding_is_no_binary_data(encoding: str) -> None:
+    words = {"gbk": "# 解析器的注释\n", "shift_jis": "# パーサの注釈\n", "latin-1": "# çéèàùâêîôû äöüß\n"}[encoding]
+    text = f"{words}x = 1\n".encode(encoding).decode("utf-8", "replace")
+    assert text.count("\ufffd") * 10 > len(text)
+    returned = ToolReturned(ToolResult("c", (Text(text),)), "read")
+    assert run_steps(PreviewLimiter()(returned), lambda _: "sha256:abc") == returned
 
 
 @pytest.mark.parametrize("data", ["\x7fELF\x02\x01\x01\0\0\0" * 50, "abc\0def", "\ufffd\ufffd\ufffdPNG\ufffd\x1a" * 30])

@@ -19,7 +19,7 @@ _PREFIX = lazy_pattern(r"data:[\w.+/-]*;base64,$")
 _LEAST_CHARS = 400
 # Different characters that encoded bytes have at least; fewer are a drawing or a ruler.
 _LEAST_VARIETY = 20
-_CONTROL_CHARS = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+_CONTROL_CHARS = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SAMPLED_CHARS = 8_192
 
 
@@ -63,8 +63,9 @@ class PreviewLimiter:
 
 
 def _is_binary(text: str) -> bool:
-    """Return whether a text is binary data: it has a zero byte, or more than a tenth of control characters."""
-    sample = text[:_SAMPLED_CHARS]
+    """Return whether a text is binary data: it has a zero byte, or more than a tenth of what could be decoded are control characters."""
+    # A replacement character says only that the text has another encoding.
+    sample = text[:_SAMPLED_CHARS].replace("\ufffd", "")
     return "\0" in text or len(_CONTROL_CHARS.findall(sample)) * 10 > len(sample)
 
 

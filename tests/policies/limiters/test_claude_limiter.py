@@ -11,7 +11,7 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Part, Text, ToolResult
 from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.policies.result_limiters import ClaudeLimiter, length_of, placeholder, size_name
+from palimpsest.policies.limiters.results import ClaudeLimiter, length_of, placeholder, size_name
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import MemoryBlobs
 from palimpsest.stores.result_files import MemoryResultFiles

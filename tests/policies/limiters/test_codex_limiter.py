@@ -9,7 +9,7 @@ from workplace import offline
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.engine.session import Session
-from palimpsest.policies.result_limiters import CapturedOutput, CodexLimiter, CommandStatus, bounded_body, capture, with_header
+from palimpsest.policies.limiters.results import CapturedOutput, CodexLimiter, CommandStatus, bounded_body, capture, with_header
 from palimpsest.wire.models.cards import card
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 20_001))

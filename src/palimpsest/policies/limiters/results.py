@@ -19,7 +19,7 @@ from palimpsest.core.tokens.truncate import (
     truncate_parts,
 )
 from palimpsest.policies.clear.results import PERSISTED, as_file, parts_json
-from palimpsest.policies.preview_limiter import text_of_parts, with_text
+from palimpsest.policies.limiters.preview import text_of_parts, with_text
 
 Mode: TypeAlias = Literal["tokens", "bytes"]
 

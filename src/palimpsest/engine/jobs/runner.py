@@ -1,0 +1,216 @@
+"""The jobs of a session: starts what is due beside turns, records what it brings at safe points, and ends it with the session."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.events import JobRan, Recalled
+from palimpsest.core.policy import Job
+from palimpsest.core.projections.jobs import JobState
+from palimpsest.core.situation import JobMoment, JobSituation
+from palimpsest.engine.jobs.running import JobResult, reason, run_job, spent_usd
+from palimpsest.engine.session import Session
+
+# Seconds that jobs get at the end of a session, and then once more to record that they were cancelled.
+EXIT_SECONDS: Final = 2.0
+_GRACE_SECONDS: Final = 1.0
+# Seconds between two moments `idle`: shorter than the five minutes that a prompt cache lives.
+IDLE_SECONDS: Final = 240.0
+# The pause of a job after its first failure; it doubles with each failure in a row, up to a day.
+_FIRST_PAUSE_MS: Final = 60_000
+_LONGEST_PAUSE_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class _FinishedRun:
+    """A run that ended: its job, the newest event when it started, its start in milliseconds, and its result."""
+
+    job: str
+    tip: int
+    started: int
+    result: JobResult
+
+
+class Jobs:
+    """Runs the jobs of one session in tasks of their own. No turn waits for them, and none of them can break one.
+
+    `notices` are lines for the user: one when a job fails, and none for its next failures in a row. Raises `BadInput` if two jobs have
+    one name.
+    """
+
+    def __init__(self, session: Session, jobs: Iterable[Job] = ()) -> None:
+        self._session = session
+        self.jobs = tuple(jobs)
+        names = [job.name for job in self.jobs]
+        if len(set(names)) < len(names):
+            raise BadInput(f"two jobs have one name: {', '.join(names)}")
+        self.exit_seconds = EXIT_SECONDS
+        self.notices: list[str] = []
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._held: list[_FinishedRun] = []
+        self._idle: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def turn_starts(self) -> None:
+        """The session is no longer idle."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def turn_ended(self) -> None:
+        """Record what waited for the end of the turn, and start the jobs that are due now."""
+        self._record_held()
+        self.start("turn_ends")
+        if self._idle is None and not self._is_closed and any("idle" in job.moments for job in self.jobs):
+            self._idle = asyncio.ensure_future(self._be_idle())
+
+    def start(self, moment: JobMoment) -> None:
+        """Start the jobs that are due at a moment, each in a task of its own, unless it is running."""
+        if self._is_closed:
+            return
+        for job in self.jobs:
+            if moment in job.moments and job.name not in self._running and self._is_due(job, moment):
+                self._running[job.name] = asyncio.ensure_future(self._run(job, moment))
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until the jobs that run now have ended, for at most some seconds."""
+        running = [task for task in self._running.values() if not task.done()]
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """Start the jobs for the end of a session, give all of them `exit_seconds`, cancel the rest, and start no more.
+
+        With `at_once` nothing is started or awaited before jobs are cancelled.
+        """
+        if self._is_closed:
+            return
+        self.turn_starts()
+        try:
+            if not at_once:
+                self.start("session_ends")
+                await self.wait(self.exit_seconds)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await self.wait(_GRACE_SECONDS)
+            self._record_held()
+            self._is_closed = True
+
+    def abandon(self) -> None:
+        """Start no more jobs, and record nothing more: the log is about to be closed."""
+        self._is_closed = True
+        self.turn_starts()
+        for task in self._running.values():
+            if not task.get_loop().is_closed():
+                task.cancel()
+
+    async def _be_idle(self) -> None:
+        while True:
+            await self._session.environment.sleep(IDLE_SECONDS)
+            self.start("idle")
+
+    def _is_due(self, job: Job, moment: JobMoment) -> bool:
+        """Whether a job may start: there is something new or the session is idle, and its pause is over."""
+        states = self._session.log.jobs
+        state = states.of(job.name)
+        if moment != "idle" and not states.lag(job.name):
+            return False
+        return state.at is None or self._session.environment.clock.now() - state.at >= _pause_ms(job, state)
+
+    def _situation(self, job: Job, moment: JobMoment) -> JobSituation:
+        session, log = self._session, self._session.log
+        with log.locked():
+            states, derived = log.jobs, session.derived
+            return JobSituation(
+                moment=moment,
+                session=log.session,
+                now=session.environment.clock.now(),
+                tip=log.tip,
+                path=log.path,
+                job=states.of(job.name),
+                has_news=states.lag(job.name) > 0,
+                usd=spent_usd(session, job.name),
+                view=log.view,
+                card=session.card,
+                health=log.health,
+                ledger=log.ledger,
+                cache=derived.cache.value(),
+                evidence=derived.evidence.value(),
+            )
+
+    async def _run(self, job: Job, moment: JobMoment) -> None:
+        """Run a job once, and record how it ended."""
+        run = _FinishedRun(job.name, self._session.log.tip, self._session.environment.clock.now(), JobResult("cancelled"))
+        try:
+            situation = self._situation(job, moment)
+            run = replace(run, tip=situation.tip)
+            result = await run_job(self._session, job, situation)
+        except asyncio.CancelledError:
+            self._finish(replace(run, result=JobResult("cancelled", why="the session ended")))
+            raise
+        except Exception as error:  # noqa: BLE001 - a job must not break a turn, also if its situation cannot be computed
+            result = JobResult("failed", why=reason(error))
+        self._finish(None if result is None else replace(run, result=result), job.name)
+
+    def _finish(self, run: _FinishedRun | None, job: str = "") -> None:
+        """Record a run, or keep it until the turn has ended if it would change the view."""
+        if run is not None and self._must_wait(run):
+            # Its job counts as running until then, so that it does not do the same work twice.
+            self._held.append(run)
+            return
+        self._running.pop(job if run is None else run.job, None)
+        if run is not None:
+            self._record(run)
+
+    def _must_wait(self, run: _FinishedRun) -> bool:
+        # During a turn, an item could come between a call and its result.
+        changes_view = any(isinstance(body, Recalled) for body in run.result.events)
+        return changes_view and (self._session.log.open_call is not None or self._session.log.health.turn is not None)
+
+    def _record_held(self) -> None:
+        held, self._held = self._held, []
+        for run in held:
+            self._finish(run)
+
+    def _record(self, run: _FinishedRun) -> None:
+        """Record the events of a run and its end. What cannot be recorded is a failure of the job."""
+        if self._is_closed:
+            return
+        try:
+            self._append(run)
+        except PalimpsestError as error:
+            # A log that takes nothing more, such as on a full disk, says so at the next turn.
+            with suppress(PalimpsestError):
+                self._append(replace(run, result=JobResult("failed", why=reason(error))))
+
+    def _append(self, run: _FinishedRun) -> None:
+        log, result = self._session.log, run.result
+        with log.locked():
+            state = log.jobs.of(run.job)
+            if run.tip not in log.path and result.status == "done":
+                result = JobResult("cancelled", why="the session went back meanwhile")
+            if result.status == "skipped" and (state.status, state.why) == ("skipped", result.why):
+                # Recorded once: a job without a budget would be skipped after every turn.
+                return
+            nothing_new = log.jobs.newest <= run.tip
+            for body in result.events:
+                log.append(body)
+            # What the job recorded itself is not new to it, unless something else came before it.
+            done_to = log.tip if nothing_new else run.tip
+            took_ms = max(0, self._session.environment.clock.now() - run.started)
+            cursor = done_to if result.status == "done" else state.cursor
+            log.append(JobRan(run.job, cursor, result.status, result.why, took_ms))
+        if result.status == "failed" and not state.failures:
+            self.notices.append(f"the job {run.job} failed: {result.why}")
+
+
+def _pause_ms(job: Job, state: JobState) -> int:
+    """The shortest time between the last run of a job and its next, in milliseconds."""
+    if not state.failures:
+        return job.limits.pause_ms
+    # Doubled at most 20 times, because the exponent comes from a file.
+    return max(job.limits.pause_ms, min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS << min(20, state.failures - 1)))

@@ -1,0 +1,174 @@
+"""One run of a job: drives its plan in threads that can be abandoned, within its limits, and returns how it ended."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, Final, Literal, TypeVar, cast, get_args
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
+from palimpsest.core.policy import Answer, Ask, Job, JobEvent, JobOutcome, Want, drive
+from palimpsest.core.projections.jobs import job_purpose
+from palimpsest.core.situation import JobSituation
+from palimpsest.engine.plans import answer_want
+from palimpsest.engine.session import Session
+from palimpsest.wire.models.cards import recorded_card
+from palimpsest.wire.models.prices import cost
+
+Result = TypeVar("Result")
+_JOB_EVENTS: Final = get_args(JobEvent)
+_WANTS: Final = get_args(Want)
+# Characters of a recorded reason, and events of one run: a job that returns more has lost its way.
+_LONGEST_REASON: Final = 300
+_MOST_EVENTS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How a run ended, the events to be recorded, and the reason if it did not end well."""
+
+    status: Literal["done", "failed", "skipped", "cancelled"]
+    events: tuple[JobEvent, ...] = ()
+    why: str = ""
+
+
+async def run_job(session: Session, job: Job, situation: JobSituation) -> JobResult | None:
+    """Run a job once and return how it ended; `None` if there was nothing to do. Whatever the job raises is a result, too.
+
+    If the task is cancelled, the thread in which the job computes is left to itself: what it returns is not used.
+    """
+    limit = asyncio.timeout(job.limits.seconds)
+    try:
+        async with limit:
+            outcome = await _carried_out(session, job, situation)
+            return None if outcome is None else JobResult("done", _checked(outcome))
+    except OverBudget as error:
+        return JobResult("skipped", why=reason(error))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return JobResult("failed", why="a model call was cancelled")
+    except Exception as error:  # noqa: BLE001 - a job of another package may raise anything, and no turn may break because of it
+        if limit.expired():
+            return JobResult("failed", why=f"did not end within {job.limits.seconds:g} seconds")
+        return JobResult("failed", why=reason(error))
+
+
+def spent_usd(session: Session, job: str) -> float:
+    """US dollars of the calls of a job in this session, by the ledger; models without known prices cost nothing."""
+    cards, purpose = tuple(session.environment.cards), job_purpose(job)
+    return sum(cost(each.usage, recorded_card(each.model, cards)).total for each in session.log.ledger.spendings if each.purpose == purpose)
+
+
+def reason(error: BaseException) -> str:
+    """Return an error as a reason that can be recorded: one line of bounded length."""
+    try:
+        text = error.message if isinstance(error, PalimpsestError) else f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the text of an error is code of another package, too
+        text = type(error).__name__
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 1]}…"
+
+
+async def in_abandoned_thread(work: Callable[[], Result], /) -> Result:
+    """Run a function in a thread and return its result. If the task is cancelled, it ends at once and the thread is left to itself.
+
+    The thread does not keep the process alive either, so that a job which never returns cannot.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Result | None, BaseException | None]] = loop.create_future()
+
+    def report(result: Result | None, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((result, error))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            failure = error
+        # The loop may be closed when an abandoned thread ends.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(report, result, failure)
+
+    Thread(target=run, daemon=True, name="job").start()
+    result, failure = await ended
+    if isinstance(failure, Exception):
+        raise failure
+    if failure is not None:
+        # Raised in a task, an interrupt or exit of a job would end the whole event loop, and a cancellation only pretend to be one.
+        raise RuntimeError(reason(failure)) from failure
+    return cast("Result", result)
+
+
+class _OwnSteps(Generator[Want, Answer, JobOutcome]):
+    """The steps of a job, closed in a thread of their own: an abandoned thread may still run them, and their `finally` may hang."""
+
+    def __init__(self, steps: Generator[Want, Answer, JobOutcome]) -> None:
+        self._steps = steps
+        self._is_over = False
+
+    def send(self, value: Answer, /) -> Want:
+        return self._advance(lambda: self._steps.send(value))
+
+    def throw(self, error: Any, _value: Any = None, _trace: Any = None, /) -> Want:
+        return self._advance(lambda: self._steps.throw(error))
+
+    def _advance(self, step: Callable[[], Want]) -> Want:
+        try:
+            return step()
+        except BaseException:
+            self._is_over = True
+            raise
+
+    def close(self) -> None:
+        if not self._is_over:
+            Thread(target=self._close, daemon=True, name="job").start()
+
+    def _close(self) -> None:
+        with suppress(BaseException):
+            self._steps.close()
+
+
+async def _carried_out(session: Session, job: Job, situation: JobSituation) -> JobOutcome:
+    """Run the plan of a job to its end, answer its wants within its limits, and return its outcome."""
+    calls = 0
+
+    async def answer(want: Want) -> Answer:
+        nonlocal calls
+        if not isinstance(want, _WANTS):
+            raise BadInput(f"a job yielded {type(want).__name__}, which is no want", where=job.name)
+        if isinstance(want, Ask):
+            turns = max(1, min(want.turns, job.limits.calls - calls))
+            _check_budget(session, job, calls)
+            calls += turns
+            # The ledger accounts for the calls of a job by their purpose, so the job cannot choose it.
+            want = replace(want, purpose=job_purpose(job.name), turns=turns)
+        return await answer_want(want, session)
+
+    plan = await in_abandoned_thread(lambda: job.plan(situation))
+    return await drive(_OwnSteps(plan), answer, in_abandoned_thread) if isinstance(plan, Generator) else plan
+
+
+def _check_budget(session: Session, job: Job, calls: int) -> None:
+    """Raise `OverBudget` if the job may make no more calls."""
+    limits, spent = job.limits, spent_usd(session, job.name)
+    if calls >= limits.calls:
+        raise OverBudget(f"a run may make {limits.calls} model calls", where=job.name)
+    if limits.usd is not None and spent >= limits.usd:
+        raise OverBudget(f"the budget of ${limits.usd:g} in a session is spent", where=job.name)
+
+
+def _checked(outcome: object) -> tuple[JobEvent, ...]:
+    """Return the events of an outcome. Raises `BadInput` if a job returned anything else."""
+    if not isinstance(outcome, tuple) or len(outcome) > _MOST_EVENTS:
+        raise BadInput(f"a job returns at most {_MOST_EVENTS} events as a tuple, or None")
+    for body in outcome:
+        if not isinstance(body, _JOB_EVENTS):
+            raise BadInput(f"a job may not record {type(body).__name__}")
+    return outcome

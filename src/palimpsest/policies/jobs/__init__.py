@@ -1,0 +1,1 @@
+"""Background jobs that need nothing but the log and, at most, a model."""

@@ -1,0 +1,105 @@
+"""Titles of sessions: by a small model if one is named, else the first sentence of the first message of the user."""
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Event, Titled, UserSaid
+from palimpsest.core.items import Text, text_of
+from palimpsest.core.policy import Ask, JobLimits, JobPlan, JobSteps, ask, path_events
+from palimpsest.core.situation import JobMoment, JobSituation
+from palimpsest.policies.prompt import prompt
+
+# Columns of a terminal. A sentence below the shortest title is joined with the next one.
+_LONGEST: Final = 72
+_SHORTEST: Final = 12
+# Characters of the first message that a model gets, and tokens of its reply; small models may think first.
+_SHOWN: Final = 2_000
+_REPLY: Final = 1_024
+# Events that are read at a time: the first run in an imported session reads all of it.
+_CHUNK: Final = 256
+_ENDS: Final = frozenset(".!?")
+_WIDE_ENDS: Final = frozenset("。！？")
+_QUOTES: Final = "\"'`“”‘’«»「」『』*_# "
+_LIMITS: Final = JobLimits(usd=0.05, calls=1, seconds=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveTitle:
+    """Gives a session its title once, unless it has one. `model` is the model that is asked; empty for none."""
+
+    model: str = ""
+    limits: JobLimits = _LIMITS
+    name: str = "titles"
+    moments: frozenset[JobMoment] = frozenset({"turn_ends", "session_ends"})
+
+    def plan(self, situation: JobSituation) -> JobPlan:
+        """Return the title of a session that has none."""
+        return None if situation.job.cursor >= 0 else self._steps(situation)
+
+    def _steps(self, situation: JobSituation) -> JobSteps:
+        message = ""
+        for first in range(0, situation.tip + 1, _CHUNK):
+            for event in (yield from path_events(situation, first, min(situation.tip, first + _CHUNK - 1))):
+                if isinstance(event.body, Titled):
+                    return ()
+                message = message or _message_of(event)
+        plain = title_of(message)
+        if not plain:
+            return None
+        title = ""
+        if self.model:
+            # Without its answer the title is a plain one: a session without a title would be worse.
+            try:
+                text = prompt("title", message=message[:_SHOWN])
+                reply = yield from ask(Ask((), text, self.name, head=False, tools=False, model=self.model, reply=_REPLY))
+                title = title_of("\n".join(part.text for part in reply.parts if isinstance(part, Text)), sentences=False)
+            except PalimpsestError:
+                title = ""
+        return (Titled(title or plain, by=self.name),)
+
+
+def _message_of(event: Event) -> str:
+    body = event.body
+    return "\n".join(text_of(part) for part in body.parts if isinstance(part, Text)) if isinstance(body, UserSaid) else ""
+
+
+def title_of(text: str, *, sentences: bool = True) -> str:
+    """Return a title from a text: its first line with words in it, up to the end of its first sentence, in at most 72 columns."""
+    lines = (" ".join("".join(char if char.isprintable() else " " for char in line).split()) for line in text.splitlines())
+    line = next((line for line in lines if any(char.isalnum() for char in line)), "").strip(_QUOTES)
+    if sentences:
+        line = _first_sentence(line)
+    return _cut(line.rstrip(".。 "), _LONGEST)
+
+
+def _first_sentence(line: str) -> str:
+    columns = 0
+    for place, char in enumerate(line):
+        columns += _columns(char)
+        ends = char in _WIDE_ENDS or (char in _ENDS and line[place + 1 : place + 2] in ("", " "))
+        if ends and columns >= _SHORTEST:
+            return line[: place + 1]
+    return line
+
+
+def _cut(line: str, columns: int) -> str:
+    """Return a line in at most so many columns; a longer one ends with an ellipsis, behind a whole word if that is near."""
+    if sum(map(_columns, line)) <= columns:
+        return line
+    room, end = columns - 1, 0
+    for char in line:
+        room -= _columns(char)
+        if room < 0:
+            break
+        end += 1
+    space = line.rfind(" ", 0, end + 1)
+    return f"{line[: space if space >= end * 2 // 3 else end].rstrip()}…"
+
+
+def _columns(char: str) -> int:
+    """The columns of a character in a terminal: none for marks that combine with the one before, two for wide ones."""
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1

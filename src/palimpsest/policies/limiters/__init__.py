@@ -1,0 +1,1 @@
+"""Limits of tool results, before they are recorded."""
