@@ -35,5 +35,5 @@ def test_nothing_above_the_ports_knows_how_stores_are_kept() -> None:
 def test_one_module_puts_files_in_their_place() -> None:
     found = {name: called(tree) & WRITING for name, tree in modules("").items()}
     # The log file gives its damaged lines a second name before it is rewritten.
-    places = {"stores/files.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
+    places = {"stores/files.py": {"hardlink_to"}, "stores/logs/log_file.py": {"hardlink_to"}}
     assert {name: calls for name, calls in found.items() if calls} == places

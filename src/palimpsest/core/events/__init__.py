@@ -52,6 +52,7 @@ from palimpsest.core.events.tools import (
     Permitted,
     ProcessEnded,
     ProcessStarted,
+    RestoreStarted,
     ToolRefused,
     ToolReturned,
     ToolsOffered,
@@ -90,6 +91,7 @@ __all__ = [
     "ProcessStarted",
     "ProfileChanged",
     "Recalled",
+    "RestoreStarted",
     "Rewound",
     "SessionOpened",
     "Statement",
@@ -128,6 +130,7 @@ Body: TypeAlias = (
     | ProcessStarted
     | ProcessEnded
     | FilesSnapshotted
+    | RestoreStarted
     | ContextStated
     | ViewEdited
     | EditRefused
