@@ -103,7 +103,7 @@ class FilesSnapshotted(EventBody, frozen=True, tag="files_snapshotted"):
 
 
 class RestoreStarted(EventBody, frozen=True, tag="restore_started"):
-    """Files of a folder are brought from the snapshot `before` to the snapshot `after`; the `Rewound` to event `to` follows when it is done.
+    """Files of a folder are brought from the snapshot `before` to the snapshot `after`; the `Rewound` to event `to` follows at the end.
 
     After a crash in between the same rewind finishes it. `paths` are the files that differ, at most 200, and `conflicts` those left alone.
     """

@@ -14,8 +14,10 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
+from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules, project_rule_texts
+from palimpsest.stores.snapshots.taking import SnapshotLimits
 from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
@@ -66,14 +68,16 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
-    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached)
+    folders = (root, *workspace.extra) if settings.snapshots else ()
+    files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files)
+    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = SourcedContext(session, world, world.renewed)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.confines else (sandbox.describe(),)
-    return (*statement, *complaints, *toolset.problems)
+    return (*statement, *unsaved, *complaints, *toolset.problems)
 
 
 def _declared(

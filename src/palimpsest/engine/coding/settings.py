@@ -6,6 +6,7 @@ from typing import Literal
 
 from palimpsest.core.events import PermissionAsked
 from palimpsest.sources.state import StateMachine
+from palimpsest.stores.snapshots.taking import LARGEST_BYTES
 from palimpsest.tools.permissions.decision import Approval, Mode
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.web.fetch import Fetcher
@@ -18,7 +19,8 @@ class CodingSettings:
     With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule. `withheld` are
     variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
-    `model_sets_state` the model gets the tool that changes it.
+    `model_sets_state` the model gets the tool that changes it. With `snapshots` the state of files is kept around each turn that may
+    change them; files of more than `largest_saved` bytes are left out.
     """
 
     mode: Mode = "ask"
@@ -33,6 +35,8 @@ class CodingSettings:
     tools: tuple[AgentTool, ...] | None = None
     states: StateMachine | None = None
     model_sets_state: bool = False
+    snapshots: bool = True
+    largest_saved: int = LARGEST_BYTES
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

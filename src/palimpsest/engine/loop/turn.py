@@ -44,10 +44,11 @@ async def run_turn(loop: Loop) -> str:
     try:
         stop = await within_seconds(loop.limits.seconds, _work(loop))
         answer_pending(session)
+        await loop.toolbox.files.after_turn(session)
     except BaseException as error:
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):
-            _break_off(loop, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
+            await _break_off(loop, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
         raise
     await end_turn(session, stop)
     loop.feed.events()
@@ -64,6 +65,7 @@ async def _work(loop: Loop) -> str:
     await run_calls(session, loop.toolbox, pending, loop.feed)
     await loop.context.observe()
     _accept_input(loop, steering=False)
+    await loop.toolbox.files.before_calls(session)
     empty = 0
     while True:
         loop.feed.events()
@@ -103,12 +105,14 @@ def _stop(reply: ModelReplied) -> str:
     return reason if (reason := stop_reason(reply.stop)) in ("refusal", "max_tokens", "context_window", "error") else "done"
 
 
-def _break_off(loop: Loop, stop: str) -> None:
+async def _break_off(loop: Loop, stop: str) -> None:
     """Answer pending calls and record the end of a turn without running policies, and make it durable."""
     session = loop.session
     answer_pending(session)
     if stop == INTERRUPTED and session.profile.interrupted_notice:
         session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
+    with suppress(asyncio.CancelledError):
+        await loop.toolbox.files.after_turn(session)
     if session.log.health.turn is not None:
         session.log.append(TurnEnded(stop))
     session.log.sync()

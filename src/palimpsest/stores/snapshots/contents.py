@@ -58,9 +58,19 @@ def read_snapshot(shadow: Shadow, snapshot: str) -> SnapshotFiles:
     return SnapshotFiles(files, left_out, frozenset(folders), unknown)
 
 
-def write_snapshot(shadow: Shadow, base: str, changes: Mapping[str, SavedFile | None]) -> str:
-    """Keep the snapshot that differs from another one by some files, and return its id; `None` stands for a file that is deleted."""
-    left_out = read_snapshot(shadow, base).left_out
+def write_snapshot(
+    shadow: Shadow,
+    base: str,
+    changes: Mapping[str, SavedFile | None],
+    *,
+    made: frozenset[str] = frozenset(),
+    removed: frozenset[str] = frozenset(),
+) -> str:
+    """Keep the snapshot that differs from another one by some files and folders, and return its id; `None` stands for a deleted file."""
+    left_out = {each.path: each for each in read_snapshot(shadow, base).left_out if each.path not in changes}
+    deleted = {parent for path, wanted in changes.items() if wanted is None for parent in parents_of(path)}
+    # Without its last file git does not know a folder any more.
+    left_out |= {f"{folder}/": LeftOut("folder", f"{folder}/") for folder in made | deleted if f"{folder}/" not in left_out}
     handle, name = tempfile.mkstemp(prefix="index-", dir=shadow.folder)
     os.close(handle)
     index = Path(name)
@@ -74,7 +84,17 @@ def write_snapshot(shadow: Shadow, base: str, changes: Mapping[str, SavedFile | 
         files = shadow.git.run("write-tree", index=index).decode().strip()
     finally:
         index.unlink(missing_ok=True)
-    return pack_snapshot(shadow, files, (each for each in left_out if each.path not in changes))
+    return pack_snapshot(shadow, files, sorted(each for path, each in left_out.items() if path.rstrip("/") not in removed))
+
+
+def line_counts(shadow: Shadow, before: str, after: str) -> dict[str, tuple[int, int] | None]:
+    """By file, the lines that one snapshot has more and less than another; `None` for binary files."""
+    flags = ("-r", "-z", "--numstat", "--no-renames")
+    found: dict[str, tuple[int, int] | None] = {}
+    for record in shadow.git.run("diff-tree", *flags, f"{before}:{FILES}", f"{after}:{FILES}").split(b"\0")[:-1]:
+        added, removed, path = record.split(b"\t", 2)
+        found[os.fsdecode(path)] = None if added == b"-" else (int(added), int(removed))
+    return found
 
 
 def _index_line(path: str, wanted: SavedFile | None) -> bytes:

@@ -29,7 +29,7 @@ _SETTINGS: Final = (
 def find_git(root: Path, search_path: str | None = None) -> str | None:
     """The absolute path of git; `None` if there is none. Folders of the project and relative ones are not searched."""
     words = (os.environ.get("PATH", os.defpath) if search_path is None else search_path).split(os.pathsep)
-    safe = [word for word in words if os.path.isabs(word) and not Path(word).resolve().is_relative_to(root)]
+    safe = [word for word in words if Path(word).is_absolute() and not Path(word).resolve().is_relative_to(root)]
     return shutil.which("git", path=os.pathsep.join(safe))
 
 

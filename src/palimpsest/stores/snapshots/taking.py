@@ -38,7 +38,10 @@ class SnapshotLimits(NamedTuple):
 
     largest: int = LARGEST_BYTES
     files: int = MOST_FILES
-    bytes: int = MOST_BYTES
+    total: int = MOST_BYTES
+
+
+LIMITS: Final = SnapshotLimits()
 
 
 class Snapshot(NamedTuple):
@@ -54,7 +57,7 @@ class _WorkTree(NamedTuple):
 
     top: Path
     prefix: str
-    index: Path
+    index_file: Path
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -62,7 +65,7 @@ class _WorkTree(NamedTuple):
         return ("--", self.prefix.rstrip("/")) if self.prefix else ()
 
 
-def take_snapshot(shadow: Shadow, limits: SnapshotLimits = SnapshotLimits()) -> Snapshot:
+def take_snapshot(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> Snapshot:
     """Keep the present state of a project folder. Only what changed since the last snapshot is read.
 
     Raises `StoreError` if git fails, `BadInput` if the folder has too many files or is gone, `Locked`.
@@ -76,7 +79,7 @@ def take_snapshot(shadow: Shadow, limits: SnapshotLimits = SnapshotLimits()) -> 
             left_out = _update(shadow, tree, limits)
         except StoreError:
             # A file may have gone while it was read, or a power cut have damaged the index, which can be made again.
-            tree.index.unlink(missing_ok=True)
+            tree.index_file.unlink(missing_ok=True)
             left_out = _update(shadow, tree, limits)
         snapshot = pack_snapshot(shadow, _written(shadow, tree), left_out)
     return Snapshot(snapshot, left_out, int((monotonic() - started) * 1000))
@@ -172,30 +175,30 @@ def _update(shadow: Shadow, tree: _WorkTree, limits: SnapshotLimits) -> tuple[Le
             removed += [path] if tag != "?" else []
         else:
             added.append(path)
-    if total > limits.bytes:
-        raise BadInput(f"the folder has more than {limits.bytes:,} bytes of new files for a snapshot", where=str(shadow.root))
+    if total > limits.total:
+        raise BadInput(f"the folder has more than {limits.total:,} bytes of new files for a snapshot", where=str(shadow.root))
     if removed:
         data = b"".join(b"0 %b\t%b\0" % (b"0" * 40, os.fsencode(path)) for path in removed)
-        shadow.git.run("update-index", "-z", "--index-info", tree=tree.top, index=tree.index, data=data)
+        shadow.git.run("update-index", "-z", "--index-info", tree=tree.top, index=tree.index_file, data=data)
     if added:
         settings = ("core.bigFileThreshold=1", "core.compression=1") if len(added) > _PACKED_ABOVE else ()
         data = b"".join(os.fsencode(path) + b"\0" for path in added)
         update = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        shadow.git.run(*update, tree=tree.top, index=tree.index, data=data, settings=settings)
+        shadow.git.run(*update, tree=tree.top, index=tree.index_file, data=data, settings=settings)
     left_out += _rest(shadow, tree, {each.path for each in left_out})
     return tuple(sorted(each._replace(path=each.path.removeprefix(tree.prefix)) for each in left_out))
 
 
 def _listed(shadow: Shadow, tree: _WorkTree, *flags: str) -> Iterator[tuple[str, str]]:
     """Yield paths of a listing with their tags: `?` for those that are not in the index, and another letter for those that changed."""
-    output = shadow.git.run("ls-files", "-z", "--exclude-standard", *flags, *tree.words, tree=tree.top, index=tree.index)
+    output = shadow.git.run("ls-files", "-z", "--exclude-standard", *flags, *tree.words, tree=tree.top, index=tree.index_file)
     for record in output.split(b"\0")[:-1]:
         tag, _, path = os.fsdecode(record).partition(" ") if "-t" in flags else ("", "", os.fsdecode(record))
         yield path, tag
 
 
 def _tracked_but_ignored(shadow: Shadow, tree: _WorkTree) -> tuple[str, ...]:
-    """Files that the user's repository tracks although its rules ignore them. Its index is only read; what cannot be read counts as none."""
+    """Files that the user's repository tracks although its rules ignore them. Its index is only read; an unreadable one names none."""
     entry = tree.top / ".git"
     folder = entry if entry.is_dir() else tree.top / os.fsdecode(_bounded(entry, _LARGEST_LINK).removeprefix(b"gitdir: ").rstrip(b"\n"))
     index = folder / "index"
@@ -238,9 +241,9 @@ def _written(shadow: Shadow, tree: _WorkTree) -> str:
     """The id of the tree of the project's files."""
     prefix = (f"--prefix={tree.prefix}",) if tree.prefix else ()
     try:
-        return shadow.git.run("write-tree", *prefix, tree=tree.top, index=tree.index).decode().strip()
+        return shadow.git.run("write-tree", *prefix, tree=tree.top, index=tree.index_file).decode().strip()
     except StoreError:
-        if not prefix or shadow.git.run("ls-files", "-z", *tree.words, tree=tree.top, index=tree.index):
+        if not prefix or shadow.git.run("ls-files", "-z", *tree.words, tree=tree.top, index=tree.index_file):
             raise
         # There is no such folder in the index, because the project has no files.
         return shadow.add_object("tree", b"")

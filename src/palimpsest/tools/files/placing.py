@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.tools.files.confined import opened_folder
 
-EntryKind: TypeAlias = Literal["file", "program", "link"]
+EntryKind: TypeAlias = Literal["file", "program", "link", "large"]
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1_000_000
@@ -24,16 +24,19 @@ class EntryChanged(PalimpsestError):
 
 
 class Entry(NamedTuple):
-    """A file, an executable or a link, and its content; that of a link is its target."""
+    """A file, an executable or a link, and its content; that of a link is its target.
+
+    A `large` file is not read: its data are its size in bytes and its time of change in nanoseconds, with a hyphen between.
+    """
 
     kind: EntryKind
     data: bytes
 
 
-def place_entry(root: Path, path: str, wanted: Entry | None, is_expected: Callable[[Entry | None], bool]) -> bool:
-    """Bring an entry below a folder to a state; `None` deletes it. Returns false if it is so already.
+def place_entry(root: Path, path: str, wanted: Entry | None, is_expected: Callable[[Entry | None], bool], largest: int) -> bool:
+    """Bring an entry below a folder to a state; `None` deletes it. Returns false if it is so already. `largest` is that of `read_entry`.
 
-    The entry is looked at once more right before. Raises `EntryChanged` if it is not as expected, or is a folder with entries, and `OSError`
+    The entry is looked at once more right before. Raises `EntryChanged` if it is not as expected or is a folder with entries, `OSError`
     if a folder above is a link or it cannot be written. A file that exists keeps its permissions, but for the executable bit.
     """
     place = root / path
@@ -43,7 +46,7 @@ def place_entry(root: Path, path: str, wanted: Entry | None, is_expected: Callab
                 # An empty folder takes nothing with it; one with entries stays, and is then no expected entry.
                 with suppress(OSError):
                     os.rmdir(place.name, dir_fd=folder)
-            present = read_entry(folder, place.name)
+            present = read_entry(folder, place.name, largest)
             if present == wanted:
                 return False
             if not is_expected(present):
@@ -61,8 +64,11 @@ def place_entry(root: Path, path: str, wanted: Entry | None, is_expected: Callab
     return True
 
 
-def read_entry(folder: int, name: str) -> Entry | None:
-    """The entry of that name in an open folder; `None` if there is none. Raises `EntryChanged` if it is of another kind, and `OSError`."""
+def read_entry(folder: int, name: str, largest: int) -> Entry | None:
+    """The entry of that name in an open folder; `None` if there is none. A file of more than `largest` bytes is not read.
+
+    Raises `EntryChanged` if it is neither a file nor a link, and `OSError`.
+    """
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -71,6 +77,8 @@ def read_entry(folder: int, name: str) -> Entry | None:
         return Entry("link", os.fsencode(os.readlink(name, dir_fd=folder)))
     if not stat.S_ISREG(facts.st_mode):
         raise EntryChanged("it is neither a file nor a link now, and was left as it is", where=name)
+    if facts.st_size > largest:
+        return Entry("large", f"{facts.st_size}-{facts.st_mtime_ns}".encode())
     with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
         return Entry("program" if facts.st_mode & stat.S_IXUSR else "file", file.read())
 
