@@ -7,11 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from file_turns import allow_once
 from git_projects import Project
 from random_work import Work, expected, put, random_work, replies, state_of
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import PermissionAsked, ToolReturned, TurnStarted
+from palimpsest.core.events import ToolReturned, TurnStarted
 from palimpsest.core.items import text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
@@ -19,7 +20,6 @@ from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.undo_files.restoring import FileRewinding
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
-from palimpsest.tools.permissions.decision import Approval
 
 SEQUENCES = 200
 IN_ONE_TEST = 20
@@ -39,11 +39,6 @@ def digest_of_git(root: Path) -> str:
     for path in sorted((root / ".git").rglob("*")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + (path.read_bytes() if path.is_file() else b""))
     return digest.hexdigest()
-
-
-async def allow_once(asked: PermissionAsked) -> Approval:
-    """The user allows every call."""
-    return Approval("once")
 
 
 async def worked(work: Work, root: Path, home: Home, profile: str) -> Agent:

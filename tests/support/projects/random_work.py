@@ -23,7 +23,19 @@ class Value(NamedTuple):
 
 State = dict[str, Value]
 LINES = 12
-NAMES = ("a.py", "b.py", "src/c.py", "src/d.py", "src/deep/e.py", "docs", "notes.txt", "we ird\n'name.txt", "caf\udce9.txt", "bin.dat", "out.log")
+NAMES = (
+    "a.py",
+    "b.py",
+    "src/c.py",
+    "src/d.py",
+    "src/deep/e.py",
+    "docs",
+    "notes.txt",
+    "we ird\n'name.txt",
+    "caf\udce9.txt",
+    "bin.dat",
+    "out.log",
+)
 
 
 @dataclass
@@ -116,7 +128,9 @@ def expected(work: Work, turn: int) -> tuple[State, set[str]]:
         blocked = {
             path
             for path, value in wanted.items()
-            if value is not None and path not in conflicts and any(one.startswith(f"{path}/") or path.startswith(f"{one}/") for one in state)
+            if value is not None
+            and path not in conflicts
+            and any(one.startswith(f"{path}/") or path.startswith(f"{one}/") for one in state)
         }
         if not blocked:
             return state, conflicts
@@ -129,15 +143,20 @@ def taken_back(old: Value | None, new: Value | None, present: Value | None) -> V
         return True
     if present == new:
         return old
-    values = [value for value in (old, new, present) if value is not None and value.kind != "link" and value.data.count(b"\n") == LINES]
-    if len(values) < 3 or old is None or new is None or present is None:
+    if old is None or new is None or present is None or "link" in (old.kind, new.kind, present.kind):
+        return False
+    kind = old.kind if present.kind == new.kind else present.kind
+    if new.data in (old.data, present.data) or old.data == present.data:
+        return Value(kind, old.data if new.data == present.data else present.data)
+    values = (old, new, present)
+    if any(value.data.count(b"\n") != LINES for value in values):
         return False
     lines = []
     for was, became, now in zip(*(value.data.split(b"\n") for value in values), strict=True):
         if was != became and now not in (was, became):
             return False
         lines.append(was if was != became else now)
-    return Value(old.kind if present.kind == new.kind else present.kind, b"\n".join(lines))
+    return Value(kind, b"\n".join(lines))
 
 
 def call_of(number: int, who: str, changes: dict[str, Value | None], state: State) -> list[ToolCall]:

@@ -59,11 +59,11 @@ class Shadow:
         self.root = root.resolve()
         self.home = home.resolve()
         self.folder = home / FOLDER / f"{sha256(os.fsencode(self.root)).hexdigest()[:32]}.git"
+        if Path.home().resolve().is_relative_to(self.root):
+            raise BadInput("the folder holds the whole home folder, which is too much for snapshots", where=str(self.root))
         program = find_git(self.root, search_path)
         if program is None:
             raise BadInput("snapshots of files need git, which is not installed", where=str(self.root))
-        if Path.home().resolve().is_relative_to(self.root):
-            raise BadInput("the folder holds the whole home folder, which is too much for snapshots", where=str(self.root))
         self.git = ShadowGit(program, self.folder)
         self._is_held = False
 

@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -116,10 +115,9 @@ def _work_tree(shadow: Shadow) -> _WorkTree:
 
 
 def _is_ignored(shadow: Shadow, top: Path) -> bool:
-    with suppress(StoreError):
-        shadow.git.run("check-ignore", "-q", "--no-index", "--", str(shadow.root.relative_to(top)), tree=top)
-        return True
-    return False
+    """Whether the rules of a repository ignore the whole project. An index that does not exist shows what they say about new files."""
+    tree = _WorkTree(top, f"{shadow.root.relative_to(top)}/", shadow.folder / "index-none")
+    return any(path.endswith("/") and tree.prefix.startswith(path) for path, _ in _listed(shadow, tree, "-o", "-i", "--directory"))
 
 
 def _write_excludes(shadow: Shadow, top: Path) -> None:

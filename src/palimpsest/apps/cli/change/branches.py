@@ -12,7 +12,7 @@ from palimpsest.apps.cli.opening import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Recalled, UserSaid, UserTyped
+from palimpsest.core.events import ContextStated, Recalled, TurnStarted, UserSaid, UserTyped
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
@@ -153,12 +153,18 @@ def _target(log: Log, argument: str) -> int:
 
 
 def _turn_starts(log: Log) -> list[int]:
-    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows."""
+    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows.
+
+    What happens from the start of a turn to its message, such as a fold, belongs to it too.
+    """
     turn_starts: list[int] = []
     before = 0
+    is_open = False
     for event in log.events():
         if isinstance(event.body, UserSaid) and not event.body.steering:
             turn_starts.append(before)
-        if not isinstance(event.body, UserTyped | ContextStated | Recalled):
+            is_open = False
+        is_open = is_open or isinstance(event.body, TurnStarted)
+        if not is_open and not isinstance(event.body, UserTyped | ContextStated | Recalled):
             before = event.seq
     return turn_starts
