@@ -72,7 +72,7 @@ def names(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
-def test_cx_01_a_turn_runs_compaction_check_context_message_skill_bodies_and_snapshot_before_its_calls(project: Project, profile: str) -> None:
+def test_cx_01_a_turn_runs_compaction_check_context_message_skill_bodies_snapshot_then_calls(project: Project, profile: str) -> None:
     _, second = turns(project, profile, Scripted(FULL, SUMMARY, "deployed"), "write the parser", "now $deploy it")
     context = "permissions,mode,skills,instructions,environment" if profile == "codex" else "instructions+"
     assert names(second) == [

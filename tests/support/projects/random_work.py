@@ -170,7 +170,7 @@ def call_of(number: int, who: str, changes: dict[str, Value | None], state: Stat
     words = [f"rm -rf {quoted(path)}" for path in changes]
     for path, value in changes.items():
         if value is not None:
-            words += [f"mkdir -p {quoted(os.path.dirname(path) or '.')}"]
+            words += [f"mkdir -p {quoted(path.rpartition('/')[0] or '.')}"]
             if value.kind == "link":
                 words.append(f"ln -s {quoted(os.fsdecode(value.data))} {quoted(path)}")
             else:
@@ -223,13 +223,13 @@ def state_of(root: Path, *, without: tuple[str, ...] = (".git", ".gitignore")) -
     found: State = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in without]
-        for name in (*names, *(each for each in folders if os.path.islink(os.path.join(folder, each)))):
+        for name in (*names, *(each for each in folders if (Path(folder) / each).is_symlink())):
             place = Path(folder) / name
             path = str(place.relative_to(root))
             if name in without:
                 continue
             if place.is_symlink():
-                found[path] = Value("link", os.fsencode(os.readlink(place)))
+                found[path] = Value("link", os.fsencode(place.readlink()))
             else:
                 found[path] = Value("program" if os.access(place, os.X_OK) and place.stat().st_mode & 0o100 else "file", place.read_bytes())
     return found

@@ -11,7 +11,7 @@ from palimpsest.core.items import ToolCall
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.snapshots.shadow import Shadow
-from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, Snapshot, SnapshotLimits, take_snapshot
+from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, SnapshotLimits, TakenSnapshot, take_snapshot
 from palimpsest.tools.tool import AgentTool
 
 SNAPSHOT: Final = "file snapshot"
@@ -134,8 +134,8 @@ class TurnSnapshots:
                 self._before[shadow.root] = taken.id
                 session.log.append(_event(shadow, taken, "before"))
 
-    async def _take(self, session: Session, shadow: Shadow) -> Snapshot | None:
-        def work() -> Snapshot:
+    async def _take(self, session: Session, shadow: Shadow) -> TakenSnapshot | None:
+        def work() -> TakenSnapshot:
             with shadow.locked():
                 taken = take_snapshot(shadow, self._limits)
                 # Before the lock is released, because another process may remove what no session needs.
@@ -150,7 +150,7 @@ class TurnSnapshots:
             return None
 
 
-def _event(shadow: Shadow, taken: Snapshot, moment: Literal["before", "after"]) -> FilesSnapshotted:
+def _event(shadow: Shadow, taken: TakenSnapshot, moment: Literal["before", "after"]) -> FilesSnapshotted:
     names = tuple(_shown(each.path) for each in sorted(taken.left_out, key=_rank) if each.reason != "folder")
     return FilesSnapshotted(
         taken.id,

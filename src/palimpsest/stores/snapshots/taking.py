@@ -43,7 +43,7 @@ class SnapshotLimits(NamedTuple):
 LIMITS: Final = SnapshotLimits()
 
 
-class Snapshot(NamedTuple):
+class TakenSnapshot(NamedTuple):
     """A snapshot that was taken: its id, what was left out, and how many milliseconds it took."""
 
     id: str
@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
     took_ms: int
 
 
-class _WorkTree(NamedTuple):
+class _ScannedTree(NamedTuple):
     """The folder whose ignore rules hold, and the project below it, as a prefix that ends with a slash or is empty."""
 
     top: Path
@@ -64,7 +64,7 @@ class _WorkTree(NamedTuple):
         return ("--", self.prefix.rstrip("/")) if self.prefix else ()
 
 
-def take_snapshot(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> Snapshot:
+def take_snapshot(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> TakenSnapshot:
     """Keep the present state of a project folder. Only what changed since the last snapshot is read.
 
     Raises `StoreError` if git fails, `BadInput` if the folder has too many files or is gone, `Locked`.
@@ -81,7 +81,7 @@ def take_snapshot(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> Snapshot:
             tree.index_file.unlink(missing_ok=True)
             left_out = _update(shadow, tree, limits)
         snapshot = pack_snapshot(shadow, _written(shadow, tree), left_out)
-    return Snapshot(snapshot, left_out, int((monotonic() - started) * 1000))
+    return TakenSnapshot(snapshot, left_out, int((monotonic() - started) * 1000))
 
 
 def pack_snapshot(shadow: Shadow, files: str, left_out: Iterable[LeftOut]) -> str:
@@ -102,7 +102,7 @@ def parse_left_out(data: bytes) -> tuple[LeftOut, ...]:
     return tuple(found)
 
 
-def _work_tree(shadow: Shadow) -> _WorkTree:
+def _work_tree(shadow: Shadow) -> _ScannedTree:
     """The repository that holds the project, for its ignore rules; the project itself if there is none, or if it ignores the project."""
     root = shadow.root
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
@@ -111,18 +111,18 @@ def _work_tree(shadow: Shadow) -> _WorkTree:
         top = root
         _write_excludes(shadow, top)
     prefix = "" if top == root else f"{root.relative_to(top)}/"
-    return _WorkTree(top, prefix, shadow.folder / ("index-below" if prefix else "index"))
+    return _ScannedTree(top, prefix, shadow.folder / ("index-below" if prefix else "index"))
 
 
 def _is_ignored(shadow: Shadow, top: Path) -> bool:
     """Whether the rules of a repository ignore the whole project. An index that does not exist shows what they say about new files."""
-    tree = _WorkTree(top, f"{shadow.root.relative_to(top)}/", shadow.folder / "index-none")
+    tree = _ScannedTree(top, f"{shadow.root.relative_to(top)}/", shadow.folder / "index-none")
     return any(path.endswith("/") and tree.prefix.startswith(path) for path, _ in _listed(shadow, tree, "-o", "-i", "--directory"))
 
 
 def _write_excludes(shadow: Shadow, top: Path) -> None:
     """Keep the ignore rules that lie beside the user's repository, and one for our home if it lies in the project."""
-    lines = _bounded(_common_folder(top / ".git") / "info" / "exclude", _LARGEST_EXCLUDE)
+    lines = _bounded(_settings_folder(top / ".git") / "info" / "exclude", _LARGEST_EXCLUDE)
     if shadow.home.is_relative_to(top):
         name = os.fsencode(shadow.home.relative_to(top))
         escaped = b"".join(b"\\" + bytes((byte,)) if byte in b"\\*?[ !#" else bytes((byte,)) for byte in name)
@@ -133,7 +133,7 @@ def _write_excludes(shadow: Shadow, top: Path) -> None:
             write_private(place, lines, sync=False)
 
 
-def _common_folder(entry: Path) -> Path:
+def _settings_folder(entry: Path) -> Path:
     """The folder with the settings of a repository; `.git` is a file in further work trees and in submodules."""
     if entry.is_dir():
         return entry
@@ -152,7 +152,7 @@ def _bounded(path: Path, most: int) -> bytes:
     return data if len(data) <= most else b""
 
 
-def _update(shadow: Shadow, tree: _WorkTree, limits: SnapshotLimits) -> tuple[LeftOut, ...]:
+def _update(shadow: Shadow, tree: _ScannedTree, limits: SnapshotLimits) -> tuple[LeftOut, ...]:
     """Bring the index up to date, and return what was left out."""
     listed = dict(_listed(shadow, tree, "-t", "-m", "-d", "-o"))
     if len(listed) > limits.files:
@@ -187,7 +187,7 @@ def _update(shadow: Shadow, tree: _WorkTree, limits: SnapshotLimits) -> tuple[Le
     return tuple(sorted(each._replace(path=each.path.removeprefix(tree.prefix)) for each in left_out))
 
 
-def _listed(shadow: Shadow, tree: _WorkTree, *flags: str) -> Iterator[tuple[str, str]]:
+def _listed(shadow: Shadow, tree: _ScannedTree, *flags: str) -> Iterator[tuple[str, str]]:
     """Yield paths of a listing with their tags: `?` for those that are not in the index, and another letter for those that changed."""
     output = shadow.git.run("ls-files", "-z", "--exclude-standard", *flags, *tree.words, tree=tree.top, index=tree.index_file)
     for record in output.split(b"\0")[:-1]:
@@ -195,7 +195,7 @@ def _listed(shadow: Shadow, tree: _WorkTree, *flags: str) -> Iterator[tuple[str,
         yield path, tag
 
 
-def _tracked_but_ignored(shadow: Shadow, tree: _WorkTree) -> tuple[str, ...]:
+def _tracked_but_ignored(shadow: Shadow, tree: _ScannedTree) -> tuple[str, ...]:
     """Files that the user's repository tracks although its rules ignore them. Its index is only read; an unreadable one names none."""
     entry = tree.top / ".git"
     folder = entry if entry.is_dir() else tree.top / os.fsdecode(_bounded(entry, _LARGEST_LINK).removeprefix(b"gitdir: ").rstrip(b"\n"))
@@ -224,7 +224,7 @@ def _judged(top: Path, path: str, largest: int) -> tuple[LeftOut | None, int]:
     return None, 0
 
 
-def _rest(shadow: Shadow, tree: _WorkTree, known: set[str]) -> Iterator[LeftOut]:
+def _rest(shadow: Shadow, tree: _ScannedTree, known: set[str]) -> Iterator[LeftOut]:
     """Yield ignored entries and folders without files. Folders that are left out whole are named once."""
     for path, _ in _listed(shadow, tree, "-o", "-i", "--directory"):
         if path not in known and path != tree.prefix:
@@ -235,7 +235,7 @@ def _rest(shadow: Shadow, tree: _WorkTree, known: set[str]) -> Iterator[LeftOut]
             yield LeftOut("folder", path)
 
 
-def _written(shadow: Shadow, tree: _WorkTree) -> str:
+def _written(shadow: Shadow, tree: _ScannedTree) -> str:
     """The id of the tree of the project's files."""
     prefix = (f"--prefix={tree.prefix}",) if tree.prefix else ()
     try:

@@ -54,7 +54,7 @@ def test_conflicts_change_nothing_and_partial_leaves_them(pal: Pal, work: Sessio
         ],
     )
     assert (work.files(), work.home.store.path_of(work.session).read_bytes()) == (files, log)
-    result = pal.json("rewind", work.session, "-1", "--files", "--partial")
+    result = pal.json("rewind", work.session, "-1", "--files", "--partial", code=1)
     assert result["files"] == {
         "changed": [
             {"path": "gone.py", "action": "created", "added": 1, "removed": 0},

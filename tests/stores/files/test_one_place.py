@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "palimpsest"
+SOURCE = Path(__file__).parents[3] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
 KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
 # A session can be named by the path of its file; `pal replay` finds logs below a folder.
