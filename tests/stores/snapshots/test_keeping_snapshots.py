@@ -35,6 +35,16 @@ def test_deleting_a_session_removes_what_only_its_snapshots_need(tmp_path: Path,
     assert list(shadow.contents((read_snapshot(shadow, taken(shadow, "two", "first")).files["a.txt"].oid,))) == [b"first"]
 
 
+def test_a_home_with_a_relative_path_works_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shadow = Shadow(Path("home"), Path("project"))
+    taken(shadow, "one", "first")
+    taken(shadow, "two", "second")
+    assert forget_session(Path("home"), "one") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "project"]
+
+
 def test_the_last_session_takes_the_repository_with_it(tmp_path: Path, shadow: Shadow) -> None:
     taken(shadow, "one", "first")
     assert forget_session(tmp_path / "home", "one") == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from palimpsest.core.errors import StoreError
+from palimpsest.stores.files import write_private
 from palimpsest.stores.snapshots.shadow import LARGE, SavedFile, Shadow
 from palimpsest.stores.snapshots.taking import FILES, REST, LeftOut, pack_snapshot, parse_left_out
 
@@ -66,15 +67,16 @@ def write_snapshot(
     made: frozenset[str] = frozenset(),
     removed: frozenset[str] = frozenset(),
 ) -> str:
-    """Keep the snapshot that differs from another one by some files and folders, and return its id; `None` stands for a deleted file."""
+    """Keep the snapshot that differs from another one by some files and folders, and return its id; `None` stands for a deleted file.
+
+    The caller holds the repository.
+    """
     left_out = {each.path: each for each in read_snapshot(shadow, base).left_out if each.path not in changes}
     deleted = {parent for path, wanted in changes.items() if wanted is None for parent in parents_of(path)}
     # Without its last file git does not know a folder any more.
     left_out |= {f"{folder}/": LeftOut("folder", f"{folder}/") for folder in made | deleted if f"{folder}/" not in left_out}
-    handle, name = tempfile.mkstemp(prefix="index-", dir=shadow.folder)
-    os.close(handle)
-    index = Path(name)
-    index.unlink()
+    index = shadow.folder / "index-planned"
+    index.unlink(missing_ok=True)
     try:
         shadow.git.run("read-tree", f"{base}:{FILES}", index=index)
         # Deletions come first, because a file may take the place of a folder.
@@ -118,7 +120,7 @@ def merge_files(shadow: Shadow, base: SavedFile, ours: SavedFile, theirs: SavedF
     with tempfile.TemporaryDirectory(prefix="merge-", dir=shadow.folder) as folder:
         paths = [Path(folder) / name for name in ("ours", "base", "theirs")]
         for path, data in zip(paths, versions, strict=True):
-            path.write_bytes(data)
+            write_private(path, data, sync=False)
         # The exit code counts the conflicts.
         with suppress(StoreError):
             merged = shadow.git.run("merge-file", "-p", "-q", *map(str, paths))

@@ -58,7 +58,8 @@ class Shadow:
     def __init__(self, home: Path, root: Path, *, search_path: str | None = None) -> None:
         self.root = root.resolve()
         self.home = home.resolve()
-        self.folder = home / FOLDER / f"{sha256(os.fsencode(self.root)).hexdigest()[:32]}.git"
+        # Git runs in the project, where a relative path would lead elsewhere.
+        self.folder = self.home / FOLDER / f"{sha256(os.fsencode(self.root)).hexdigest()[:32]}.git"
         if Path.home().resolve().is_relative_to(self.root):
             raise BadInput("the folder holds the whole home folder, which is too much for snapshots", where=str(self.root))
         program = find_git(self.root, search_path)
@@ -158,7 +159,7 @@ def forget_session(home: Path, session: str) -> int:
     if not _SESSION.fullmatch(session):
         return 0
     count = 0
-    for refs in sorted((home / FOLDER).glob(f"*.git/refs/sessions/{session}")):
+    for refs in sorted((home.resolve() / FOLDER).glob(f"*.git/refs/sessions/{session}")):
         folder = refs.parents[2]
         place = folder.with_suffix(".lock")
         with store_errors(place, "lock the snapshots with"):
