@@ -15,7 +15,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.files import Lock
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.log_file import JsonlFile
+from palimpsest.stores.logs.log_file import JsonlFile
 
 
 def said(text: str) -> UserSaid:

@@ -46,6 +46,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         mentioned_skills=codex_skills,
         interrupted_result="aborted",
         interrupted_notice=_ABORTED,
+        snapshot_first=True,
     )
 
 

@@ -53,6 +53,7 @@ class Profile:
     interrupted_result: result of tool calls that an interrupt leaves without one; empty for a text that says whether the tool had started.
     interrupted_notice: context that is stated after an interrupted turn.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
+    snapshot_first: keep the state of files before the first request of a turn, not only before its first tool that may change them.
     mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
     jobs: background work beside turns, for agents that are given no jobs of their own.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
@@ -75,6 +76,7 @@ class Profile:
     params: Params = DEFAULTS
     interrupted_result: str = ""
     interrupted_notice: str = ""
+    snapshot_first: bool = False
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()

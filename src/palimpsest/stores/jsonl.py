@@ -10,7 +10,7 @@ from palimpsest.core.ports import LogStat
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
 from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error, store_errors
-from palimpsest.stores.log_file import WRITING, JsonlFile
+from palimpsest.stores.logs.log_file import WRITING, JsonlFile
 from palimpsest.stores.result_files import ResultFiles
 
 SUFFIX = ".jsonl"

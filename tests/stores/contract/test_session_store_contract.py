@@ -11,7 +11,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import SessionArchive, SessionStore
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.home import forks_of, remove
-from palimpsest.stores.repair import repair
+from palimpsest.stores.logs.repair import repair
 
 
 def test_a_log_is_created_with_its_first_line(store: SessionStore) -> None:

@@ -13,7 +13,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.repair import RepairReport, repair
+from palimpsest.stores.logs.repair import RepairReport, repair
 
 LogFile = list[bytes]
 

@@ -9,7 +9,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.repair import repair
+from palimpsest.stores.logs.repair import repair
 
 LogFile = list[bytes]
 

@@ -53,6 +53,7 @@ from palimpsest.core.events.tools import (
     Permitted,
     ProcessEnded,
     ProcessStarted,
+    RestoreStarted,
     ToolRefused,
     ToolReturned,
     ToolsOffered,
@@ -92,6 +93,7 @@ __all__ = [
     "ProcessStarted",
     "ProfileChanged",
     "Recalled",
+    "RestoreStarted",
     "Rewound",
     "SessionOpened",
     "Statement",
@@ -131,6 +133,7 @@ Body: TypeAlias = (
     | ProcessStarted
     | ProcessEnded
     | FilesSnapshotted
+    | RestoreStarted
     | ContextStated
     | ViewEdited
     | EditRefused

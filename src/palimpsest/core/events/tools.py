@@ -1,4 +1,4 @@
-"""Event bodies of tools: declarations, permissions, starts and results, hooks, background processes and file snapshots."""
+"""Event bodies of tools: declarations, permissions, starts and results, hooks, background processes, file snapshots and their restoring."""
 
 from typing import Literal, TypeAlias
 
@@ -98,7 +98,30 @@ class ProcessEnded(EventBody, frozen=True, tag="process_ended"):
 
 
 class FilesSnapshotted(EventBody, frozen=True, tag="files_snapshotted"):
-    """A snapshot of the work tree was saved, so that files can be restored."""
+    """The state of a folder was kept, so that files can be restored: `before` the first tool of a turn with effects, and `after` the turn.
+
+    `left_out` names files that are not in it, at most 20, and `left_out_count` says how many there are. Snapshots of other programs, whose
+    contents are not ours, have no `moment`.
+    """
 
     snapshot: str
     paths: tuple[str, ...] = ()
+    moment: Literal["", "before", "after"] = ""
+    root: str = ""
+    left_out: tuple[str, ...] = ()
+    left_out_count: int = 0
+    took_ms: int = 0
+
+
+class RestoreStarted(EventBody, frozen=True, tag="restore_started"):
+    """Files of a folder are brought from the snapshot `before` to the snapshot `after`; the `Rewound` to event `to` follows at the end.
+
+    After a crash in between the same rewind finishes it. `paths` are the files that differ, at most 200, and `conflicts` those left alone.
+    """
+
+    root: str
+    before: str
+    after: str
+    to: int
+    paths: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()

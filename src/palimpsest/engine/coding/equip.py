@@ -15,9 +15,11 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.session import Session
+from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.snapshots.taking import SnapshotLimits
 from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.files.search import GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
@@ -69,7 +71,9 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
-    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached)
+    folders = (root, *workspace.extra) if settings.snapshots else ()
+    files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files)
+    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = SourcedContext(session, world, world.renewed)
@@ -78,7 +82,7 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
-    return (*statement, *complaints, *toolset.problems, *served)
+    return (*statement, *unsaved, *complaints, *toolset.problems, *served)
 
 
 def _declared(

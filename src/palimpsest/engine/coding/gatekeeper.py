@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from palimpsest.core.items import ToolCall
+from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
-from palimpsest.tools.permissions.decision import Decision, Mode
-from palimpsest.tools.permissions.rules import Rule
+from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision, Mode
+from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Sandbox
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -49,6 +50,10 @@ class Gatekeeper:
         """Return the decision about a call in the present mode."""
         cwd = self._shell.directory(self._workspace)
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
+
+    def may_change_files(self, tool: AgentTool, call: ToolCall) -> bool:
+        """Whether a permitted call may change files: commands that are known to only read, and fetched pages, do not."""
+        return always_changes(tool, call) and tool.name not in FETCH_TOOLS and self.decide(tool, call) != Allow(READ_ONLY)
 
     def screened(self, tool: AgentTool) -> AgentTool:
         """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""

@@ -7,6 +7,7 @@ from typing import Literal
 from palimpsest.core.events import PermissionAsked
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.sources.state import StateMachine
+from palimpsest.stores.snapshots.taking import LARGEST_BYTES
 from palimpsest.tools.permissions.decision import Approval, Mode
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.web.fetch import Fetcher
@@ -37,7 +38,8 @@ class CodingSettings:
     variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
-    `mcp` says how MCP servers are used.
+    `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
+    them; files of more than `largest_saved` bytes are left out.
     """
 
     mode: Mode = "ask"
@@ -54,6 +56,8 @@ class CodingSettings:
     model_sets_state: bool = False
     hooks: tuple[Hook, ...] = ()
     mcp: McpSettings = McpSettings()
+    snapshots: bool = True
+    largest_saved: int = LARGEST_BYTES
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

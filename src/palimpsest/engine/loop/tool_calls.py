@@ -19,6 +19,7 @@ from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks, with_notes
 from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
+from palimpsest.engine.undo_files.turn_snapshots import NoTurnFiles, TurnFiles
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
@@ -56,7 +57,8 @@ class Toolbox(Struct, frozen=True):
     """The tools of an agent and what decides about their calls. `tools` can grow while a turn runs, when deferred ones are loaded.
 
     `decide` must depend on the call and on settings of the user alone. `approve` asks the user and waits for the answer; `remember`
-    keeps the rule of an answer "always". `attach` returns further parts of the result of a tool that read or wrote some paths.
+    keeps the rule of an answer "always". `attach` returns further parts of the result of a tool that read or wrote some paths. `files`
+    keeps the state of files before a tool changes them.
     """
 
     tools: Mapping[str, AgentTool]
@@ -65,6 +67,7 @@ class Toolbox(Struct, frozen=True):
     approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver
     remember: Callable[[str], None] = field(default=lambda _: None)
     attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
+    files: TurnFiles = field(default_factory=NoTurnFiles)
 
 
 class _Admission(NamedTuple):
@@ -118,6 +121,7 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     """Decide about the calls one after the other, run the permitted ones side by side, and record results as soon as their turn comes."""
     admissions = [await _admit(session, toolbox, call, feed, hooks) for call in calls]
     tools = [(call, toolbox.tools[call.tool]) for call, refusal, _ in admissions if refusal is None]
+    await toolbox.files.before_tools(session, tools)
     for call, _ in tools:
         session.log.append(ToolStarted(call.call_id, call.tool))
     feed.events()

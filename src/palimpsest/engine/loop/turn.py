@@ -6,12 +6,13 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ContextStated, ModelReplied, Statement, TurnEnded
+from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.call import call
 from palimpsest.engine.loop.context import ContextStating, NoContext
+from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, break_off, stop_of
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
@@ -21,7 +22,7 @@ from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
-INTERRUPTED, FAILED, BLOCKED = "interrupted", "failed", "blocked"
+BLOCKED = "blocked"
 # Empty replies after which a turn ends: some models answer once with nothing after a tool result.
 _MOST_EMPTY = 2
 
@@ -48,10 +49,12 @@ async def run_turn(loop: Loop) -> str:
     try:
         stop = await within_seconds(loop.limits.seconds, _work(loop))
         answer_pending(session, stop)
+        await loop.toolbox.files.after_turn(session)
     except BaseException as error:
         # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
         with suppress(PalimpsestError):
-            _break_off(loop, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
+            await break_off(session, loop.toolbox.files, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
+            loop.feed.events()
         raise
     await end_turn(session, stop)
     loop.feed.events()
@@ -69,6 +72,7 @@ async def _work(loop: Loop) -> str:
     accepted = await _accept(loop, steering=False)
     if accepted.withdrawn and not accepted.said:
         return BLOCKED
+    await loop.toolbox.files.before_calls(session)
     empty = 0
     while True:
         loop.feed.events()
@@ -83,7 +87,7 @@ async def _work(loop: Loop) -> str:
         joined = (await _accept(loop, steering=True)).said
         empty += not reply.parts
         finished = stop_reason(reply.stop) != "pause" and (reply.parts or empty >= _MOST_EMPTY)
-        stop = _stop(reply) if finished and not calls and not joined else meter.reached()
+        stop = stop_of(reply) if finished and not calls and not joined else meter.reached()
         if stop is not None and not await _goes_on(loop, stop, reply):
             return stop
 
@@ -101,19 +105,3 @@ async def _goes_on(loop: Loop, stop: str, reply: ModelReplied) -> bool:
     """Whether a turn that could end goes on, for a hook or for input that was typed while hooks ran."""
     goes_on = await loop.hooks.turn_end(loop.session, stop, reply)
     return stop == "done" and (goes_on or (await _accept(loop, steering=True)).said > 0)
-
-
-def _stop(reply: ModelReplied) -> str:
-    return reason if (reason := stop_reason(reply.stop)) in ("refusal", "max_tokens", "context_window", "error") else "done"
-
-
-def _break_off(loop: Loop, stop: str) -> None:
-    """Answer pending calls and record the end of a turn without running policies, and make it durable."""
-    session = loop.session
-    answer_pending(session, stop)
-    if stop == INTERRUPTED and session.profile.interrupted_notice:
-        session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
-    if session.log.health.turn is not None:
-        session.log.append(TurnEnded(stop))
-    session.log.sync()
-    loop.feed.events()

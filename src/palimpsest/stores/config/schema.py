@@ -11,6 +11,7 @@ from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
 # Model of a new session if none is named anywhere.
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 DEFAULT_TIMEOUT_S: Final = 600.0
+DEFAULT_LARGEST_MB: Final = 10
 
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
@@ -92,6 +93,15 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
     disabled: Annotated[_Texts, Meta(description="Tools that are not offered to the model, by name.")] = ()
 
 
+class FilesConfig(Struct, frozen=True, kw_only=True):
+    """Snapshots of files, with which a rewind takes back what turns changed."""
+
+    snapshots: Annotated[bool, Meta(description="Keep the state of the project's files around each turn that may change them.")] = True
+    largest_mb: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)], Meta(description="Megabytes of the largest file that a snapshot takes.")
+    ] = DEFAULT_LARGEST_MB
+
+
 class McpConfig(Struct, frozen=True, kw_only=True):
     """How MCP servers are used; the servers themselves are named in files of the usual shape."""
 
@@ -166,6 +176,7 @@ class Config(Struct, frozen=True, kw_only=True):
     context: ContextConfig = ContextConfig()
     permissions: PermissionConfig = PermissionConfig()
     tools: ToolConfig = ToolConfig()
+    files: FilesConfig = FilesConfig()
     mcp: McpConfig = McpConfig()
     jobs: JobsConfig = JobsConfig()
     providers: Mapping[str, ProviderConfig] = {}
@@ -175,6 +186,7 @@ _WANTED: Final = {
     "context.compact_at": "a number of tokens, or a share of the window such as 60%",
     "hooks": "a list of tables with moment and command, and perhaps tool, seconds and name",
     "providers.*.headers": "a table of texts",
+    "files.largest_mb": "a whole number from 1 to 1000",
     "retries": "a whole number from 0 to 100",
     "jobs.keep_alive_most": "a whole number from 1 to 1000000",
     "jobs.exit_seconds": "a number of seconds from 0 to 3600",
@@ -234,7 +246,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "mcp.", "jobs.", "providers.", "hooks"))
+    from_environment = not name.startswith(("permissions.", "tools.", "files.", "mcp.", "jobs.", "providers.", "hooks"))
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

@@ -9,6 +9,8 @@ Mode: TypeAlias = Literal["ask", "edits", "plan", "auto"]
 """`plan` changes nothing; `ask` asks before every change; `edits` changes files of the workspace; `auto` also runs what a sandbox holds."""
 
 LONGEST_SHOWN: Final = 4_000
+READ_ONLY: Final = "read-only"
+"""What allows a call that is known to change nothing."""
 
 
 class Allow(Struct, frozen=True):

@@ -15,7 +15,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.patch import parse_patch
 from palimpsest.tools.permissions.commands import LineJudge
-from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode, displayable, strictest
+from palimpsest.tools.permissions.decision import READ_ONLY, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
 from palimpsest.tools.permissions.rules import (
     ANY,
@@ -129,7 +129,7 @@ class Permissions:
                 "in plan mode only commands that read are run: " + "; ".join(verdict.reasons[:_MOST_REASONS] or ("a rule allows more",)),
             )
         if verdict.asked is None and not verdict.reasons:
-            return Allow("read-only" if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
+            return Allow(READ_ONLY if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
         # What was not understood may hold what a rule restricts.
         hidden = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in (*command_rules, *read_rules))
         if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
@@ -163,7 +163,7 @@ class Permissions:
         if rule is not None and rule.effect == "ask":
             return AskUser(f"{tool.name} {printed}? (the rule `{rule}` asks)")
         if tool.kind == "reads":
-            return Allow("read-only")
+            return Allow(READ_ONLY)
         protected = protected_name(path, self.workspace)
         if rule is not None and (not protected or protected in rule.pattern.casefold().split("/")):
             return Allow(f"rule {rule}")
@@ -192,7 +192,7 @@ class Permissions:
         if rule is not None and rule.effect == "deny":
             return Deny(f"rule {rule}", f"the rule `{rule}` denies {tool.name}")
         if tool.kind == "reads" and rule is None:
-            return Allow("read-only")
+            return Allow(READ_ONLY)
         if self.mode == "plan" and tool.kind != "reads":
             return Deny("mode plan", f"in plan mode {tool.name} is not run")
         if rule is not None and rule.effect == "allow":

@@ -195,6 +195,8 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
         folders=folders,
         disabled=frozenset(config.tools.disabled),
         mcp=mcp_settings(settings),
+        snapshots=config.files.snapshots,
+        largest_saved=config.files.largest_mb * 1024 * 1024,
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
 

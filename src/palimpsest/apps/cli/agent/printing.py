@@ -10,6 +10,7 @@ from palimpsest.apps.cli.output.values import emit, plain
 from palimpsest.core.events import (
     Event,
     Failed,
+    FilesSnapshotted,
     HookRan,
     InputWithdrawn,
     ModelReplied,
@@ -27,6 +28,7 @@ from palimpsest.engine.loop.feed import Piece
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
 # Characters of a line about a tool or an edit, and of a notice.
 _LINE, _NOTICE = 100, 400
+_SLOW_SNAPSHOT_MS = 5_000
 
 
 class Printer(Protocol):
@@ -112,6 +114,8 @@ def _line_of(event: Event) -> str:
             return f"{tool} needs permission: {question}"
         case ViewEdited(by=by, tokens_before=before, tokens_after=after):
             return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit` shows it)"
+        case FilesSnapshotted(took_ms=took_ms) if took_ms >= _SLOW_SNAPSHOT_MS:
+            return f"keeping the state of the files took {took_ms / 1000:.1f} s (the setting files.snapshots turns it off)"
         case Failed(what=what, message=message):
             return f"{what} failed: {message}"
         case _:

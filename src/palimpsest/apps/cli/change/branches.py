@@ -1,14 +1,18 @@
 """`pal fork` and `pal rewind`: new branches from an earlier point of a session."""
 
+from typing import NamedTuple
+
 import click
 from rich.text import Text
 
+from palimpsest.apps.cli.change.file_rewind import file_rewinding, file_rows, files_json, print_files
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import find_home, find_session, new_session_id
 from palimpsest.apps.cli.opening import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, HookRan, Recalled, UserSaid, UserTyped
+from palimpsest.core.events import ContextStated, HookRan, Recalled, TurnStarted, UserSaid, UserTyped
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
@@ -38,52 +42,90 @@ def fork(*, session: str, at: int | None, as_json: bool) -> None:
         click.echo(new_id)
 
 
-@click.command(
-    epilog="\b\nExamples:\n  pal rewind last 120\n  pal rewind last -2        two turns back",
-    context_settings={"ignore_unknown_options": True},
-)
+_REWIND_EXAMPLES = """\b
+Examples:
+  pal rewind last 120
+  pal rewind last -2              two turns back
+  pal rewind last -1 --files      the last turn, with what it changed in files
+  pal rewind last -1 --files --dry-run
+  pal rewind last --undo          take the last rewind with files back"""
+
+
+@click.command(epilog=_REWIND_EXAMPLES, context_settings={"ignore_unknown_options": True})
 @session_argument
-@click.argument("target", metavar="SEQ|-N")
+@click.argument("target", metavar="SEQ|-N", required=False)
+@click.option("--files", is_flag=True, help="Also take back what the turns in between changed in files.")
+@click.option("--undo", is_flag=True, help="Take back the newest rewind with files, instead of going to an event.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
+@click.option("--partial", is_flag=True, help="Leave files with conflicts as they are, and restore the others.")
+@click.option("--unsure", is_flag=True, help="After a turn that was cut off, also take back what may be your own changes.")
 @click.option("--why", default="", help="Record this reason in the log.")
 @json_option
-def rewind(*, session: str, target: str, why: str, as_json: bool) -> None:
+def rewind(
+    *, session: str, target: str | None, files: bool, undo: bool, dry_run: bool, partial: bool, unsure: bool, why: str, as_json: bool
+) -> None:
     """Go back to event SEQ, or by N turns.
 
     Later events stay in the log on their own branch: nothing is deleted, and files are not changed.
+    With --files, each file that a turn in between changed gets the content it had before. Your own changes stay: they
+    are merged, and where that is not possible nothing at all is changed and the conflicts are shown (exit code 1).
+    Your git repository is not touched.
     """
-    location = find_session(find_home(), session)
-    with open_log(location, write=True, whole=True) as log:
-        to = _target(log, target)
-        if not 0 <= to <= log.tip:
-            raise BadInput(f"there is no event {to}; the newest is {log.tip}", where=location.session)
-        tip, path = log.tip, log.reader.path(to)
-        left_events, user_messages = _left_behind(log, path)
-        if not left_events:
+    if (target is None) != undo:
+        raise click.UsageError("give either the event to go to or --undo")
+    if (partial or unsure) and not (files or undo):
+        raise click.UsageError("--partial and --unsure are about files; add --files")
+    home = find_home()
+    location = find_session(home, session)
+    with open_log(location, write=not dry_run, whole=True) as log:
+        rewinding = file_rewinding(home, log) if files or undo else None
+        asked = None if target is None else _target(log, target)
+        plan = None if rewinding is None else rewinding.plan_undo() if asked is None else rewinding.plan(asked, unsure=unsure)
+        to = plan.to if plan is not None else asked if asked is not None else log.tip
+        left = _left_behind(log, to)
+        if not left.events and plan is None:
             raise BadInput(f"the session is already at event {to}, so nothing would change", where=location.session)
-        event = go_back(log, to, why=why)
-        log.sync()
+        rows = () if plan is None else file_rows(plan)
+        is_done = not dry_run and (plan is None or partial or not plan.conflicts)
+        event = None
+        if is_done:
+            event = go_back(log, to, why=why) if rewinding is None or plan is None else rewinding.carry_out(plan, partial=partial, why=why)
+            log.sync()
     if as_json:
-        messages = [{"seq": seq, "text": text} for seq, text in user_messages]
-        emit(
-            {
-                "session": location.session,
-                "event": event.seq,
-                "to": to,
-                "left": {"events": left_events, "tip": tip, "user_messages": messages},
-            }
-        )
-        return
-    click.echo(f"now at event {to}; left behind: {left_events:,} events, {len(user_messages)} of them yours")
+        messages = [{"seq": seq, "text": text} for seq, text in left.messages]
+        outcome = {"session": location.session, "event": None if event is None else event.seq, "to": to}
+        found = {} if plan is None else {"files": files_json(plan, rows)}
+        emit({**outcome, "left": {"events": left.events, "tip": left.tip, "user_messages": messages}, **found})
+    else:
+        if is_done or dry_run:
+            _print_left(left, to, location.session, verb="now" if is_done else "would be")
+        if plan is not None:
+            print_files(location.session, plan, rows, is_done=is_done)
+    if plan is not None and plan.conflicts:
+        click.get_current_context().exit(FINDINGS)
+
+
+class _LeftBehind(NamedTuple):
+    """What a rewind leaves: the number of events, the user messages among them, and the event that was the newest."""
+
+    events: int
+    messages: list[tuple[int, str]]
+    tip: int
+
+
+def _print_left(left: _LeftBehind, to: int, session: str, *, verb: str) -> None:
+    click.echo(f"{verb} at event {to}; left behind: {left.events:,} events, {len(left.messages)} of them yours")
     screen = console()
-    for seq, text in user_messages[:_MOST_MESSAGES]:
+    for seq, text in left.messages[:_MOST_MESSAGES]:
         screen.print(Text(f"  {seq}  {one_line(text, 60)}"))
-    if len(user_messages) > _MOST_MESSAGES:
-        click.echo(f"  … and {len(user_messages) - _MOST_MESSAGES} more")
-    click.echo(f"nothing is deleted: `pal rewind {location.session} {tip}` goes back there")
+    if len(left.messages) > _MOST_MESSAGES:
+        click.echo(f"  … and {len(left.messages) - _MOST_MESSAGES} more")
+    click.echo(f"nothing is deleted: `pal rewind {session} {left.tip}` goes back there")
 
 
-def _left_behind(log: Log, path: Path) -> tuple[int, list[tuple[int, str]]]:
-    """Return the number of events that the new path leaves, and the user messages among them."""
+def _left_behind(log: Log, to: int) -> _LeftBehind:
+    """Return what the way to an event leaves behind."""
+    path: Path = log.reader.path(to)
     count = 0
     user_messages: list[tuple[int, str]] = []
     for event in log.events():
@@ -91,7 +133,7 @@ def _left_behind(log: Log, path: Path) -> tuple[int, list[tuple[int, str]]]:
             count += 1
             if isinstance(event.body, UserSaid):
                 user_messages.append((event.seq, " ".join(text_of(part) for part in event.body.parts)))
-    return count, user_messages
+    return _LeftBehind(count, user_messages, log.tip)
 
 
 def _target(log: Log, argument: str) -> int:
@@ -100,6 +142,8 @@ def _target(log: Log, argument: str) -> int:
     if not digits.isdecimal():
         raise click.UsageError(f"{argument!r} is neither the number of an event nor -N for the last N turns")
     if not argument.startswith("-"):
+        if int(argument) > log.tip:
+            raise BadInput(f"there is no event {int(argument)}; the newest is {log.tip}", where=log.session)
         return int(argument)
     turns = int(digits)
     turn_starts = _turn_starts(log)
@@ -109,12 +153,18 @@ def _target(log: Log, argument: str) -> int:
 
 
 def _turn_starts(log: Log) -> list[int]:
-    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows."""
+    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows.
+
+    What happens from the start of a turn to its message, such as a fold, belongs to it too.
+    """
     turn_starts: list[int] = []
     before = 0
+    is_open = False
     for event in log.events():
         if isinstance(event.body, UserSaid) and not event.body.steering:
             turn_starts.append(before)
-        if not isinstance(event.body, UserTyped | ContextStated | Recalled | HookRan):
+            is_open = False
+        is_open = is_open or isinstance(event.body, TurnStarted)
+        if not is_open and not isinstance(event.body, UserTyped | ContextStated | Recalled | HookRan):
             before = event.seq
     return turn_starts

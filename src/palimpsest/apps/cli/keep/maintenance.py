@@ -10,6 +10,7 @@ from palimpsest.apps.cli.opening import print_index_faults, session_argument
 from palimpsest.apps.cli.output.values import confirm, emit, json_option, progress
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.home import remove
+from palimpsest.stores.snapshots.shadow import forget_session
 
 
 @click.command(epilog="\b\nExample:\n  pal index --rebuild")
@@ -47,7 +48,7 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
     """Delete a session for good; this is the one command that cannot be undone.
 
     A session is not deleted if a fork depends on it or another process is writing it. It is removed from the search index.
-    Blobs stay, because other sessions may need them.
+    Blobs stay, because other sessions may need them. Snapshots of files that only this session needs are removed too.
     """
     home = find_home()
     location = find_session(home, session)
@@ -56,12 +57,25 @@ def delete(*, session: str, yes: bool, as_json: bool) -> None:
         confirm(f"session {location.session} ({stat.size:,} bytes) would be deleted for good", stat.name)
     remove(location.store, location.session)
     index_updated = _remove_from_index(home, location)
+    snapshots_removed = _remove_snapshots(home, location)
     if as_json:
         emit({"session": location.session, "deleted": True})
     else:
         click.echo(f"deleted {location.session}")
-    if not index_updated:
+    if not (index_updated and snapshots_removed):
         click.get_current_context().exit(FINDINGS)
+
+
+def _remove_snapshots(home: AnyHome, location: SessionLocation) -> bool:
+    """Remove the snapshots of files that only this session needs. Returns false, after printing the reason, if that failed."""
+    if location.store is not home.store or home.folder is None:
+        return True
+    try:
+        forget_session(home.folder, location.session)
+    except StoreError as error:
+        click.echo(f"pal: {error}; its snapshots of files stay", err=True)
+        return False
+    return True
 
 
 def _remove_from_index(home: AnyHome, location: SessionLocation) -> bool:

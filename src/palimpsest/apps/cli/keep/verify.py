@@ -13,7 +13,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.log.verify import Finding, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log
 from palimpsest.core.ports import BlobStore, SessionArchive
-from palimpsest.stores.repair import RepairReport, repair
+from palimpsest.stores.logs.repair import RepairReport, repair
 
 _EXAMPLES = """\b
 Examples:

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "palimpsest"
+SOURCE = Path(__file__).parents[3] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
 KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
 # A session can be named by the path of its file; `pal replay` finds logs below a folder.
@@ -35,5 +35,5 @@ def test_nothing_above_the_ports_knows_how_stores_are_kept() -> None:
 def test_one_module_puts_files_in_their_place() -> None:
     found = {name: called(tree) & WRITING for name, tree in modules("").items()}
     # The log file gives its damaged lines a second name before it is rewritten.
-    places = {"stores/files.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
+    places = {"stores/files.py": {"hardlink_to"}, "stores/logs/log_file.py": {"hardlink_to"}}
     assert {name: calls for name, calls in found.items() if calls} == places
