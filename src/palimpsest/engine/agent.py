@@ -1,12 +1,12 @@
 """The agent as a library: a session with a model, tools and a profile, driven by prompts and followed by its feed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
@@ -16,7 +16,7 @@ from palimpsest.engine.environment import Environment
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import compact, resumed, switch
@@ -35,6 +35,26 @@ from palimpsest.wire.models.cards import ModelCard, card
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 
 
+class SubAgents(Protocol):
+    """The sub-agents of an agent, as far as the agent itself deals with them."""
+
+    def spent_usd(self) -> float:
+        """US dollars that they and those below them have cost so far."""
+        ...
+
+    def live(self) -> Mapping[str, str]:
+        """The nicknames of those that are open, by session."""
+        ...
+
+    def roles(self) -> Mapping[str, str]:
+        """The descriptions of the roles that they can have, by name."""
+        ...
+
+    async def interrupt(self) -> None:
+        """End the turns of all of them, and of those below them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The outcome of one prompt: the text of the last reply, and why the turn ended."""
@@ -47,8 +67,9 @@ class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
-    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
-    as an async context manager, or call `close`. Raises `BadInput` if no tool can be made of a function, or two tools have one name.
+    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session;
+    `opened` is the first event of a new one that another agent starts. Use it as an async context manager, or call `close`. Raises
+    `BadInput` if no tool can be made of a function, or two tools have one name.
     """
 
     def __init__(
@@ -64,6 +85,7 @@ class Agent:
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
         approve: Approve = no_approver,
+        opened: SessionOpened | None = None,
     ) -> None:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
@@ -75,8 +97,8 @@ class Agent:
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
-            opened = SessionOpened(new_id(home), cwd=str(root))
-            self.session = Session.create(opened, way, known, environment)
+            first = opened or SessionOpened(new_id(home), cwd=str(root))
+            self.session = Session.create(first, way, known, environment)
         self.session.environment = replace(environment, keep=home.store.result_files(self.session.log.session))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
@@ -89,6 +111,8 @@ class Agent:
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.business: BusinessState | None = None
+        self.children: SubAgents | None = None
+        self.meter: TurnMeter | None = None
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
 
@@ -128,7 +152,8 @@ class Agent:
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
-        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context)))
+        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
+        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context, self.meter)))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
@@ -138,7 +163,8 @@ class Agent:
             if not turn.cancelled():
                 turn.result()
         finally:
-            await self.interrupt()
+            if not turn.done():
+                await self.interrupt()
 
     async def ask(self, *parts: str | Part) -> Answer:
         """Run one turn and return the text of its last reply."""
@@ -151,12 +177,18 @@ class Agent:
         return Answer(text, stop)
 
     async def interrupt(self) -> None:
-        """End the running turn, if any: the partial reply is kept and every tool call is answered."""
+        """End the running turn, if any: the partial reply is kept and every tool call is answered. Then end those of its sub-agents."""
         turn = self._turn
         if turn is not None and not turn.done():
             turn.cancel()
             with suppress(asyncio.CancelledError):
                 await turn
+        if self.children is not None:
+            await self.children.interrupt()
+
+    def children_usd(self) -> float:
+        """US dollars that the sub-agents of this session have cost so far."""
+        return 0.0 if self.children is None else self.children.spent_usd()
 
     async def compact(self, focus: str = "") -> None:
         """Fold the session now."""

@@ -1,6 +1,6 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import NamedTuple, Self
 
@@ -18,6 +18,7 @@ from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.projections.call_ids import with_unique_ids
+from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.health import Health, HealthProjection
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.projections.projection import Derived
@@ -68,12 +69,25 @@ class Log:
         _take_first(projections, event)
         return cls(reader, clock, projections, write=True)
 
-    def fork(self, store: SessionStore, session: str, seq: int | None = None, derived: Derived | None = None) -> Self:
-        """Create a session that continues after event `seq` of this one (default: the newest). It reads this log; nothing is copied."""
+    def fork(
+        self,
+        store: SessionStore,
+        session: str,
+        seq: int | None = None,
+        derived: Derived | None = None,
+        *,
+        opener: EventRef | None = None,
+        meta: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Create a session that continues after event `seq` of this one (default: the newest). It reads this log; nothing is copied.
+
+        `opener` and `meta` are those of a sub-agent; without them it is a session of the user.
+        """
         at = self.tip if seq is None else self._checked_seq(seq)
         view = self.view if at == self.tip else self.state_at(at).view
         origin = {"origin": "palimpsest", "model": view.model, "profile": view.profile}
-        opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=None, **origin)
+        known = self.opened.meta if meta is None else dict(meta)
+        opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=opener, meta=known, **origin)
         event = _first_event(opened, self._clock)
         below = self.reader.owner(at).upto(at, store)
         try:
@@ -137,6 +151,12 @@ class Log:
         """Sequence numbers of queued user input, oldest first. A rewind keeps them."""
         with self._projections.lock:
             return self._projections.caught_up().inbox.value()
+
+    @property
+    def children(self) -> tuple[ChildRecord, ...]:
+        """The sub-agents that this session started, on all branches, oldest first."""
+        with self._projections.lock:
+            return self._projections.caught_up().children.value()
 
     @property
     def open_call(self) -> int | None:

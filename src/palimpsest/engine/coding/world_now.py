@@ -27,6 +27,7 @@ class WorldNow:
     def __init__(
         self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools, *, area: Area
     ) -> None:
+        self._agent = agent
         self._session = agent.session
         self._business = agent.business
         self._deferred = deferred
@@ -48,6 +49,7 @@ class WorldNow:
             "mode": "plan" if self._settings.mode == "plan" else "",
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
+            **({} if self._agent.children is None else {"agents": self._agent.children.roles(), "subagents": self._agent.children.live()}),
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)

@@ -25,13 +25,17 @@ _MOST_EMPTY = 2
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What a turn needs: the session, its tools and limits, the context that it states, and the feed that user interfaces follow."""
+    """What a turn needs: the session, its tools and limits, the context that it states, and the feed that user interfaces follow.
+
+    `meter` measures the turn; without one, the turn makes its own, which knows of no sub-agents.
+    """
 
     session: Session
     toolbox: Toolbox
     feed: Feed
     limits: Limits = NO_LIMITS
     context: ContextStating = field(default_factory=NoContext)
+    meter: TurnMeter | None = None
 
 
 async def run_turn(loop: Loop) -> str:
@@ -55,7 +59,7 @@ async def run_turn(loop: Loop) -> str:
 
 
 async def _work(loop: Loop) -> str:
-    session, meter = loop.session, TurnMeter(loop.session, loop.limits)
+    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
     if session.log.health.turn is None:
         queued = session.log.inbox
         tokens = sum(session.counter.content(part) for seq in queued for part in _typed(session, seq))
