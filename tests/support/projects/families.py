@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coding_tasks import MODEL, Step, scripted, use
+from msgspec.structs import replace
 
-from palimpsest.core.events import Body, ChildEnded, ChildOpened
-from palimpsest.core.items import ToolCall
+from palimpsest.core.events import Body, ChildEnded, ChildOpened, ModelReplied, ToolReturned
+from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.ports import Provider
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.children import Children
@@ -16,7 +17,7 @@ from palimpsest.engine.children.costs import recorded_spending
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
-from palimpsest.providers.scripted import RoutedScripts, Scripted
+from palimpsest.providers.scripted import RoutedScripts, Scripted, StalledReply
 from palimpsest.stores.home import Home
 
 PLAIN = CodingSettings(mode="auto", sandbox="off", allow=("bash",), tools=())
@@ -30,6 +31,12 @@ def spawn(nickname: str, message: str = "do it", **more: object) -> ToolCall:
 def wait(*names: str, **more: object) -> ToolCall:
     """A call that waits for sub-agents."""
     return use("wait_agent", ids=names, timeout_ms=600_000, **more)
+
+
+def stalled(*calls: ToolCall, text: str = "never said") -> StalledReply:
+    """A reply that comes only when the test releases it: calls, or a text."""
+    named = tuple(replace(call, call_id=f"toolu_stalled_{index}") for index, call in enumerate(calls))
+    return StalledReply(ModelReplied(named) if named else text, after=1)
 
 
 def routed(root: Scripted | None, children: Mapping[str, Scripted]) -> RoutedScripts:
@@ -98,8 +105,5 @@ def children_of(agent: Agent) -> Children:
 
 def answers(bodies: list[Body], tool: str) -> list[object]:
     """The results of the calls of a tool: as JSON, or as text if they are errors."""
-    from palimpsest.core.events import ToolReturned
-    from palimpsest.core.items import text_of
-
     found = [body.result for body in bodies if isinstance(body, ToolReturned) and body.tool == tool]
     return [text_of(result) if result.error else json.loads(text_of(result)) for result in found]

@@ -335,7 +335,7 @@ class Children:
         for record in log.children:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
-                spent = recorded_spending(self._home, record.session, frozenset({log.session}))
+                spent = recorded_spending(self._home, record.session)
                 log.append(ChildEnded(record.session, "killed", KILLED, spent.usage, spent.usd, spent.children_usd))
 
     def _record(self, name: str) -> ChildRecord | None:

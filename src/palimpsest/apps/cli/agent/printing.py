@@ -7,7 +7,18 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.output.values import emit, plain
-from palimpsest.core.events import Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolStarted, ViewEdited
+from palimpsest.core.events import (
+    ChildEnded,
+    ChildOpened,
+    Event,
+    Failed,
+    ModelReplied,
+    PermissionAsked,
+    ToolRefused,
+    ToolReturned,
+    ToolStarted,
+    ViewEdited,
+)
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
 from palimpsest.core.items import text_of
@@ -84,6 +95,10 @@ def _line_of(event: Event) -> str:
             return f"{tool} needs permission: {question}"
         case ViewEdited(by=by, tokens_before=before, tokens_after=after):
             return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit` shows it)"
+        case ChildOpened(nickname=nickname, role=role, resumed=resumed):
+            return f"the sub-agent {nickname} ({role}) {'goes on' if resumed else 'starts'}"
+        case ChildEnded(session=session, status=status, cost_usd=usd):
+            return f"the sub-agent in session {session} has ended: {status} (${usd:.4f})"
         case Failed(what=what, message=message):
             return f"{what} failed: {message}"
         case _:
