@@ -50,6 +50,7 @@ class _ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
 class _ScriptedLine(Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
     when: str = ""
+    model: str = ""
     calls: tuple[_ScriptedCall, ...] = ()
     thinking: str = ""
 
@@ -67,7 +68,7 @@ def _scripted_line(line: str, number: int, path: Path) -> tuple[str, str | Model
         return "", given
     calls = (ToolCall(f"call_{number}_{index}", call.tool, bytes(call.args).decode()) for index, call in enumerate(given.calls, 1))
     text = (Text(given.text, "assistant"),) if given.text else ()
-    return given.when, ModelReplied((*((Thinking(given.thinking),) if given.thinking else ()), *text, *calls))
+    return given.when, ModelReplied((*((Thinking(given.thinking),) if given.thinking else ()), *text, *calls), model=given.model)
 
 
 class Scripted:
@@ -149,7 +150,7 @@ class RoutedScripts:
         """Return a provider with the replies of a file, one JSON value a line.
 
         A reply is a text, or an object such as `{"text": "…", "calls": [{"tool": "read", "args": {"path": "a.py"}}]}`. With a field `when`
-        it is for requests that contain this text only. Raises `BadInput` if the file cannot be read, or a line is neither.
+        it is for requests that contain this text only; with a `model`, it is priced as one of that model. Raises `BadInput` if the file cannot be read, or a line is neither.
         """
         try:
             lines = path.read_text(encoding="utf-8").splitlines()

@@ -70,8 +70,8 @@ class Family:
 
     def agent(self, *steps: Step, children: Mapping[str, tuple[Step, ...]] | None = None, limits: Limits = NO_LIMITS) -> Agent:
         """A new agent whose sub-agents reply with the steps under their names."""
-        scripts = {name: scripted(*replies) for name, replies in (children or {}).items()}
-        return self.root(routed(scripted(*steps), scripts), limits=limits)
+        scripts = {name: scripted(*replies, model=MODEL) for name, replies in (children or {}).items()}
+        return self.root(routed(scripted(*steps, model=MODEL), scripts), limits=limits)
 
     def bodies(self, session: str) -> list[Body]:
         """The events of a session."""

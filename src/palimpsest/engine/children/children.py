@@ -80,6 +80,11 @@ class Children:
         return self._agent
 
     @property
+    def tree(self) -> AgentTree:
+        """The tree that they belong to."""
+        return self._tree
+
+    @property
     def may_spawn(self) -> bool:
         """Whether the agent may have sub-agents at its depth."""
         return self.depth < self._tree.depth
