@@ -150,7 +150,8 @@ class RoutedScripts:
         """Return a provider with the replies of a file, one JSON value a line.
 
         A reply is a text, or an object such as `{"text": "…", "calls": [{"tool": "read", "args": {"path": "a.py"}}]}`. With a field `when`
-        it is for requests that contain this text only; with a `model`, it is priced as one of that model. Raises `BadInput` if the file cannot be read, or a line is neither.
+        it is for requests that contain this text only; with a `model`, it is priced as one of that model. Raises `BadInput` if the file
+        cannot be read, or a line is neither.
         """
         try:
             lines = path.read_text(encoding="utf-8").splitlines()

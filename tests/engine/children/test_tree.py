@@ -3,11 +3,10 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from coding_tasks import bash, use
+from coding_tasks import Step, bash, use
 from families import PLAIN, Family, answers, children_of, spawn, stalled, wait
 
 from palimpsest.core.events import (
@@ -49,33 +48,38 @@ def marked(value: str) -> list[str]:
 def test_each_of_eight_children_in_three_levels_ends_truthfully(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MARK, str(tmp_path))
     asked: list[str] = []
-    permission = asyncio.Event()
+    permission, dee_asks = asyncio.Event(), asyncio.Event()
 
     async def approve(question: PermissionAsked) -> Approval:
         asked.append(question.question.partition("\n")[0])
         if "Dee" in question.question:
+            dee_asks.set()
             await permission.wait()
             return Approval("once")
         return Approval("no", why="it repeats itself")
 
-    settings = dataclasses.replace(
-        PLAIN, allow=("bash(cat:*)",), agents=AgentSettings(limits=Limits(calls=6)), tools=()
-    )
+    settings = dataclasses.replace(PLAIN, allow=("bash(./holder:*)",), agents=AgentSettings(limits=Limits(calls=6)), tools=())
     family = Family(tmp_path, settings=settings, approve=approve)
     (family.project / "a.txt").write_text("a\n")
-    os.mkfifo(family.project / "never")
-    bob, hal, gus, root_reply = stalled(), stalled(), stalled(), stalled(
-        use("send_input", id="Ada", message="stop and report", interrupt=True), wait("Bob"), wait("Cyd"), wait("Dee"), wait("Ada")
+    for name in ("never", "Gus", "Eve"):
+        os.mkfifo(family.project / name)
+    (family.project / "holder").write_text("#!/bin/bash\ncat never &\necho ready > $1\nwait\n")
+    (family.project / "holder").chmod(0o755)
+    bob, hal, gus, root_reply = (
+        stalled(),
+        stalled(),
+        stalled(),
+        stalled(use("send_input", id="Ada", message="stop and report", interrupt=True), wait("Bob"), wait("Cyd"), wait("Dee"), wait("Ada")),
     )
-    children = {
+    children: dict[str, tuple[Step, ...]] = {
         "Hal": (hal,),
         "Fay": (spawn("Hal", "deepest"), wait("Hal")),
-        "Gus": (bash("cat never"), gus),
+        "Gus": (bash("./holder Gus"), gus),
         "Ada": ((spawn("Fay"), spawn("Gus")), wait("Fay", "Gus"), "I stopped"),
         "Bob": (bob,),
         "Cyd": (LOOPING,) * 6,
         "Dee": (bash("touch dee.txt"), "touched"),
-        "Eve": (bash("cat never", background=True), "left it running"),
+        "Eve": (bash("./holder Eve", background=True), "left it running"),
     }
 
     async def run() -> tuple[str, float, float]:
@@ -85,8 +89,10 @@ def test_each_of_eight_children_in_three_levels_ends_truthfully(tmp_path: Path, 
             async with asyncio.timeout(60):
                 for reply in (root_reply, bob, hal):
                     await reply.reached.wait()
-            await _until(lambda: asked.count("Sub-agent Dee asks: Run this command?") == 1)
-            await _until(lambda: marked(str(tmp_path)).count("cat\0never\0") == 2)
+                await dee_asks.wait()
+                for name in ("Gus", "Eve"):
+                    assert await asyncio.to_thread((family.project / name).read_text) == "ready\n"
+            assert marked(str(tmp_path)).count("cat\0never\0") == 2
             tree = children_of(agent).tree
             assert (tree.open, len(tree.paths)) == (8 - _ended(family, agent), 8)
             # One is killed in the middle of a call, from outside.
@@ -112,13 +118,6 @@ def _ended(family: Family, agent: Agent) -> int:
     return sum(child.status == "errored" for child in agent.session.log.children)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    """Give other tasks their turns until something holds, at most for a minute."""
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0)
-
-
 def _check_ends(family: Family, session: str) -> None:
     below = family.sessions(session)
     assert list(below) == ["Ada", "Fay", "Hal", "Gus", "Bob", "Cyd", "Dee", "Eve"]
@@ -134,14 +133,20 @@ def _check_ends(family: Family, session: str) -> None:
     parent = "The agent that started it was interrupted."
     assert sorted(family.ends(below["Ada"])) == [("Fay", "interrupted", parent), ("Gus", "interrupted", parent)]
     assert family.ends(below["Fay"]) == [("Hal", "interrupted", parent)]
-    opened = {body.nickname: body.depth for each in (session, below["Ada"], below["Fay"]) for body in family.bodies(each) if isinstance(body, ChildOpened)}
+    opened = {
+        body.nickname: body.depth
+        for each in (session, below["Ada"], below["Fay"])
+        for body in family.bodies(each)
+        if isinstance(body, ChildOpened)
+    }
     assert opened == {"Ada": 1, "Bob": 1, "Cyd": 1, "Dee": 1, "Eve": 1, "Fay": 2, "Gus": 2, "Hal": 3}
     stops = {name: [body.stop for body in family.bodies(each) if isinstance(body, TurnEnded)] for name, each in below.items()}
     assert stops == {
         "Ada": ["interrupted", "done"],
-        **dict.fromkeys(("Fay", "Hal", "Gus", "Bob"), ["interrupted"]),
+        **{name: ["interrupted"] for name in ("Fay", "Hal", "Gus", "Bob")},
         "Cyd": ["max_calls"],
-        **dict.fromkeys(("Dee", "Eve"), ["done"]),
+        "Dee": ["done"],
+        "Eve": ["done"],
     }
     # The calls that were cut off have an outcome, and the tools that ran have a result.
     for name in ("Bob", "Hal"):

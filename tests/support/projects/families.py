@@ -12,7 +12,7 @@ from palimpsest.core.events import Body, ChildEnded, ChildOpened, ModelReplied, 
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.ports import Provider
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.children import Children
+from palimpsest.engine.children.children import ChildAgents
 from palimpsest.engine.children.costs import recorded_spending
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
@@ -97,9 +97,9 @@ class Family:
         return recorded_spending(self.home, session).usd
 
 
-def children_of(agent: Agent) -> Children:
+def children_of(agent: Agent) -> ChildAgents:
     """The sub-agents of an agent that was equipped."""
-    assert isinstance(agent.children, Children)
+    assert isinstance(agent.children, ChildAgents)
     return agent.children
 
 

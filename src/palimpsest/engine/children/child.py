@@ -11,7 +11,7 @@ from palimpsest.core.events import Event, Interrupted, ModelReplied, PermissionA
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.costs import FileMeter
-from palimpsest.engine.children.reports import CANCELLED, INTERRUPTED, ChildState, Outcome, outcome_of
+from palimpsest.engine.children.reports import CANCELLED, INTERRUPTED, ChildOutcome, ChildState, outcome_of
 from palimpsest.engine.children.roles import AgentRole
 from palimpsest.engine.children.tree import AgentTree, Slot
 from palimpsest.tools.permissions.decision import Approval
@@ -36,9 +36,9 @@ class Child:
     text: str = ""
     agent: Agent | None = None
     meter: FileMeter | None = None
-    turn: "asyncio.Task[Outcome] | None" = None
+    turn: "asyncio.Task[ChildOutcome] | None" = None
     task: "asyncio.Task[None] | None" = None
-    ending: Outcome | None = None
+    ending: ChildOutcome | None = None
     stays_open: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -47,7 +47,7 @@ class Child:
         """Whether a turn runs, or its end is not recorded yet."""
         return self.task is not None and not self.task.done()
 
-    def cancel(self, ending: Outcome) -> None:
+    def cancel(self, ending: ChildOutcome) -> None:
         """Cancel its turn, if one runs; the first reason counts."""
         if self.turn is not None and not self.turn.done():
             self.ending = self.ending or ending
@@ -70,12 +70,12 @@ class Child:
 
         return ask
 
-    async def run(self, tree: AgentTree) -> Outcome:
+    async def run(self, tree: AgentTree) -> ChildOutcome:
         """Run one turn on the queued input and return its outcome, whatever ends it."""
         text = stop = ""
         try:
             if self.agent is None:
-                return Outcome("errored", "It is not open.")
+                return ChildOutcome("errored", "It is not open.")
             async for piece in self.agent.run():
                 body = piece.body if isinstance(piece, Event) else None
                 if isinstance(body, ModelReplied) and body.purpose == "turn":
@@ -85,11 +85,11 @@ class Child:
                 if isinstance(body, TurnEnded):
                     stop = body.stop
         except asyncio.CancelledError:
-            return self.ending or Outcome("interrupted", CANCELLED)
+            return self.ending or ChildOutcome("interrupted", CANCELLED)
         except PalimpsestError as error:
-            return Outcome("errored", error.message)
+            return ChildOutcome("errored", error.message)
         except Exception as error:  # noqa: BLE001 - whatever a tool or provider of another package raises, the parent must learn of the end
-            return Outcome("errored", f"{type(error).__name__}: {error}")
+            return ChildOutcome("errored", f"{type(error).__name__}: {error}")
         return outcome_of(stop, text)
 
     async def release(self) -> None:

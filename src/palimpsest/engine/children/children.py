@@ -23,8 +23,8 @@ from palimpsest.engine.children.reports import (
     KILLED,
     OVER_BUDGET,
     REPLACED,
+    ChildOutcome,
     ChildState,
-    Outcome,
     bounded_report,
     briefing,
 )
@@ -36,6 +36,8 @@ from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
 
 EquipChild: TypeAlias = Callable[[Agent, AgentRole, Approve], object]
 """Gives a sub-agent the tools of its parent, as far as its role allows."""
+# The key of the source that states the roles.
+_ROLES_SOURCE: Final = "agents"
 _STATES: Final[Mapping[str, ChildState]] = {state: state for state in get_args(ChildState)}
 
 
@@ -50,7 +52,7 @@ class SpawnRequest:
     model: str = ""
 
 
-class Children:
+class ChildAgents:
     """The sub-agents of an agent. On creation, those that run by the log and cannot by now are recorded as killed.
 
     A sub-agent is open from its start until it is closed, fails or is interrupted: its file is locked and it holds a slot of the tree.
@@ -95,8 +97,19 @@ class Children:
         return FamilyContext(inner, self._agent.session, text)
 
     def roles(self) -> dict[str, str]:
-        """The descriptions of the roles by name; empty where there may be no sub-agents."""
-        return {name: role.description for name, role in self._roles.items()} if self.may_spawn else {}
+        """The descriptions of the roles that a source may state, by name; empty where there may be no sub-agents.
+
+        Texts of a project are left out if the source states with the role of the system.
+        """
+        source = next((each for each in self._agent.session.profile.sources.sources if each.key == _ROLES_SOURCE), None)
+        if source is None or not self.may_spawn:
+            return {}
+        return {role.name: role.description for role in self._roles.values() if source.role != "system" or role.origin != "project"}
+
+    def unstated_roles(self) -> dict[str, str]:
+        """The descriptions of all other roles, which the tool itself lists."""
+        stated = self.roles()
+        return {role.name: role.description for role in self._roles.values() if role.name not in stated}
 
     def live(self) -> dict[str, str]:
         """The nicknames of the open sub-agents, by session."""
@@ -113,15 +126,15 @@ class Children:
                 total += child.meter.read()[1] + child.agent.children_usd()
         return total
 
-    def state(self, name: str) -> Outcome:
+    def state(self, name: str) -> ChildOutcome:
         """State and report of a sub-agent by id or nickname; `not_found` if this agent has started none of that name."""
         record = self._record(name)
         if record is None:
-            return Outcome("not_found")
+            return ChildOutcome("not_found")
         child = self._known.get(record.session)
         if child is not None:
-            return Outcome(child.state, child.text)
-        return Outcome(_STATES.get(record.status, "interrupted"), record.text)
+            return ChildOutcome(child.state, child.text)
+        return ChildOutcome(_STATES.get(record.status, "interrupted"), record.text)
 
     async def spawn(self, request: SpawnRequest) -> Child:
         """Start a sub-agent and return it; it works beside this agent from then on.
@@ -158,7 +171,7 @@ class Children:
             return child
         if child.is_running:
             child.stays_open = True
-            child.cancel(Outcome("interrupted", REPLACED))
+            child.cancel(ChildOutcome("interrupted", REPLACED))
             await self._settled([child])
         if child.agent is None:
             raise ToolError(f"{child.nickname} has ended ({child.state}); resume it with resume_agent first")
@@ -209,11 +222,11 @@ class Children:
             await self._start(child, () if log.health.turn is not None or log.inbox else (GO_ON,), resumed=True)
         return child
 
-    async def close_child(self, name: str) -> Outcome:
+    async def close_child(self, name: str) -> ChildOutcome:
         """End a sub-agent and those below it, and give its slot back. Returns its state before. Raises `ToolError` if it is not open."""
         child = self._open_child(name)
-        before = Outcome(child.state, child.text)
-        child.cancel(Outcome("closed", CLOSED))
+        before = ChildOutcome(child.state, child.text)
+        child.cancel(ChildOutcome("closed", CLOSED))
         await self._settled([child])
         await uncancelled(child.release())
         child.state = "closed"
@@ -223,7 +236,7 @@ class Children:
         """End the turns of all running sub-agents and of those below them; each can be resumed."""
         running = [child for child in self._known.values() if child.is_running]
         for child in running:
-            child.cancel(Outcome("interrupted", INTERRUPTED))
+            child.cancel(ChildOutcome("interrupted", INTERRUPTED))
         await self._settled(running)
 
     async def close(self) -> None:
@@ -294,17 +307,17 @@ class Children:
             child.turn = asyncio.create_task(child.run(self._tree), name=child.nickname)
             child.task = asyncio.create_task(self._follow(child, child.turn))
 
-    async def _follow(self, child: Child, turn: "asyncio.Task[Outcome]") -> None:
+    async def _follow(self, child: Child, turn: "asyncio.Task[ChildOutcome]") -> None:
         """Record how a turn of a sub-agent ended. A turn that is cancelled before its first step ends here too."""
         while not turn.done():
             try:
                 await asyncio.wait((turn,))
             except asyncio.CancelledError:
-                child.cancel(Outcome("interrupted", CANCELLED))
-        outcome = (child.ending or Outcome("interrupted", CANCELLED)) if turn.cancelled() else turn.result()
+                child.cancel(ChildOutcome("interrupted", CANCELLED))
+        outcome = (child.ending or ChildOutcome("interrupted", CANCELLED)) if turn.cancelled() else turn.result()
         await uncancelled(self._finish(child, outcome))
 
-    async def _finish(self, child: Child, outcome: Outcome) -> None:
+    async def _finish(self, child: Child, outcome: ChildOutcome) -> None:
         """End what is below a sub-agent, close it unless it can take further input, and record its end with what it cost."""
         agent, usage, usd, below = child.agent, Usage(), 0.0, 0.0
         if agent is not None:
@@ -332,7 +345,7 @@ class Children:
         meter, most = self._agent.meter, self._agent.limits.usd
         if meter is not None and most is not None and meter.usd() >= most:
             for child in self._known.values():
-                child.cancel(Outcome("interrupted", OVER_BUDGET))
+                child.cancel(ChildOutcome("interrupted", OVER_BUDGET))
 
     def _record_killed(self) -> None:
         """Record an end for each sub-agent that runs by the log: the process that ran it has ended. Its file says what it cost."""

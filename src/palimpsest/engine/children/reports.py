@@ -34,21 +34,21 @@ _LIMITS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChildOutcome:
     """How a run of a sub-agent ended: its state, and its report or the reason."""
 
     state: ChildState
     text: str = ""
 
 
-def outcome_of(stop: str, text: str) -> Outcome:
+def outcome_of(stop: str, text: str) -> ChildOutcome:
     """The outcome of a turn by its stop reason and the text of its last reply."""
     if stop == "done":
-        return Outcome("completed", text)
+        return ChildOutcome("completed", text)
     if stop == "interrupted":
-        return Outcome("interrupted", CANCELLED)
+        return ChildOutcome("interrupted", CANCELLED)
     reason = f"It reached its limit of {_LIMITS[stop]}." if stop in _LIMITS else f"Its turn ended early ({stop or 'without a reason'})."
-    return Outcome("errored", f"{reason} Its last message was:\n{text}" if text else reason)
+    return ChildOutcome("errored", f"{reason} Its last message was:\n{text}" if text else reason)
 
 
 def bounded_report(text: str, session: str) -> str:

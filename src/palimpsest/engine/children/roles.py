@@ -1,5 +1,6 @@
 """Roles of sub-agents: what each is for and how much less than its parent it may do, built in or from files of user and project."""
 
+import math
 import os
 import re
 import stat
@@ -153,9 +154,12 @@ def _limits(fields: Mapping[str, str]) -> Limits:
     def number(name: str) -> float | None:
         text = fields.get(name, "")
         try:
-            return float(text) if text else None
+            value = float(text) if text else None
         except ValueError:
-            raise BadInput(f"its {name} is no number") from None
+            value = math.nan
+        if value is not None and not math.isfinite(value):
+            raise BadInput(f"its {name} is no number")
+        return value
 
     calls, tools = number("max_turns"), number("max_tools")
     return Limits(None if calls is None else int(calls), None if tools is None else int(tools), number("max_seconds"), number("max_usd"))

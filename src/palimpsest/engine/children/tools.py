@@ -4,8 +4,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from palimpsest.engine.children.children import Children, SpawnRequest
-from palimpsest.engine.children.reports import Outcome, answer, role_listing
+from palimpsest.engine.children.children import ChildAgents, SpawnRequest
+from palimpsest.engine.children.reports import ChildOutcome, answer, role_listing
 from palimpsest.engine.children.roles import DEFAULT_ROLE
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
@@ -17,8 +17,6 @@ LONGEST_WAIT_MS: Final = 3_600_000
 LONGEST_MESSAGE: Final = 100_000
 """Characters of a message to a sub-agent."""
 MOST_IDS: Final = 64
-# The key of the source that states the roles.
-_STATED_ROLES: Final = "agents"
 # Seconds beyond the longest wait after which the loop would end the tool.
 _SPARE: Final = 60.0
 
@@ -64,7 +62,7 @@ def clamped_wait(timeout_ms: int) -> float:
     return max(SHORTEST_WAIT_MS, min(timeout_ms, LONGEST_WAIT_MS)) / 1_000
 
 
-def child_tools(children: Children) -> tuple[AgentTool, ...]:
+def child_tools(children: ChildAgents) -> tuple[AgentTool, ...]:
     """The five tools; none where the agent is as deep as agents may be.
 
     The description of `spawn_agent` lists the roles, unless the profile states them. Reports follow as statements only; under a profile
@@ -72,10 +70,9 @@ def child_tools(children: Children) -> tuple[AgentTool, ...]:
     """
     if not children.may_spawn:
         return ()
-    profile = children.agent.session.profile
-    stated = any(source.key == _STATED_ROLES for source in profile.sources.sources)
-    roles = "" if stated else f"\n\nRoles:\n{role_listing(children.roles())}"
-    calls = _Calls(children, with_reports=profile.agents.tagged)
+    unstated = children.unstated_roles()
+    roles = f"\n\nRoles:\n{role_listing(unstated)}" if unstated else ""
+    calls = _Calls(children, with_reports=children.agent.session.profile.agents.tagged)
     return (
         define(SpawnArguments, calls.spawn, name=SPAWN, description=f"{_SPAWN}{roles}", kind="reports"),
         define(SendArguments, calls.send, name=SEND, description=_SEND, kind="reports"),
@@ -88,7 +85,7 @@ def child_tools(children: Children) -> tuple[AgentTool, ...]:
 class _Calls:
     """Runs the calls of the tools on the sub-agents of one agent."""
 
-    def __init__(self, children: Children, *, with_reports: bool) -> None:
+    def __init__(self, children: ChildAgents, *, with_reports: bool) -> None:
         self._children = children
         self._with_reports = with_reports
 
@@ -121,7 +118,7 @@ class _Calls:
         before = await self._children.close_child(given.id)
         return ToolOutput(answer({"id": given.id, "status_before": self._shown(before)}))
 
-    def _shown(self, state: Outcome) -> Any:  # a word, or an object with the report
+    def _shown(self, state: ChildOutcome) -> Any:  # a word, or an object with the report
         return {state.state: state.text} if self._with_reports and state.text else state.state
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from palimpsest.core.events import ModeChanged
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.children import Children
+from palimpsest.engine.children.children import ChildAgents
 from palimpsest.engine.children.tools import child_tools
 from palimpsest.engine.children.tree import AgentTree, new_tree
 from palimpsest.engine.coding.gatekeeper import Gatekeeper, LiveRules, RuleSet
@@ -71,7 +71,9 @@ def equip(
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
     gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
     family = tree or new_tree(agent, approve, settings.agents)
-    children = Children(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, inherited), ask, family))
+    children = ChildAgents(
+        agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, inherited), ask, family)
+    )
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])

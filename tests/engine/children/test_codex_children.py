@@ -108,16 +108,14 @@ def test_cx_62_nicknames_repeat_only_after_the_list_is_used_up() -> None:
     assert len(NAMES) >= 87
     assert len(set(NAMES)) == len(NAMES)
     assert set(NAMES) < used
-    assert {name for name in used if name not in NAMES} == {f"{name} the 2nd" for name in NAMES} | {pick_nickname(
-        {*NAMES, *(f"{name} the 2nd" for name in NAMES)}, 0.5
-    )}
+    assert {name for name in used if name not in NAMES} == {f"{name} the 2nd" for name in NAMES} | {
+        pick_nickname({*NAMES, *(f"{name} the 2nd" for name in NAMES)}, 0.5)
+    }
     assert pick_nickname({*NAMES, *(f"{name} the 2nd" for name in NAMES)}, 0.0) == f"{NAMES[0]} the 3rd"
     assert [pick_nickname((), chance) for chance in (0.0, 1.0)] == [NAMES[0], NAMES[-1]]
 
 
-@pytest.mark.parametrize(
-    ("timeout_ms", "seconds"), [(1, 10.0), (10_000, 10.0), (30_000, 30.0), (3_600_000, 3_600.0), (10**12, 3_600.0)]
-)
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(1, 10.0), (10_000, 10.0), (30_000, 30.0), (3_600_000, 3_600.0), (10**12, 3_600.0)])
 def test_cx_63_wait_clamps_to_10_seconds_and_1_hour(timeout_ms: int, seconds: float) -> None:
     assert clamped_wait(timeout_ms) == seconds
 
