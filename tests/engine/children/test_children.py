@@ -1,6 +1,8 @@
 """Sub-agents of a coding agent: started, steered, waited for, closed and resumed, each in a session of its own."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from palimpsest.core.events import (
     ChildOpened,
     ContextStated,
     Event,
+    ModelSwitched,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -22,8 +25,11 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
+from palimpsest.core.policy import Plan
+from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.children.children import SpawnRequest
 from palimpsest.engine.children.reports import GO_ON, ChildOutcome
+from palimpsest.tools.tool import ToolError
 
 
 @pytest.fixture
@@ -189,3 +195,75 @@ def test_the_briefing_is_stated_again_when_it_is_gone_from_the_view(family: Fami
     (text,) = asyncio.run(run())
     assert text.startswith("You are Ada, a sub-agent with the role explorer.")
     assert "<role>\nSearch widely first" in text
+
+
+@dataclass(frozen=True)
+class Late:
+    """A policy that sends a sub-agent a message when its turn has ended already."""
+
+    send: Callable[[], None]
+    name: str = "late"
+    moments: frozenset[Moment] = frozenset({"turn_ends"})
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        self.send()
+        return ()
+
+
+def test_input_that_comes_after_the_last_reply_is_worked_on_before_the_child_has_completed(family: Family) -> None:
+    async def run() -> str:
+        async with family.agent("x", children={"Ada": (slow, "answer to the late word")}) as agent:
+            children = children_of(agent)
+            child = await children.spawn(SpawnRequest("first", nickname="Ada"))
+            await slow.reached.wait()
+            sent: list[Event] = []
+
+            def send() -> None:
+                if not sent:
+                    assert child.agent is not None
+                    sent.append(child.agent.say("a late word"))
+
+            assert child.agent is not None
+            session = child.agent.session
+            session.profile = replace(session.profile, policies=(*session.profile.policies, Late(send)))
+            slow.released.set()
+            await children.wait(["Ada"], 600.0)
+            return agent.id
+
+    slow = stalled(text="first answer")
+    session = asyncio.run(run())
+    assert family.ends(session) == [("Ada", "completed", "answer to the late word")]
+    said = [body for body in family.bodies(family.sessions(session)["Ada"]) if isinstance(body, UserSaid)]
+    assert [(text_of(body.parts[0]), body.steering) for body in said] == [("first", False), ("a late word", False)]
+
+
+def test_a_resumed_child_keeps_its_model_and_one_without_its_role_is_refused(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(family.folder))
+    roles = family.project / ".agents" / "agents"
+    roles.mkdir(parents=True)
+    (roles / "careful.md").write_text("---\ndescription: reads\ntools: read\n---\n")
+
+    async def first() -> str:
+        async with family.agent("x", children={"Ada": ("one",), "Bob": ("one",)}) as agent:
+            children = children_of(agent)
+            await children.spawn(SpawnRequest("x", nickname="Ada", model="claude-haiku-4-5"))
+            await children.spawn(SpawnRequest("x", nickname="Bob", role="careful"))
+            await children.wait(["Ada"], 600.0)
+            await children.wait(["Bob"], 600.0)
+            return agent.id
+
+    async def second(session: str) -> None:
+        async with family.root(routed(scripted(), {}), resume=session) as agent:
+            children = children_of(agent)
+            child = await children.resume("Ada")
+            assert child.agent is not None
+            assert child.agent.session.card.name == "claude-haiku-4-5"
+            with pytest.raises(ToolError, match="the role 'careful' of Bob does not exist any more"):
+                await children.resume("Bob")
+            assert children.tree.open == 1
+
+    session = asyncio.run(first())
+    (roles / "careful.md").unlink()
+    asyncio.run(second(session))
+    assert [body for body in family.bodies(family.sessions(session)["Ada"]) if isinstance(body, ModelSwitched)] == []

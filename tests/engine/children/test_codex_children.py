@@ -56,8 +56,9 @@ def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: P
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (SpawnRequest("x", role="nobody-has-it"), "there is no role nobody-has-it; the roles are default, explorer, worker"),
+        (SpawnRequest("x", role="nobody-has-it"), "there is no role nobody-has-it; the roles are default, explorer, worker, odd"),
         (SpawnRequest("x", model="no-such-model"), "the sub-agent cannot be opened: "),
+        (SpawnRequest("x", role="odd", fork=True), "the sub-agent cannot be opened: "),
         (SpawnRequest("x", nickname="../../etc"), "a nickname has letters, digits, spaces and dashes"),
         (SpawnRequest(" \n"), "the message is empty"),
     ],
@@ -65,6 +66,9 @@ def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: P
 def test_cx_62_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: Path, request_: SpawnRequest, message: str) -> None:
     settings = dataclasses.replace(PLAIN, agents=dataclasses.replace(PLAIN.agents, max_threads=1))
     family = Family(tmp_path, settings=settings)
+    folder = family.project / ".agents" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "odd.md").write_text("---\ndescription: x\nprofile: no-such-profile\n---\n")
 
     async def run() -> None:
         async with family.agent("x", children={"Ada": ("done",)}) as agent:

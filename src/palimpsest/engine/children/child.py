@@ -24,7 +24,7 @@ class Child:
     """A sub-agent. It is open while it has an `agent`: its file is locked and it holds a `slot`, also between its turns.
 
     `turn` runs its turn, and `task` records how that ended. `ending` is the outcome that a cancellation of the turn stands for; with
-    `stays_open` it takes further input then. `ended` is set while its state is final.
+    `stays_open` it takes further input then. Once it is `finishing`, its run takes no more input. `ended` is set while its state is final.
     """
 
     session: str
@@ -40,6 +40,7 @@ class Child:
     task: "asyncio.Task[None] | None" = None
     ending: ChildOutcome | None = None
     stays_open: bool = False
+    finishing: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

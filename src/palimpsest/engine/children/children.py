@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ChildEnded, ChildOpened, SessionOpened, Usage
+from palimpsest.core.events import ChildEnded, ChildOpened, Usage
 from palimpsest.core.items import Part
 from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.child import Child, Result, uncancelled
 from palimpsest.engine.children.context import FamilyContext
-from palimpsest.engine.children.costs import FileMeter, recorded_spending
-from palimpsest.engine.children.forks import fork_for_child
+from palimpsest.engine.children.costs import recorded_spending
+from palimpsest.engine.children.opening import Opening, open_child
 from palimpsest.engine.children.reports import (
     CANCELLED,
     CLOSED,
@@ -151,7 +151,7 @@ class ChildAgents:
         try:
             nickname = self._tree.nickname(request.nickname.strip())
             child = Child(new_id(self._home), nickname, role, self.depth + 1, slot)
-            await self._open(child, model=request.model or role.model, fork=request.fork)
+            await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork))
         except BaseException:
             slot.release()
             raise
@@ -166,7 +166,7 @@ class ChildAgents:
         child = self._open_child(name)
         if not message.strip():
             raise ToolError("the message is empty")
-        if child.is_running and not interrupt and child.agent is not None:
+        if child.is_running and not child.finishing and not interrupt and child.agent is not None:
             child.agent.say(message)
             return child
         if child.is_running:
@@ -203,13 +203,16 @@ class ChildAgents:
         known = self._known.get(record.session)
         if known is not None and known.agent is not None:
             raise ToolError(f"{known.nickname} is open already ({known.state}); give it input with send_input")
+        role = self._roles.get(record.role)
+        if role is None:
+            # Another role could allow more.
+            raise ToolError(f"the role {record.role!r} of {record.nickname} does not exist any more")
         self._tree.check_depth(self.depth + 1)
         slot = self._tree.reserve()
-        role = self._roles.get(record.role, self._roles[DEFAULT_ROLE])
         before = self.state(record.session)
         child = Child(record.session, record.nickname, role, self.depth + 1, slot, before.state, before.text)
         try:
-            agent = await self._open(child, resume=True)
+            agent = await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), resume=True))
         except BaseException:
             slot.release()
             raise
@@ -247,41 +250,15 @@ class ChildAgents:
         with suppress(ValueError):
             self._tree.over_budget.remove(self._stop_if_over_budget)
 
-    async def _open(self, child: Child, *, model: str = "", fork: bool = False, resume: bool = False) -> Agent:
+    async def _open(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""
-        parent, session = self._agent, self._agent.session
-        environment, log = session.environment, session.log
-        opened = SessionOpened(
-            child.session,
-            cwd=str(parent.toolbox.workspace.root),
-            opener=log.place_of(log.tip),
-            meta={"nickname": child.nickname, "role": child.role.name, "depth": str(child.depth)},
-        )
-        try:
-            card = session.named_card(model) if model else session.card
-            if fork and opened.opener is not None:
-                fork_for_child(session, self._home.store, child.session, opened.opener, opened.meta)
-            agent = Agent(
-                card,
-                profile=child.role.profile or session.profile,
-                provider=environment.provider,
-                cwd=parent.toolbox.workspace.root,
-                home=self._home,
-                resume=child.session if fork or resume else "",
-                limits=narrower_limits(parent.limits, self._tree.limits, child.role.limits),
-                opened=opened,
-            )
-        except PalimpsestError as error:
-            raise ToolError(f"the sub-agent cannot be opened: {error.message}") from error
-        kept = {name: getattr(environment, name) for name in ("retries", "sleep", "chance", "offload", "encoder")}
-        agent.session.environment = replace(agent.session.environment, **kept)
         self._tree.paths[child.session] = (*self._path, child.nickname)
-        child.agent, child.meter = agent, FileMeter(agent.session.log, tuple(environment.cards))
+        agent = open_child(self._agent, self._home, child, opening)
         try:
             self._equip(agent, child.role, child.approver(self._tree, self._tree.paths[child.session]))
         except BaseException:
             await uncancelled(child.release())
-            if not resume:
+            if not opening.resume:
                 with suppress(PalimpsestError):
                     remove(self._home.store, child.session)
             raise
@@ -298,7 +275,7 @@ class ChildAgents:
         session.log.append(
             ChildOpened(child.session, CURRENT_CALL.get(), child.role.name, nickname=child.nickname, depth=child.depth, resumed=resumed)
         )
-        child.state, child.text, child.ending, child.stays_open = "running", "", None, False
+        child.state, child.text, child.ending, child.stays_open, child.finishing = "running", "", None, False, False
         child.ended.clear()
         try:
             # A crash must not leave a session that costs money and that no log names.
@@ -309,12 +286,18 @@ class ChildAgents:
 
     async def _follow(self, child: Child, turn: "asyncio.Task[ChildOutcome]") -> None:
         """Record how a turn of a sub-agent ended. A turn that is cancelled before its first step ends here too."""
-        while not turn.done():
-            try:
-                await asyncio.wait((turn,))
-            except asyncio.CancelledError:
-                child.cancel(ChildOutcome("interrupted", CANCELLED))
-        outcome = (child.ending or ChildOutcome("interrupted", CANCELLED)) if turn.cancelled() else turn.result()
+        while True:
+            while not turn.done():
+                try:
+                    await asyncio.wait((turn,))
+                except asyncio.CancelledError:
+                    child.cancel(ChildOutcome("interrupted", CANCELLED))
+            outcome = (child.ending or ChildOutcome("interrupted", CANCELLED)) if turn.cancelled() else turn.result()
+            if outcome.state != "completed" or child.agent is None or not child.agent.session.log.inbox:
+                break
+            # Input came when the turn took none any more.
+            child.turn = turn = asyncio.create_task(child.run(self._tree), name=child.nickname)
+        child.finishing = True
         await uncancelled(self._finish(child, outcome))
 
     async def _finish(self, child: Child, outcome: ChildOutcome) -> None:
@@ -328,7 +311,9 @@ class ChildAgents:
         child.state, child.text = outcome.state, bounded_report(outcome.text, child.session)
         try:
             if outcome.state != "completed" and not child.stays_open:
-                await child.release()
+                # A file that cannot be closed in order is recovered when it is opened again.
+                with suppress(PalimpsestError, OSError):
+                    await child.release()
         finally:
             # What cannot be recorded now, such as on a full disk, is recorded when the session is opened again.
             with suppress(PalimpsestError):
