@@ -164,3 +164,52 @@ def test_a_child_can_be_resumed_by_its_user(project: Path) -> None:
     assert (again["session"], again["text"]) == (ada["session"], "more")
     (listed,) = [row for row in pal(project, "sessions", "--all") if row["id"] == ada["session"]]
     assert listed["parent"] == answer["session"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, number: signal.Signals, code: int) -> None:
+    script = (
+        reply(call("spawn_agent", message="b", nickname="Bob")),
+        reply(call("wait_agent", ids=["Bob"])),
+        reply(call("bash", command="./holder Bob"), by="Bob"),
+    )
+    words = [*PAL, "-p", "go", "--mode", "auto", "--allow", "bash"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(words, cwd=project, env=settings(project, *script), stdin=quiet, stderr=quiet) as process:
+        assert (project / "Bob.ready").read_text() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(30) == code
+    subprocess.run(["flock", "-w", "10", project / "Bob.held", "true"], check=True)
+    (listed,) = pal(project, "sessions")
+    (_, bob) = pal(project, "agents", listed["id"])
+    assert ends(project, listed["id"]) == [("Bob", "interrupted", "The agent that started it was interrupted.")]
+    assert bob["state"] == "interrupted"
+    assert [body.stop for body in bodies(project, bob["session"]) if isinstance(body, TurnEnded)] == ["interrupted"]
+
+
+def test_a_child_that_is_not_waited_for_ends_with_the_run_and_lines_say_so(project: Path) -> None:
+    script = (
+        reply(call("spawn_agent", message="b", nickname="Bob")),
+        reply(text="I do not wait"),
+        reply(call("bash", command="./holder Bob"), by="Bob"),
+    )
+    environment = {**settings(project, *script)}
+    done = subprocess.run(
+        [*PAL, "-p", "go", "--mode", "auto", "--allow", "bash"],
+        cwd=project,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "I do not wait\n")
+    assert "pal: the sub-agent Bob (default) starts\n" in done.stderr
+    (listed,) = pal(project, "sessions")
+    assert [(name, status) for name, status, _ in ends(project, listed["id"])] == [("Bob", "interrupted")]
+    words = [*PAL, "agents", listed["id"]]
+    table = subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in table.splitlines()]
+    assert rows[0] == ["session", "nickname", "role", "state", "tokens", "cost"]
+    assert [row[1:4] for row in rows[1:-1]] == [["-", "-", "-"], ["Bob", "default", "interrupted"]]
+    assert rows[-1][:2] == ["1", "sub-agent,"]
