@@ -210,11 +210,14 @@ class Agent:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.interrupt()
         try:
-            await self.resources.aclose()
+            await self.interrupt()
         finally:
-            self.close()
+            # Also if the task is cancelled once more, or a sub-agent cannot be ended in order.
+            try:
+                await self.resources.aclose()
+            finally:
+                self.close()
 
 
 def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:

@@ -243,12 +243,16 @@ class ChildAgents:
         await self._settled(running)
 
     async def close(self) -> None:
-        """Interrupt the running sub-agents and close all."""
-        await self.interrupt()
-        for child in tuple(self._known.values()):
-            await uncancelled(child.release())
+        """Interrupt the running sub-agents and close all, also if this task is cancelled meanwhile."""
         with suppress(ValueError):
             self._tree.over_budget.remove(self._stop_if_over_budget)
+        await uncancelled(self._close_all())
+
+    async def _close_all(self) -> None:
+        await self.interrupt()
+        for child in tuple(self._known.values()):
+            with suppress(PalimpsestError, OSError):
+                await child.release()
 
     async def _open(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""

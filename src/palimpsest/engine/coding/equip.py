@@ -98,7 +98,7 @@ def _declared(
     """The tools that are declared to the model, by name, and those that it has to search for."""
     enabled = [tool for tool in offered if settings.offers(tool.name)]
     own = [tool for tool in enabled if tool not in installed.tools]
-    if agent.business is not None and settings.model_sets_state and settings.inherited is None:
+    if agent.business is not None and settings.model_sets_state:
         own.append(agent.business.tool())
     # A tool of another package never takes the place of one of ours.
     taken = {SEARCH, *(tool.name for tool in own)}

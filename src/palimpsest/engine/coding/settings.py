@@ -56,9 +56,12 @@ class CodingSettings:
 
 
 def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) -> CodingSettings:
-    """Return the settings of a sub-agent: those of its parent without the tools and the mode that its role does not have."""
+    """Return the settings of a sub-agent: those of its parent without the tools and the mode that its role does not have.
+
+    The business state is that of the parent's task, so a sub-agent has none.
+    """
     only = settings.only if role.tools is None else role.tools if settings.only is None else settings.only & role.tools
-    return replace(settings, mode=narrower_mode(settings.mode, role.mode), only=only, inherited=inherited)
+    return replace(settings, mode=narrower_mode(settings.mode, role.mode), only=only, inherited=inherited, states=None)
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

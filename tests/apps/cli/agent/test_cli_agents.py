@@ -166,8 +166,8 @@ def test_a_child_can_be_resumed_by_its_user(project: Path) -> None:
     assert listed["parent"] == answer["session"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(("number", "code", "times"), [(signal.SIGTERM, 143, 1), (signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 2)])
+def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, number: signal.Signals, code: int, times: int) -> None:
     script = (
         reply(call("spawn_agent", message="b", nickname="Bob")),
         reply(call("wait_agent", ids=["Bob"])),
@@ -178,6 +178,11 @@ def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, 
     with subprocess.Popen(words, cwd=project, env=settings(project, *script), stdin=quiet, stderr=quiet) as process:
         assert (project / "Bob.ready").read_text() == "ready\n"
         process.send_signal(number)
+        if times > 1:
+            # The command ignores the request to end, so the process still waits for it.
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            process.send_signal(number)
         assert process.wait(30) == code
     subprocess.run(["flock", "-w", "10", project / "Bob.held", "true"], check=True)
     (listed,) = pal(project, "sessions")
