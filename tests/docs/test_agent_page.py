@@ -12,9 +12,11 @@ import pytest
 from palimpsest.apps.cli.agent import ask
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.children import tools as agent_tools
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import AgentRules
 from palimpsest.stores.home import Home
 from palimpsest.tools.files import images, read, search, write
 from palimpsest.tools.files.confined import LARGEST_FILE
@@ -58,6 +60,11 @@ LIMITS = {
     "task_list": f"{tasks.MOST_LINES} lines",
     "task_get": f"{tasks.OUTPUT_LINES:,} lines and {tasks.OUTPUT_BYTES // 1000} kB",
     "recall": f"{recall.PAGE_BYTES // 1000} kB a result, {recall.MOST_HITS} hits",
+    "spawn_agent": f"{AgentRules().threads} open at once, {AgentRules().depth} deep, "
+    f"messages of {agent_tools.LONGEST_MESSAGE:,} characters",
+    "send_input": f"{agent_tools.LONGEST_MESSAGE:,} characters",
+    "wait_agent": f"{agent_tools.DEFAULT_WAIT_MS // 1000} s, at most {agent_tools.LONGEST_WAIT_MS // 1000:,} s on request, "
+    f"{agent_tools.MOST_IDS} sub-agents",
     "skill": f"{skill.LARGEST_SKILL // 1000} kB, {skill.MOST_SKILLS} skills",
 }
 

@@ -1,14 +1,15 @@
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from palimpsest.core.errors import PromptTooLong, ProviderError
+from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.core.ports import Provider, Sendable
-from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
+from palimpsest.providers.scripted import BrokenReply, RoutedScripts, Scripted, StalledReply
 
 
 @dataclass(frozen=True)
@@ -145,3 +146,34 @@ def test_a_script_that_is_at_its_end_says_so() -> None:
     ask(script)
     with pytest.raises(ProviderError, match=r"the script has 1 replies and this is request 2"):
         ask(script)
+
+
+def test_a_script_file_answers_by_the_text_of_a_request_in_the_order_of_its_lines(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(
+        '"first"\n{"when": "Ada", "text": "for Ada", "model": "gpt-5.5"}\n\n{"calls": [{"tool": "read", "args": {"path": "a"}}]}\n'
+        '{"when": "Bob", "text": "for Bob"}\n{"when": "Ada", "text": "more for Ada"}\n'
+    )
+    provider = RoutedScripts.from_file(script)
+
+    def last(body: bytes) -> tuple[object, str]:
+        reply = ask(provider, body)[-1]
+        assert isinstance(reply, ModelReplied)
+        return reply.parts, reply.model
+
+    assert [last(body) for body in (b"x", b"Bob", b"Ada and Bob", b"to Ada", b"x")] == [
+        ((Text("first", "assistant"),), "scripted"),
+        ((Text("for Bob", "assistant"),), "scripted"),
+        ((Text("for Ada", "assistant"),), "gpt-5.5"),
+        ((Text("more for Ada", "assistant"),), "scripted"),
+        ((ToolCall("call_4_1", "read", '{"path": "a"}'),), "scripted"),
+    ]
+    with pytest.raises(ProviderError, match="the script has 1 replies and this is request 2"):
+        ask(provider, b"Bob")
+
+
+@pytest.mark.parametrize("line", ["{", '{"says": "x"}', "7"])
+def test_a_line_that_is_no_reply_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "script").write_text(f'"ok"\n{line}\n')
+    with pytest.raises(BadInput, match="line 2 is no scripted reply"):
+        RoutedScripts.from_file(tmp_path / "script")

@@ -1,12 +1,12 @@
 """The agent as a library: a session with a model, tools and a profile, driven by prompts and followed by its feed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits
+from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import resumed, switch
@@ -49,6 +49,26 @@ async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
     return parts
 
 
+class SubAgents(Protocol):
+    """The sub-agents of an agent, as far as the agent itself deals with them."""
+
+    def spent_usd(self) -> float:
+        """US dollars that they and those below them have cost so far."""
+        ...
+
+    def live(self) -> Mapping[str, str]:
+        """The nicknames of those that are open, by session."""
+        ...
+
+    def roles(self) -> Mapping[str, str]:
+        """The descriptions of the roles that they can have, by name."""
+        ...
+
+    async def interrupt(self) -> None:
+        """End the turns of all of them, and of those below them."""
+        ...
+
+
 class Answer(Struct, frozen=True):
     """The outcome of one prompt: the text of the last reply, and why the turn ended."""
 
@@ -60,10 +80,10 @@ class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
-    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session. Use it
-    as an async context manager, or call `close`. `hooks` run at moments of the session; those of its end run when the context ends. `jobs`
-    run beside turns (default: those of the profile). Raises `BadInput` if no tool can be made of a function, or two tools or jobs have one
-    name.
+    tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session;
+    `opened` is the first event of a new one that another agent starts. `hooks` run at moments of the session; those of its end run when
+    the context ends. `jobs` run beside turns (default: those of the profile). Use it as an async context manager, or call `close`. Raises
+    `BadInput` if no tool can be made of a function, or two tools or jobs have one name.
     """
 
     def __init__(
@@ -81,6 +101,7 @@ class Agent:
         approve: Approve = no_approver,
         hooks: Iterable[Hook] = (),
         jobs: Iterable[Job] | None = None,
+        opened: SessionOpened | None = None,
     ) -> None:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
@@ -92,8 +113,8 @@ class Agent:
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
-            opened = SessionOpened(new_id(home), cwd=str(root))
-            self.session = Session.create(opened, way, known, environment)
+            first = opened or SessionOpened(new_id(home), cwd=str(root))
+            self.session = Session.create(first, way, known, environment)
         source, tip = "resume" if resume else "startup", self.session.log.tip
         self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
         keep = home.store.result_files(self.session.log.session)
@@ -112,6 +133,8 @@ class Agent:
         self.business: BusinessState | None = None
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
+        self.children: SubAgents | None = None
+        self.meter: TurnMeter | None = None
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
         self._has_ended = False
@@ -154,7 +177,9 @@ class Agent:
             self._is_resumed = False
             await resumed(self.session)
             self.jobs.start("resumed")
-        turn = asyncio.ensure_future(run_turn(Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks)))
+        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
+        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter)
+        turn = asyncio.ensure_future(run_turn(loop))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
         has_ended = False
@@ -166,7 +191,8 @@ class Agent:
             if not turn.cancelled():
                 turn.result()
         finally:
-            await self.interrupt()
+            if not turn.done():
+                await self.interrupt()
             # A run that is not followed to its end is one of a program that ends, too.
             if has_ended:
                 self.jobs.turn_ended()
@@ -182,12 +208,18 @@ class Agent:
         return Answer(text, stop)
 
     async def interrupt(self) -> None:
-        """End the running turn, if any: the partial reply is kept and every tool call is answered."""
+        """End the running turn, if any: the partial reply is kept and every tool call is answered. Then end those of its sub-agents."""
         turn = self._turn
         if turn is not None and not turn.done():
             turn.cancel()
             with suppress(asyncio.CancelledError):
                 await turn
+        if self.children is not None:
+            await self.children.interrupt()
+
+    def children_usd(self) -> float:
+        """US dollars that the sub-agents of this session have cost so far."""
+        return 0.0 if self.children is None else self.children.spent_usd()
 
     async def compact(self, focus: str = "") -> None:
         """Fold the session now, unless a hook blocks it."""
@@ -221,12 +253,13 @@ class Agent:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.interrupt()
         try:
+            await self.interrupt()
             await self.end("done" if kind is None else "failed" if issubclass(kind, Exception) else "interrupted")
             # A program that was interrupted or failed does not wait for jobs.
             await self.jobs.close(at_once=error is not None)
         finally:
+            # Also if the task is cancelled once more, or a sub-agent cannot be ended in order.
             try:
                 await self.resources.aclose()
             finally:

@@ -34,6 +34,22 @@ def for_any_model(limiter: ResultLimiter) -> Callable[[ModelCard], ResultLimiter
 
 UNLIMITED: Final = for_any_model(_unchanged)
 """Leaves results as they are, for replays; the loop bounds the results of a profile that has no limiter of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRules:
+    """Sub-agents under a profile: the deepest level below the agent of the user, and how many are open at once in the whole tree.
+
+    tagged: state ends of sub-agents as `<subagent_notification>` and let `wait_agent` return reports too, as Codex does.
+    dialogue_forks: a forked sub-agent sees messages and closing replies only, without thinking and tool calls.
+    """
+
+    depth: int = 3
+    threads: int = 8
+    tagged: bool = False
+    dialogue_forks: bool = False
+
+
 OUR_SOURCES: Final = palimpsest_sources({})
 
 
@@ -56,6 +72,7 @@ class Profile:
     snapshot_first: keep the state of files before the first request of a turn, not only before its first tool that may change them.
     mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
     jobs: background work beside turns, for agents that are given no jobs of their own.
+    agents: the rules of sub-agents; settings of the user may set other numbers.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     """
 
@@ -77,6 +94,7 @@ class Profile:
     interrupted_result: str = ""
     interrupted_notice: str = ""
     snapshot_first: bool = False
+    agents: AgentRules = AgentRules()
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()

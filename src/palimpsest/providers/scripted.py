@@ -1,7 +1,7 @@
 """A provider with scripted replies, for tests, examples and offline work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -46,6 +46,8 @@ class _ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
 
 class _ScriptedLine(Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
+    when: str = ""
+    model: str = ""
     calls: tuple[_ScriptedCall, ...] = ()
     thinking: str = ""
 
@@ -53,16 +55,17 @@ class _ScriptedLine(Struct, frozen=True, forbid_unknown_fields=True):
 _lines = msgspec.json.Decoder(str | _ScriptedLine)
 
 
-def _scripted_line(line: str, number: int, path: Path) -> str | ModelReplied:
+def _scripted_line(line: str, number: int, path: Path) -> tuple[str, str | ModelReplied]:
+    """Return the reply of a line, after the text that a request must contain to get it; that is empty for any request."""
     try:
         given = _lines.decode(line)
     except msgspec.DecodeError as error:
         raise BadInput(f"line {number} is no scripted reply ({error})", where=str(path)) from error
     if isinstance(given, str):
-        return given
+        return "", given
     calls = (ToolCall(f"call_{number}_{index}", call.tool, bytes(call.args).decode()) for index, call in enumerate(given.calls, 1))
     text = (Text(given.text, "assistant"),) if given.text else ()
-    return ModelReplied((*((Thinking(given.thinking),) if given.thinking else ()), *text, *calls))
+    return given.when, ModelReplied((*((Thinking(given.thinking),) if given.thinking else ()), *text, *calls), model=given.model)
 
 
 class Scripted:
@@ -77,19 +80,6 @@ class Scripted:
         self._model = model
         self._piece = piece
         self.requests: list[Sendable] = []
-
-    @classmethod
-    def from_file(cls, path: Path) -> Self:
-        """Return a provider with the replies of a file, one JSON value a line.
-
-        A reply is a text, or an object such as `{"text": "…", "calls": [{"tool": "read", "args": {"path": "a.py"}}]}`.
-        Raises `BadInput` if the file cannot be read, or a line is neither.
-        """
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"the script cannot be read: {error}", where=str(path)) from error
-        return cls(*(_scripted_line(line, number, path) for number, line in enumerate(lines, 1) if line.strip()))
 
     @property
     def remaining(self) -> int:
@@ -140,6 +130,42 @@ class Scripted:
         written = sum(len(text_of(part).encode()) for part in whole.parts)
         read = shared // _BYTES_PER_TOKEN
         return Usage(input=_tokens(len(body)) - read, cache_read=read, output=_tokens(written))
+
+
+class RoutedScripts:
+    """Several scripts: a request is answered by the first one whose text it contains, else by `other`.
+
+    For agents that work side by side, whose requests come in any order.
+    """
+
+    def __init__(self, scripts: Mapping[str, Scripted], other: Scripted) -> None:
+        self._scripts = dict(scripts)
+        self._other = other
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Return a provider with the replies of a file, one JSON value a line.
+
+        A reply is a text, or an object such as `{"text": "…", "calls": [{"tool": "read", "args": {"path": "a.py"}}]}`. With a field `when`
+        it is for requests that contain this text only; with a `model`, it is priced as one of that model. Raises `BadInput` if the file
+        cannot be read, or a line is neither.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"the script cannot be read: {error}", where=str(path)) from error
+        replies: dict[str, list[str | ModelReplied]] = {"": []}
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                when, reply = _scripted_line(line, number, path)
+                replies.setdefault(when, []).append(reply)
+        other = Scripted(*replies.pop(""))
+        return cls({text: Scripted(*found) for text, found in replies.items()}, other)
+
+    def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Return the deltas of the next reply of the script of a request, then the complete reply."""
+        script = next((script for text, script in self._scripts.items() if text.encode() in request.body), self._other)
+        return script.stream(request)
 
 
 def _tokens(size: int) -> int:

@@ -1,8 +1,9 @@
 """The contract of a tool: how it is declared to the model, what it gets, and what it returns."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,6 +16,9 @@ from palimpsest.wire.request import Tool
 
 ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports"]
 """What a tool does to the world: `reports` changes nothing outside the session."""
+
+CURRENT_CALL: Final[ContextVar[str]] = ContextVar("current_call", default="")
+"""The id of the call for which a tool runs; the loop sets it for tools that record something about their call."""
 
 Arguments = TypeVar("Arguments", bound=Struct)
 
@@ -53,6 +57,7 @@ class AgentTool:
     """A tool that the loop can run. `parallel` tools may run beside other calls of one reply.
 
     `polls` marks a tool that waits for something, so that equal calls in a row are expected and not a sign of a model in a loop.
+    `seconds` is the time limit of a call; 0 for that of the loop.
     """
 
     declaration: Tool
@@ -60,6 +65,7 @@ class AgentTool:
     parallel: bool
     run: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput]]
     polls: bool = False
+    seconds: float = 0.0
 
     @property
     def name(self) -> str:

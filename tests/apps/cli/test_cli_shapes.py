@@ -17,6 +17,7 @@ def documented(command: str) -> list[str]:
 @pytest.mark.parametrize(
     "words",
     [
+        ("agents", SMALL),
         ("sessions",),
         ("show", SMALL),
         ("context", SMALL),

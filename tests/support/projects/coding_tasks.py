@@ -39,9 +39,9 @@ def bash(command: str, **more: object) -> ToolCall:
     return use("bash", command=command, **more)
 
 
-def scripted(*steps: Step) -> Scripted:
-    """A provider that replies with the steps, in order."""
-    return Scripted(*(_on_request(number, step) for number, step in enumerate(steps, 1)), piece=4_000)
+def scripted(*steps: Step, model: str = "scripted") -> Scripted:
+    """A provider that replies with the steps, in order; the replies of a `model` that is known have a price."""
+    return Scripted(*(_on_request(number, step) for number, step in enumerate(steps, 1)), model=model, piece=4_000)
 
 
 def _on_request(number: int, step: Step) -> Callable[[Sendable], ScriptedAnswer]:

@@ -14,6 +14,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Agent": {
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
         "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
+        "agents": ("agent.agents:agents", "Show the sub-agents of a session: who they are, how they ended, what they cost."),
     },
     "Look": {
         "sessions": ("look.sessions:sessions", "List sessions, newest first."),

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Raw
 
-from palimpsest.core.events.calls import NULL, EventBody
+from palimpsest.core.events.calls import NULL, EventBody, Usage
 from palimpsest.core.items import Part
 
 
@@ -77,19 +77,31 @@ class JobRan(EventBody, frozen=True, tag="job_ran"):
 
 
 class ChildOpened(EventBody, frozen=True, tag="child_opened"):
-    """A sub-agent started in a separate session."""
+    """A sub-agent started in a separate session, or goes on in it if `resumed`.
+
+    `depth` is 1 for a child of the agent that the user talks to; it is 0 in imported sessions, where it is unknown.
+    """
 
     session: str
     call_id: str = ""
     role: str = ""
+    nickname: str = ""
+    depth: int = 0
+    resumed: bool = False
 
 
 class ChildEnded(EventBody, frozen=True, tag="child_ended"):
-    """A sub-agent ended."""
+    """A sub-agent ended: `text` is its report or the reason, limited in size.
+
+    `usage` and `cost_usd` count all calls of its session so far, `children_usd` those of the sub-agents below it.
+    """
 
     session: str
     status: str
     text: str = ""
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    children_usd: float = 0.0
 
 
 class ForeignNoted(EventBody, frozen=True, tag="foreign_noted"):

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, NewerFormat
-from palimpsest.core.events import Body, Event, Unknown
+from palimpsest.core.events import Body, Event, SessionOpened, Unknown
 from palimpsest.core.events.calls import NULL, ModelReplied, Usage
 from palimpsest.core.events.context import EditRefused
 from palimpsest.core.events.tools import ToolRefused
@@ -202,3 +202,15 @@ def _upgrade_refusal(data: bytes) -> Body:
 
 
 LEGACY: Mapping[str, Callable[[bytes], Body]] = {"side_called": _upgrade_side_call, "refused": _upgrade_refusal}
+
+
+def first_event(opened: SessionOpened, now: int) -> Event:
+    """Return the first event of a log at a time in milliseconds; that of a fork follows the event of its base."""
+    base = opened.base
+    seq, prev = (0, GENESIS) if base is None else (base.seq + 1, base.link)
+    return Event(seq, seq - 1, now, prev, opened)
+
+
+def first_line(event: Event) -> bytes:
+    """Return the first line of a log."""
+    return encode_line(event.seq, event.parent, event.at, event.prev, encode_checked(event.body))

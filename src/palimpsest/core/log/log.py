@@ -1,6 +1,6 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import NamedTuple, Self
 
@@ -10,7 +10,7 @@ from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
 from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.codec import GENESIS, digest_of, encode_body, encode_checked, encode_line, link_of
+from palimpsest.core.format.codec import digest_of, encode_body, encode_checked, encode_line, first_event, first_line, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
@@ -18,6 +18,7 @@ from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.projections.call_ids import with_unique_ids
+from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.health import Health, HealthProjection
 from palimpsest.core.projections.jobs import JobStates
 from palimpsest.core.projections.ledger import Ledger
@@ -62,23 +63,36 @@ class Log:
     @classmethod
     def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
         """Create a session and open it for writing; `derived` are the projections of higher layers."""
-        event = _first_event(opened, clock)
-        lines = store.create(opened.session, _first_line(event))
+        event = first_event(opened, clock.now())
+        lines = store.create(opened.session, first_line(event))
         reader = LogReader(opened.session, lines, event)
         projections = Projections(reader, derived)
         _take_first(projections, event)
         return cls(reader, clock, projections, write=True)
 
-    def fork(self, store: SessionStore, session: str, seq: int | None = None, derived: Derived | None = None) -> Self:
-        """Create a session that continues after event `seq` of this one (default: the newest). It reads this log; nothing is copied."""
+    def fork(
+        self,
+        store: SessionStore,
+        session: str,
+        seq: int | None = None,
+        derived: Derived | None = None,
+        *,
+        opener: EventRef | None = None,
+        meta: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Create a session that continues after event `seq` of this one (default: the newest). It reads this log; nothing is copied.
+
+        `opener` and `meta` are those of a sub-agent; without them it is a session of the user.
+        """
         at = self.tip if seq is None else self._checked_seq(seq)
         view = self.view if at == self.tip else self.state_at(at).view
         origin = {"origin": "palimpsest", "model": view.model, "profile": view.profile}
-        opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=None, **origin)
-        event = _first_event(opened, self._clock)
+        known = self.opened.meta if meta is None else dict(meta)
+        opened = structs.replace(self.opened, session=session, base=self.place_of(at), opener=opener, meta=known, **origin)
+        event = first_event(opened, self._clock.now())
         below = self.reader.owner(at).upto(at, store)
         try:
-            lines = store.create(session, _first_line(event))
+            lines = store.create(session, first_line(event))
         except BaseException:
             below.close()
             raise
@@ -144,6 +158,12 @@ class Log:
         """States of the background jobs along the current path."""
         with self._projections.lock:
             return self._projections.caught_up().jobs.value()
+
+    @property
+    def children(self) -> tuple[ChildRecord, ...]:
+        """The sub-agents that this session started, on all branches, oldest first."""
+        with self._projections.lock:
+            return self._projections.caught_up().children.value()
 
     @property
     def open_call(self) -> int | None:
@@ -374,13 +394,3 @@ def _take_first(projections: Projections, opened: Event) -> None:
     """Apply the first event of a new log."""
     projections.take(opened)
     projections.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
-
-
-def _first_event(opened: SessionOpened, clock: Clock) -> Event:
-    base = opened.base
-    seq, prev = (0, GENESIS) if base is None else (base.seq + 1, base.link)
-    return Event(seq, seq - 1, clock.now(), prev, opened)
-
-
-def _first_line(event: Event) -> bytes:
-    return encode_line(event.seq, event.parent, event.at, event.prev, encode_checked(event.body))

@@ -15,6 +15,7 @@ from palimpsest.core.format.codec import GENESIS, decode_chunk
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
+from palimpsest.core.projections.children import ChildrenProjection
 from palimpsest.core.projections.health import HealthProjection
 from palimpsest.core.projections.inbox import InboxProjection
 from palimpsest.core.projections.jobs import JobCursors
@@ -43,7 +44,7 @@ class Routes(dict[type, tuple[Callable[[Event], None], ...]]):
 class Projections:
     """The projections of one log up to its newest event `seq`, with the link and the byte offset of its last line.
 
-    `view`, `health`, `ledger`, `inbox` and `jobs` are up to date only after `catch_up`.
+    `view`, `health`, `ledger`, `inbox`, `jobs` and `children` are up to date only after `catch_up`.
     """
 
     def __init__(self, reader: LogReader, derived: Derived | None = None) -> None:
@@ -57,6 +58,7 @@ class Projections:
         self.ledger = LedgerProjection()
         self.inbox = InboxProjection()
         self.jobs = JobCursors()
+        self.children = ChildrenProjection()
         self.used_ids = UsedCallIds()
         self.pending = PendingCalls()
         self.open_calls = OpenCalls()
@@ -78,7 +80,7 @@ class Projections:
 
     def _arrange(self, derived: Derived | None) -> None:
         above = () if derived is None else derived.attach(self.view)
-        self._queued: tuple[Projection, ...] = (self.view, self.health, self.ledger, self.inbox, self.jobs, *above)
+        self._queued: tuple[Projection, ...] = (self.view, self.health, self.ledger, self.inbox, self.jobs, self.children, *above)
         self._all: tuple[Projection, ...] = (*self._eager, *self._queued)
         self._of_path = tuple(projection for projection in self._all if projection.scope == "path")
         self._of_file = tuple(projection for projection in self._all if projection.scope == "file")

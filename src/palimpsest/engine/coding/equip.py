@@ -1,12 +1,16 @@
 """Equips an agent for coding: the standard tools, permissions, a sandbox, context sources and recall, in a project folder."""
 
 import os
+from collections.abc import Iterable
 
 from palimpsest.core.events import ModeChanged
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.coding.gatekeeper import Gatekeeper, RuleSet
+from palimpsest.engine.children.children import ChildAgents
+from palimpsest.engine.children.tools import child_tools
+from palimpsest.engine.children.tree import AgentTree, new_tree
+from palimpsest.engine.coding.gatekeeper import Gatekeeper, LiveRules, RuleSet
 from palimpsest.engine.coding.servers import serve
-from palimpsest.engine.coding.settings import CodingSettings
+from palimpsest.engine.coding.settings import CodingSettings, Inherited, narrowed
 from palimpsest.engine.coding.world_now import WorldNow, skill_folders
 from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.loop.business import BusinessState
@@ -29,14 +33,17 @@ from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.tools.tool import AgentTool
-from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
+from palimpsest.tools.toolset import standard_tools, task_graph
 from palimpsest.tools.workspace import Workspace
 
 
-def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
+def equip(
+    agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver, tree: AgentTree | None = None
+) -> tuple[str, ...]:
     """Give an agent the standard tools, permissions, sandbox and context of its project folder. Returns what the user should know.
 
-    The resources of the tools are released when the agent is closed. Raises `BadInput` for a malformed rule.
+    The resources of the tools are released when the agent is closed. A sub-agent gets the `tree` of its parent. Raises `BadInput` for a
+    malformed rule.
     """
     session, root = agent.session, agent.toolbox.workspace.root
     workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=confined_writer(root, *settings.folders))
@@ -49,13 +56,16 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
     limits = RuleSet(settings.mode, tuple(parse_rule(text) for text in given), denied)
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
-    sandbox = find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+    inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), lambda: world.served_tools)
+    sandbox = inherited.sandbox
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    if settings.inherited is not None:
+        installed = installed._replace(tools=(*installed.tools, *inherited.served()))
     toolset = standard_tools(
         shell,
         tasks=tasks,
@@ -66,30 +76,38 @@ def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approv
         installed=installed,
     )
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
-    gate = Gatekeeper(workspace, limits, rules, shell, sandbox)
-    deferred, tools = _declared(agent, toolset, installed, settings)
+    gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
+    family = tree or new_tree(agent, approve, settings.agents)
+    children = ChildAgents(
+        agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, inherited), ask, family)
+    )
+    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
     folders = (root, *workspace.extra) if settings.snapshots else ()
     files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files)
-    toolbox = Toolbox(tools, workspace, gate.decide, approve, gate.remember, world.attached, files)
+    toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    agent.context = SourcedContext(session, world, world.renewed)
+    agent.context = children.context(SourcedContext(session, world, world.renewed))
     agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     if session.log.view.mode != settings.mode:
         session.log.append(ModeChanged(settings.mode, session.log.view.mode))
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
-    return (*statement, *unsaved, *complaints, *toolset.problems, *served)
+    return (*statement, *unsaved, *complaints, *toolset.problems, *served, *(family.problems if tree is None else ()))
+
+
+def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
+    return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
 
 
 def _declared(
-    agent: Agent, toolset: Toolset, installed: InstalledTools, settings: CodingSettings
+    agent: Agent, offered: Iterable[AgentTool], installed: InstalledTools, settings: CodingSettings
 ) -> tuple[DeferredTools, dict[str, AgentTool]]:
     """The tools that are declared to the model, by name, and those that it has to search for."""
-    enabled = [tool for tool in toolset.tools if tool.name not in settings.disabled]
+    enabled = [tool for tool in offered if settings.offers(tool.name)]
     own = [tool for tool in enabled if tool not in installed.tools]
     if agent.business is not None and settings.model_sets_state:
         own.append(agent.business.tool())

@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from palimpsest.core.items import ToolCall
+from palimpsest.engine.children.tools import DELEGATING
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision, Mode
-from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule
+from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Sandbox
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -27,16 +28,31 @@ class RuleSet(NamedTuple):
     denied: tuple[Rule, ...]
 
 
+class LiveRules:
+    """The rules that answers "always" have created since the start, for an agent and its sub-agents; `kept` stores them for later ones."""
+
+    def __init__(self, kept: KeptRules) -> None:
+        self._kept = kept
+        self.added: tuple[str, ...] = ()
+
+    def add(self, rule: str) -> None:
+        """Add a rule and store it. Raises `BadInput` if the text is no rule, `StoreError` if it cannot be stored; it holds then too."""
+        parse_rule(rule)
+        self.added = (*self.added, rule)
+        self._kept.add(rule)
+
+
 class Gatekeeper:
     """Decides about tool calls by the permissions of the session, which grow with each answer "always"."""
 
-    def __init__(self, workspace: Workspace, limits: RuleSet, rules: KeptRules, shell: Shell, sandbox: Sandbox) -> None:
+    def __init__(self, workspace: Workspace, limits: RuleSet, rules: LiveRules, shell: Shell, sandbox: Sandbox) -> None:
         self._workspace = workspace
         self._limits = limits
         self._rules = rules
         self._shell = shell
         self._sandbox = sandbox
         self._made: Permissions | None = None
+        self._heeded = 0
 
     @property
     def _permissions(self) -> "Permissions":
@@ -44,6 +60,8 @@ class Gatekeeper:
             from palimpsest.tools.permissions.permissions import Permissions  # noqa: PLC0415 - 30 ms, and only a tool call needs it
 
             self._made = Permissions(self._limits.mode, self._workspace, self._limits.given, self._limits.denied)
+        for rule in self._rules.added[self._heeded :]:
+            self._made, self._heeded = self._made.with_rule(rule), self._heeded + 1
         return self._made
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
@@ -52,7 +70,9 @@ class Gatekeeper:
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
 
     def may_change_files(self, tool: AgentTool, call: ToolCall) -> bool:
-        """Whether a permitted call may change files: commands that are known to only read, and fetched pages, do not."""
+        """Whether a permitted call may change files: commands that are known to only read, and fetched pages, do not; sub-agents may."""
+        if tool.name in DELEGATING:
+            return True
         return always_changes(tool, call) and tool.name not in FETCH_TOOLS and self.decide(tool, call) != Allow(READ_ONLY)
 
     def screened(self, tool: AgentTool) -> AgentTool:
@@ -65,6 +85,5 @@ class Gatekeeper:
         return replace(tool, run=run)
 
     def remember(self, rule: str) -> None:
-        """Keep a rule for this session and for later ones of this project."""
-        self._made = self._permissions.with_rule(rule)
+        """Keep a rule for this session, for all agents of its tree, and for later sessions of this project."""
         self._rules.add(rule)

@@ -112,6 +112,8 @@ class McpServers:
         self._connections: list[ServerConnection] | None = None
         self._offered: dict[str, frozenset[str]] = {}
         self._reported: set[str] = set()
+        self.tools: tuple[AgentTool, ...] = ()
+        """All tools that were offered."""
 
     @property
     def instructions(self) -> dict[str, str]:
@@ -129,6 +131,7 @@ class McpServers:
             self._report(connection)
         new += self._resource_tools(connections)
         if new:
+            self.tools += tuple(new)
             self._deferred.join(self._agent.session, new)
 
     async def expand(self, parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:

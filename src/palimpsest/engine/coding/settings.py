@@ -1,14 +1,19 @@
 """What a coding agent may do in its project: mode, rules, sandbox, folders and tools."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from palimpsest.core.events import PermissionAsked
+from palimpsest.engine.children.roles import AgentRole, narrower_mode
+from palimpsest.engine.children.tree import AgentSettings
+from palimpsest.engine.coding.gatekeeper import LiveRules
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.sources.state import StateMachine
 from palimpsest.stores.snapshots.taking import LARGEST_BYTES
 from palimpsest.tools.permissions.decision import Approval, Mode
+from palimpsest.tools.shell.sandbox import Sandbox
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.web.fetch import Fetcher
 
@@ -31,6 +36,18 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a sub-agent has of the agent that started it: the sandbox that was found, and the rules, which grow for both.
+
+    `served` returns the tools of its MCP servers, which a sub-agent shares instead of starting servers of its own.
+    """
+
+    sandbox: Sandbox
+    rules: LiveRules
+    served: Callable[[], tuple[AgentTool, ...]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
 class CodingSettings:
     """What a coding agent may do. `allow` are further rules of the user for this run; `folders` are granted beside the project.
 
@@ -39,7 +56,8 @@ class CodingSettings:
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
     `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
-    them; files of more than `largest_saved` bytes are left out.
+    them; files of more than `largest_saved` bytes are left out. `agents` are the limits of sub-agents.
+    `only` are the names of all tools that a sub-agent may have, `None` for any, and `inherited` is set for a sub-agent.
     """
 
     mode: Mode = "ask"
@@ -58,6 +76,23 @@ class CodingSettings:
     mcp: McpSettings = McpSettings()
     snapshots: bool = True
     largest_saved: int = LARGEST_BYTES
+    agents: AgentSettings = field(default_factory=AgentSettings)
+    only: frozenset[str] | None = None
+    inherited: Inherited | None = None
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool may be offered to the model, by its name."""
+        return tool not in self.disabled and (self.only is None or tool in self.only)
+
+
+def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) -> CodingSettings:
+    """Return the settings of a sub-agent: those of its parent without the tools and the mode that its role does not have.
+
+    The business state is that of the parent's task, so a sub-agent has none.
+    """
+    only = settings.only if role.tools is None else role.tools if settings.only is None else settings.only & role.tools
+    mode, servers = narrower_mode(settings.mode, role.mode), replace(settings.mcp, active=False)
+    return replace(settings, mode=mode, only=only, inherited=inherited, states=None, mcp=servers)
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

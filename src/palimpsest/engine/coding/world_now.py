@@ -24,12 +24,17 @@ _OWN_SKILLS = ".config/palimpsest/skills"
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 
-class TellsInstructions(Protocol):
-    """MCP servers, as far as the context states them."""
+class Servers(Protocol):
+    """MCP servers, as far as the context and sub-agents need them."""
 
     @property
     def instructions(self) -> Mapping[str, str]:
         """What each server says about itself, by its name."""
+        ...
+
+    @property
+    def tools(self) -> tuple[AgentTool, ...]:
+        """All tools that were offered."""
         ...
 
 
@@ -39,6 +44,7 @@ class WorldNow:
     def __init__(
         self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools, *, area: Area
     ) -> None:
+        self._agent = agent
         self._session = agent.session
         self._business = agent.business
         self._deferred = deferred
@@ -49,7 +55,12 @@ class WorldNow:
         self._tasks = tasks
         self._world: LocalWorld | None = None
         self._head: str | None = None
-        self.servers: TellsInstructions | None = None
+        self.servers: Servers | None = None
+
+    @property
+    def served_tools(self) -> tuple[AgentTool, ...]:
+        """The tools of MCP servers that were offered so far."""
+        return () if self.servers is None else self.servers.tools
 
     def __call__(self) -> LocalWorld:
         """Return the world for one observation."""
@@ -62,6 +73,7 @@ class WorldNow:
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
             "mcp": {} if self.servers is None else self.servers.instructions,
+            **({} if self._agent.children is None else {"agents": self._agent.children.roles(), "subagents": self._agent.children.live()}),
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)

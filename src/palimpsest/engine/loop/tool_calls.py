@@ -23,7 +23,7 @@ from palimpsest.engine.undo_files.turn_snapshots import NoTurnFiles, TurnFiles
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
-from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolOutput
 from palimpsest.tools.workspace import Workspace
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
@@ -251,7 +251,9 @@ def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
 
 async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: ToolCall, slots: asyncio.Semaphore) -> tuple[ToolOutput, int]:
     """Run one tool and return its output and the milliseconds it took; an error of the tool is an output too."""
-    clock, limit = session.environment.clock, asyncio.timeout(LONGEST_TOOL)
+    longest = tool.seconds or LONGEST_TOOL
+    clock, limit = session.environment.clock, asyncio.timeout(longest)
+    CURRENT_CALL.set(call.call_id)
     async with slots:
         started = clock.now()
         try:
@@ -265,7 +267,7 @@ async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: Tool
         except PalimpsestError as error:
             output = ToolOutput(error.message, error=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
-            text = f"did not end within {LONGEST_TOOL:g} seconds and was stopped." if limit.expired() else f"failed: {_reason(error)}"
+            text = f"did not end within {longest:g} seconds and was stopped." if limit.expired() else f"failed: {_reason(error)}"
             output = ToolOutput(f"{tool.name} {text}", error=True)
     return output, clock.now() - started
 

@@ -28,7 +28,10 @@ _MOST_EMPTY = 2
 
 
 class Loop(Struct, frozen=True):
-    """What a turn needs: session, tools, limits, the context that it states, hooks, and the feed that user interfaces follow."""
+    """What a turn needs: session, tools, limits, the context that it states, hooks, and the feed that user interfaces follow.
+
+    `meter` measures the turn; without one, the turn makes its own, which knows of no sub-agents.
+    """
 
     session: Session
     toolbox: Toolbox
@@ -36,6 +39,7 @@ class Loop(Struct, frozen=True):
     limits: Limits = NO_LIMITS
     context: ContextStating = field(default_factory=NoContext)
     hooks: SessionHooks = field(default_factory=SessionHooks)
+    meter: TurnMeter | None = None
 
 
 async def run_turn(loop: Loop) -> str:
@@ -62,7 +66,7 @@ async def run_turn(loop: Loop) -> str:
 
 
 async def _work(loop: Loop) -> str:
-    session, meter = loop.session, TurnMeter(loop.session, loop.limits)
+    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
     if session.log.health.turn is None:
         await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]

@@ -35,7 +35,8 @@ def palimpsest_sources(settings: Mapping[str, str]) -> SourceSet:
             personality(covered_by="base", role="system"),
             file_list(our_files(configured), frame=lambda text: reminder(f"# Instructions\n{text}")),
             skill_list(our_skills, role="user", frame=reminder),
-            agent_types(),
+            # Roles can come from files of the project, whose texts are never those of the system.
+            agent_types("user"),
             deferred_tools(tag=False),
             mcp_statement(),
             _git(),

@@ -14,6 +14,7 @@ DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_LARGEST_MB: Final = 10
 
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Level: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 _Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 _Dollars: TypeAlias = Annotated[float, Meta(gt=0, le=1_000_000)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=99_999_999_999)]
@@ -91,6 +92,18 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
     """Which tools are offered."""
 
     disabled: Annotated[_Texts, Meta(description="Tools that are not offered to the model, by name.")] = ()
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True):
+    """Limits of sub-agents; `None` leaves a number to the profile."""
+
+    max_depth: Annotated[
+        _Level | None, Meta(description="How deep sub-agents may start others; unset: by profile.", extra=_example("3"))
+    ] = None
+    max_threads: Annotated[_Level | None, Meta(description="Most sub-agents open at once; unset: by profile.", extra=_example("8"))] = None
+    max_turns: Annotated[_Count | None, Meta(description="Most model calls of one task of a sub-agent.", extra=_example("50"))] = None
+    max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one task of a sub-agent.", extra=_example("1800"))] = None
+    max_usd: Annotated[_Dollars | None, Meta(description="Most US dollars of one task of a sub-agent.", extra=_example("1"))] = None
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True):
@@ -176,6 +189,7 @@ class Config(Struct, frozen=True, kw_only=True):
     context: ContextConfig = ContextConfig()
     permissions: PermissionConfig = PermissionConfig()
     tools: ToolConfig = ToolConfig()
+    agents: AgentConfig = AgentConfig()
     files: FilesConfig = FilesConfig()
     mcp: McpConfig = McpConfig()
     jobs: JobsConfig = JobsConfig()
@@ -194,6 +208,7 @@ _WANTED: Final = {
 _WANTED_KINDS: Final[Mapping[object, str]] = {
     bool: "true or false",
     _Count | None: "a whole number from 1 to 1000000",
+    _Level | None: "a whole number from 1 to 64",
     _Tokens | None: "a whole number of tokens from 0",
     _Dollars | None: "a number above 0 and up to 1000000",
     _Seconds | None: "a number of seconds above 0 and up to a year",
@@ -246,7 +261,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "files.", "mcp.", "jobs.", "providers.", "hooks"))
+    from_environment = not name.startswith(("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "providers.", "hooks"))
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

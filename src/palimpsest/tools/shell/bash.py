@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from palimpsest.core.events import ProcessEnded, ProcessStarted
 from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.shell.processes import HEAD, Running, start
+from palimpsest.tools.shell.watcher import GroupWatcher
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
 
@@ -54,6 +55,7 @@ class Shell(Struct):
     """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox.
 
     `temp` is a folder that commands can write to inside the sandbox; by default that of the system.
+    `watcher` kills the commands that run if this process is killed.
     `keep_output` stores the output of a command for a task of the task graph and returns a line about it; without it, `bash` has no
     argument `task`.
     """
@@ -64,6 +66,7 @@ class Shell(Struct):
     background: dict[str, Running] = field(default_factory=dict)
     temp: Path | None = None
     keep_output: Callable[[int, str], str] | None = None
+    watcher: GroupWatcher = field(default_factory=GroupWatcher)
     _reported: set[str] = field(default_factory=set)
 
     def tools(self) -> tuple[AgentTool, ...]:
@@ -155,7 +158,7 @@ class Shell(Struct):
         arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
-            return await start(arguments, command, self.cwd, {**self.environment, **temp, **more})
+            return await start(arguments, command, self.cwd, {**self.environment, **temp, **more}, self.watcher)
         except OSError as error:
             raise ToolError(f"bash cannot be started: {error.strerror or error}") from error
 
@@ -196,7 +199,10 @@ class Shell(Struct):
         """End every background process, and return the ends that were not returned yet."""
         before = self.ended()
         alive = [number for number, running in self.background.items() if running.exit is None]
-        await asyncio.gather(*(self.background[number].kill() for number in alive))
+        try:
+            await asyncio.gather(*(self.background[number].kill() for number in alive))
+        finally:
+            self.watcher.close()
         return before + self.ended(dict.fromkeys(alive, "the session ended"))
 
 

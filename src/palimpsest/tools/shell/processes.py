@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from palimpsest.tools.shell.watcher import GroupWatcher
+
 # Bytes of output that are kept of one command: so much of its beginning, and as much of its end.
 HEAD: Final = 400_000
 TAIL: Final = 400_000
@@ -106,8 +108,13 @@ class Running(Struct):
                 await asyncio.sleep(_POLL)
 
 
-async def start(arguments: tuple[str, ...], command: str, cwd: Path, environment: Mapping[str, str]) -> Running:
-    """Start a process in a group of its own, without standard input. Raises `OSError` if it cannot be started."""
+async def start(
+    arguments: tuple[str, ...], command: str, cwd: Path, environment: Mapping[str, str], watcher: GroupWatcher | None = None
+) -> Running:
+    """Start a process in a group of its own, without standard input. Raises `OSError` if it cannot be started.
+
+    With a `watcher`, the group is killed if this process is.
+    """
     creating = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *arguments,
@@ -126,12 +133,18 @@ async def start(arguments: tuple[str, ...], command: str, cwd: Path, environment
         await Running(await creating, command).kill()
         raise
     running = Running(process, command)
-    running.reading = asyncio.create_task(_read(process, running.output))
+    if watcher is not None:
+        watcher.add(process.pid)
+    running.reading = asyncio.create_task(_read(process, running.output, watcher))
     return running
 
 
-async def _read(process: asyncio.subprocess.Process, output: Output) -> None:
+async def _read(process: asyncio.subprocess.Process, output: Output, watcher: GroupWatcher | None) -> None:
+    """Read the output until no process writes to it any more; until then the group is watched."""
     if process.stdout is None:
         return
     while chunk := await process.stdout.read(_CHUNK):
         output.take(chunk)
+    if watcher is not None:
+        await process.wait()
+        watcher.remove(process.pid)

@@ -64,6 +64,8 @@ def test_json_is_one_value_with_session_text_stop_usage_and_cost(headless: Headl
         "turns": 1,
         "usage": {},
         "cost_usd": 0.0,
+        "own_usd": 0.0,
+        "children_usd": 0.0,
         "edits": 0,
     }
     assert value["usage"]["output"] == 1

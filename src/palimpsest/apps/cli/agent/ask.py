@@ -22,6 +22,7 @@ from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.children.tree import AgentSettings
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
@@ -194,6 +195,11 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
         network=config.network,
         folders=folders,
         disabled=frozenset(config.tools.disabled),
+        agents=AgentSettings(
+            config.agents.max_depth,
+            config.agents.max_threads,
+            Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
+        ),
         mcp=mcp_settings(settings),
         snapshots=config.files.snapshots,
         largest_saved=config.files.largest_mb * 1024 * 1024,
@@ -218,7 +224,7 @@ def mcp_settings(settings: Settings) -> McpSettings:
 
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
     """Run one turn, show it, and return the exit code."""
-    first = agent.session.log.tip + 1
+    first, children_before = agent.session.log.tip + 1, agent.children_usd()
     failure: PalimpsestError | None = None
     async with agent:
         expanded = await agent.expand(parts)
@@ -227,9 +233,11 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
                 printer.show(piece)
         except PalimpsestError as error:
             failure = error
+        # Sub-agents that still run end with the turn, so that the summary has all that they cost.
+        await agent.interrupt()
         for event in await agent.end("done" if failure is None else "failed"):
             printer.show(event)
-        summary = summarize_run(agent, first)
+        summary = summarize_run(agent, first, agent.children_usd() - children_before)
         # Before the end of the session, in which jobs may take some seconds.
         printer.end(summary)
     for notice in agent.jobs.notices:
@@ -240,20 +248,23 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
     return _CODES.get(str(summary["stop"]), ERROR)
 
 
-def summarize_run(agent: Agent, first: int) -> dict[str, object]:
-    """Return the outcome of the events since `first`, in the shape of `pal -p --json`."""
+def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[str, object]:
+    """Return the outcome of the events since `first`, in the shape of `pal -p --json`; `children_usd` is what sub-agents cost meanwhile."""
     log = agent.session.log
     events = tuple(log.reader.run(first, log.tip))
     replies = [event.body for event in events if isinstance(event.body, ModelReplied) and event.body.purpose == "turn"]
     texts = ("".join(part.text for part in reply.parts if isinstance(part, Text)) for reply in reversed(replies))
     usage = total_of(event.body.usage for event in events if isinstance(event.body, ModelReplied | Interrupted))
+    own_usd = cost_of_events(agent.session, first, log.tip)
     return {
         "session": log.session,
         "text": next((text for text in texts if text), ""),
         "stop": next((event.body.stop for event in reversed(events) if isinstance(event.body, TurnEnded)), ""),
         "turns": len(replies),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
-        "cost_usd": round(cost_of_events(agent.session, first, log.tip), 6),
+        "cost_usd": round(own_usd + children_usd, 6),
+        "own_usd": round(own_usd, 6),
+        "children_usd": round(children_usd, 6),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
     }
 

@@ -8,6 +8,8 @@ import msgspec
 
 from palimpsest.apps.cli.output.values import emit, plain
 from palimpsest.core.events import (
+    ChildEnded,
+    ChildOpened,
     Event,
     Failed,
     FilesSnapshotted,
@@ -116,6 +118,10 @@ def _line_of(event: Event) -> str:
             return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit` shows it)"
         case FilesSnapshotted(took_ms=took_ms) if took_ms >= _SLOW_SNAPSHOT_MS:
             return f"keeping the state of the files took {took_ms / 1000:.1f} s (the setting files.snapshots turns it off)"
+        case ChildOpened(nickname=nickname, role=role, resumed=resumed):
+            return f"the sub-agent {nickname} ({role}) {'goes on' if resumed else 'starts'}"
+        case ChildEnded(session=session, status=status, cost_usd=usd):
+            return f"the sub-agent in session {session} has ended: {status} (${usd:.4f})"
         case Failed(what=what, message=message):
             return f"{what} failed: {message}"
         case _:

@@ -48,9 +48,9 @@ class RunProviders:
     def _provider(self, model: ModelCard, purpose: str) -> Provider:
         script = os.environ.get("PAL_SCRIPT", "")
         if script:
-            from palimpsest.providers.scripted import Scripted  # noqa: PLC0415 - only tests and examples need it
+            from palimpsest.providers.scripted import RoutedScripts  # noqa: PLC0415 - only tests and examples need it
 
-            return Scripted.from_file(Path(script))
+            return RoutedScripts.from_file(Path(script))
         if is_offline():
             raise NoModel(f"PAL_OFFLINE is set, so no model is called for {purpose}", where=model.name)
         address = self._settings.config.providers.get(LOCAL, ProviderConfig()).base_url

@@ -75,6 +75,8 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
     shape |= {"cost_usd": cost, "path": row.path}
     if row.base is not None:
         shape["base"] = {"session": row.base.session, "seq": row.base.seq}
+    if row.opener is not None:
+        shape["parent"] = row.opener.session
     return shape
 
 
@@ -89,4 +91,6 @@ def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
 
 
 def _default_title(row: SessionRow) -> str:
+    if row.opener is not None:
+        return f"(sub-agent of {row.opener.session})"
     return "(untitled)" if row.base is None else f"(fork of {row.base.session} at event {row.base.seq})"

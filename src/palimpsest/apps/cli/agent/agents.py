@@ -1,0 +1,39 @@
+"""`pal agents`: the tree of sub-agents of a session, with their states and costs."""
+
+import click
+from msgspec.structs import asdict
+
+from palimpsest.apps.cli.home import find_home, find_session
+from palimpsest.apps.cli.output.tables import Columns, console, one_line
+from palimpsest.apps.cli.output.values import dollars, emit, json_option, plain, short
+from palimpsest.engine.children.costs import FamilyMember, family_of
+
+
+@click.command(epilog="\b\nExamples:\n  pal agents last\n  pal show SESSION-OF-A-SUB-AGENT")
+@click.argument("session")
+@json_option
+def agents(*, session: str, as_json: bool) -> None:
+    """Show a session and the sub-agents below it: nickname, role, state and cost.
+
+    Each has a session of its own, which the other commands take too. The cost is that of its own calls; the sum of all is
+    what the tree cost. The state is the one that the parent has recorded last.
+    """
+    home = find_home()
+    found = family_of(home, find_session(home, session).session)
+    if as_json:
+        emit([asdict(member) | {"usage": asdict(member.usage)} for member in found])
+    else:
+        _print(found)
+
+
+def _print(members: tuple[FamilyMember, ...]) -> None:
+    rows = Columns("session", "nickname", "role", "state", "tokens", "cost", right=("tokens", "cost"), keep=("session",))
+    top = members[0].depth
+    for member in members:
+        name = f"{'  ' * (member.depth - top)}{plain(member.nickname) or '-'}"
+        cells = (member.session, one_line(name, 40), one_line(member.role or "-", 20), member.state or "-")
+        rows.add_row(*cells, short(member.usage.total), dollars(member.cost_usd))
+    screen = console()
+    screen.print(rows)
+    count, total = len(members) - 1, sum(member.cost_usd for member in members)
+    click.echo(f"{count} sub-agent{'' if count == 1 else 's'}, {dollars(total)} in all")

@@ -1,0 +1,77 @@
+"""The sub-agents of a session: how each of them ended or that it runs, and what it cost."""
+
+from typing import ClassVar, Final
+
+from msgspec.structs import replace
+
+from palimpsest.core.events import Event
+from palimpsest.core.events.calls import Usage
+from palimpsest.core.events.context import ContextStated
+from palimpsest.core.events.records import ChildEnded, ChildOpened
+from palimpsest.core.items import Value
+from palimpsest.core.projections.projection import Scope, StateProjection
+
+CHILD_NOTICE: Final = "subagent_notification"
+"""The source of the statements to the model about how a sub-agent ended; their `value` is the session of the sub-agent."""
+RUNNING: Final = "running"
+
+
+class ChildRecord(Value, frozen=True):
+    """A sub-agent as the log of its parent knows it. `status` is `running` until its end is recorded.
+
+    `usage`, `cost_usd` and `children_usd` are those of its newest recorded end. `noticed` is whether that end was stated to the model;
+    until then `text` is its report.
+    """
+
+    session: str
+    role: str = ""
+    nickname: str = ""
+    depth: int = 0
+    status: str = RUNNING
+    text: str = ""
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    children_usd: float = 0.0
+    noticed: bool = False
+
+
+class ChildrenProjection(StateProjection):
+    """Projection of the sub-agents, over all events of the file, because each of them exists and costs money on every branch."""
+
+    name: ClassVar = "children"
+    version: ClassVar = 1
+    watches: ClassVar = frozenset({ChildOpened, ChildEnded, ContextStated})
+    scope: ClassVar[Scope] = "file"
+    state_type: ClassVar = tuple[ChildRecord, ...]
+
+    __slots__ = ("_children",)
+
+    def __init__(self) -> None:
+        self._children: dict[str, ChildRecord] = {}
+
+    def take(self, event: Event) -> None:
+        """Apply one event; an end of a sub-agent that was never opened, as in some imported sessions, counts too."""
+        body = event.body
+        match body:
+            case ChildOpened(session=session, role=role, nickname=nickname, depth=depth):
+                known = self._children.get(session, ChildRecord(session))
+                named = {"role": role or known.role, "nickname": nickname or known.nickname, "depth": depth or known.depth}
+                self._children[session] = replace(known, **named, status=RUNNING, text="", noticed=False)
+            case ChildEnded(session=session, status=status, text=text):
+                known = self._children.get(session, ChildRecord(session))
+                spent = {"usage": body.usage, "cost_usd": body.cost_usd, "children_usd": body.children_usd}
+                self._children[session] = replace(known, status=status, text=text if known.depth else "", noticed=False, **spent)
+            case ContextStated(items=items):
+                for statement in items:
+                    if statement.source == CHILD_NOTICE and statement.value in self._children:
+                        self._children[statement.value] = replace(self._children[statement.value], text="", noticed=True)
+            case _:
+                return
+
+    def value(self) -> tuple[ChildRecord, ...]:
+        """Return the sub-agents, oldest first."""
+        return tuple(self._children.values())
+
+    def start_from(self, children: tuple[ChildRecord, ...]) -> None:
+        """Replace the sub-agents."""
+        self._children = {child.session: child for child in children}

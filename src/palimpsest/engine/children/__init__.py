@@ -1,0 +1,1 @@
+"""Sub-agents: agents that an agent starts, each in a session of its own."""

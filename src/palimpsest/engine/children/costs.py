@@ -1,0 +1,95 @@
+"""What sub-agents cost, read from their files: the file of a session is the only account of its calls."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Value
+from palimpsest.core.log.log import Log
+from palimpsest.core.projections.ledger import total_of
+from palimpsest.engine.loop.limits import spent_in_events
+from palimpsest.stores.home import AnyHome
+from palimpsest.wire.models.cards import ModelCard
+
+
+class Spent(Value, frozen=True):
+    """Tokens and US dollars of one session, and the US dollars of the sub-agents below it."""
+
+    usage: Usage = Usage()
+    usd: float = 0.0
+    children_usd: float = 0.0
+
+
+class FileMeter:
+    """What the calls in the file of an open session have cost so far; each call is priced once."""
+
+    def __init__(self, log: Log, cards: tuple[ModelCard, ...]) -> None:
+        self._log = log
+        self._cards = cards
+        # The calls before the first event of a fork are those of its base.
+        self._priced_to = log.reader.first - 1
+        self._usage = Usage()
+        self._usd = 0.0
+
+    def read(self) -> tuple[Usage, float]:
+        """Tokens and US dollars of all calls."""
+        tip = self._log.tip
+        if tip > self._priced_to:
+            usage, usd = spent_in_events(self._log, self._cards, self._priced_to + 1, tip)
+            self._usage, self._usd, self._priced_to = total_of((self._usage, usage)), self._usd + usd, tip
+        return self._usage, self._usd
+
+
+class FamilyMember(Value, frozen=True):
+    """A session of a tree. `cost_usd` and `usage` are those of its own file; `state` is the last that its parent has recorded."""
+
+    session: str
+    parent: str = ""
+    nickname: str = ""
+    role: str = ""
+    depth: int = 0
+    state: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+
+
+def family_of(home: AnyHome, session: str) -> tuple[FamilyMember, ...]:
+    """Return a session and all sub-agents below it, each followed by those that it started. Raises `PalimpsestError` if it cannot be read.
+
+    A sub-agent whose file is missing or cannot be read is listed with what its parent knows.
+    """
+    return tuple(_members(home, FamilyMember(session), frozenset(), home.cards()))
+
+
+def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: tuple[ModelCard, ...]) -> Iterator[FamilyMember]:
+    try:
+        with Log.open(home.store, member.session, home.clock) as log:
+            (usage, usd), children = FileMeter(log, cards).read(), log.children
+            own = {"model": log.view.model, "usage": usage, "cost_usd": usd}
+            meta = log.opened.meta if log.opened.opener is not None else {}
+    except PalimpsestError:
+        if not above:
+            raise
+        yield member
+        return
+    depth = meta.get("depth", "")
+    named = {"nickname": meta.get("nickname", ""), "role": meta.get("role", ""), "depth": int(depth) if depth.isdecimal() else 0}
+    yield replace(member, **own) if above else replace(member, **own, **named)
+    inside = above | {member.session}
+    for child in children:
+        # Files that name each other must end too.
+        if child.session not in inside:
+            known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, child.status)
+            yield from _members(home, known, inside, cards)
+
+
+def recorded_spending(home: AnyHome, session: str) -> Spent:
+    """What a session and those below it have cost by their files; nothing if its file is missing or cannot be read."""
+    try:
+        own, *below = family_of(home, session)
+    except PalimpsestError:
+        return Spent()
+    return Spent(own.usage, own.cost_usd, sum(member.cost_usd for member in below))

@@ -1,0 +1,69 @@
+"""Opens the session of a sub-agent: a new one, a fork of its parent, or one that exists."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import SessionOpened
+from palimpsest.core.log.log import Log
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.children.child import Child
+from palimpsest.engine.children.costs import FileMeter
+from palimpsest.engine.children.forks import fork_for_child
+from palimpsest.engine.children.roles import narrower_limits
+from palimpsest.engine.loop.limits import Limits
+from palimpsest.stores.home import AnyHome, remove
+from palimpsest.tools.tool import ToolError
+
+# What a sub-agent has of the environment of its parent.
+_INHERITED = ("retries", "sleep", "chance", "offload", "encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a session is opened. `limits` are further ones beside those of the parent; an empty `model` is that of the parent.
+
+    With `fork` it begins with the conversation of the parent; with `resume` it exists, and keeps its model.
+    """
+
+    limits: Limits
+    model: str = ""
+    fork: bool = False
+    resume: bool = False
+
+
+def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> Agent:
+    """Open the session of a sub-agent and give it its agent, which has no tools yet. Raises `ToolError` if it cannot be opened."""
+    session, root = parent.session, parent.toolbox.workspace.root
+    meta = {"nickname": child.nickname, "role": child.role.name, "depth": str(child.depth)}
+    opener = session.log.place_of(session.log.tip)
+    is_forked = False
+    try:
+        model = _recorded_model(home, child.session) if opening.resume else opening.model
+        if opening.fork:
+            fork_for_child(session, home.store, child.session, opener, meta)
+            is_forked = True
+        agent = Agent(
+            session.named_card(model) if model else session.card,
+            profile=child.role.profile or session.profile,
+            provider=session.environment.provider,
+            cwd=root,
+            home=home,
+            resume=child.session if opening.fork or opening.resume else "",
+            limits=narrower_limits(parent.limits, opening.limits),
+            opened=SessionOpened(child.session, cwd=str(root), opener=opener, meta=meta),
+        )
+    except PalimpsestError as error:
+        if is_forked:
+            with suppress(PalimpsestError):
+                remove(home.store, child.session)
+        raise ToolError(f"the sub-agent cannot be opened: {error.message}") from error
+    kept = {name: getattr(session.environment, name) for name in _INHERITED}
+    agent.session.environment = replace(agent.session.environment, **kept)
+    child.agent, child.meter = agent, FileMeter(agent.session.log, tuple(session.environment.cards))
+    return agent
+
+
+def _recorded_model(home: AnyHome, session: str) -> str:
+    with Log.open(home.store, session, home.clock) as log:
+        return log.view.model
