@@ -25,7 +25,7 @@ from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log.log import CHECKPOINT_EVERY
 from palimpsest.core.policy import EventSpan, Save, save, span
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile

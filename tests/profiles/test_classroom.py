@@ -12,7 +12,7 @@ from palimpsest.core.errors import ProviderError, StoreError
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Statement, ToolReturned, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
 from palimpsest.core.policy import Ask, Look
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import compact_focus, run_policies
 from palimpsest.engine.session import Session

@@ -11,7 +11,7 @@ from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.pairs import rounds, unpaired
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.summarize.shorten import rounds_to_drop

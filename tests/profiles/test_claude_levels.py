@@ -15,7 +15,7 @@ from palimpsest.core.events import UserSaid, ViewEdited
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.view import View
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session

@@ -22,7 +22,7 @@ from palimpsest.core.projections.view import ViewProjection, project
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.policies.budgets import codex_effective, percent_left
 from palimpsest.profiles.named import profile

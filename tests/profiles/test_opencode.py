@@ -14,7 +14,7 @@ from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, t
 from palimpsest.core.policy import Ask, Proposal, ask
 from palimpsest.core.ports import Sendable
 from palimpsest.core.situation import Moment
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt

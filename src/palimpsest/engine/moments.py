@@ -1,7 +1,7 @@
 """The moments outside of calls at which policies run: turn start and end, compaction on request, idle, resume and model switch."""
 
 from palimpsest.core.events import TurnEnded, TurnStarted
-from palimpsest.engine.plans import carry_out
+from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import ModelCard

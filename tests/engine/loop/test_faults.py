@@ -204,7 +204,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("die_at", range(1, 12))
 def test_a_process_that_is_killed_after_any_event_goes_on_and_runs_no_tool_twice(tmp_path: Path, die_at: int) -> None:
-    support = [path for path in sys.path if path.endswith(("support/sessions", "support/programs"))]
+    support = [path for path in sys.path if path.endswith(("support/sessions", "support/programs", "support/servers"))]
 
     def process(die: int, replied: int) -> int:
         words = [sys.executable, "-c", KILLED, str(tmp_path), str(die), str(replied), *support]

@@ -6,7 +6,7 @@ from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
-from palimpsest.engine.sending import whole_reply
+from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.replay import replay

@@ -9,7 +9,7 @@ from palimpsest.core.events import ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.session import Session
 from palimpsest.engine.stopping import run

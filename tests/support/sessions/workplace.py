@@ -11,8 +11,8 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.policy import Answer, Ask, Outcome, Plan, Policy, Proposal, Save, Want, run_steps, steps_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Situation
+from palimpsest.engine.calls.plans import carry_out, carry_out_now
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.plans import carry_out, carry_out_now
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES

@@ -13,7 +13,7 @@ from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
 from palimpsest.core.policy import Answer, Ask, Job, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.situation import JobSituation
-from palimpsest.engine.plans import answer_want
+from palimpsest.engine.calls.plans import answer_want
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import recorded_card
 from palimpsest.wire.models.prices import cost

@@ -15,9 +15,9 @@ from palimpsest.core.items import Part, Text, ToolCall, ToolResult
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
+from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks, with_notes
-from palimpsest.engine.plans import carry_out
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import NoTurnFiles, TurnFiles
 from palimpsest.policies.limiters.preview import PreviewLimiter

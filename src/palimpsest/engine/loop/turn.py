@@ -10,7 +10,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import pending_calls
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, break_off, stop_of
 from palimpsest.engine.loop.feed import Feed

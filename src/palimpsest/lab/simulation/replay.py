@@ -12,7 +12,7 @@ from palimpsest.core.items import Text, ToolResult, seq_of
 from palimpsest.core.policy import complete
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
-from palimpsest.engine.plans import carry_out_now
+from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer

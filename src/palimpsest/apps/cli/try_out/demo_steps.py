@@ -20,7 +20,7 @@ from palimpsest.core.log.verify import VerifyReport, verify
 from palimpsest.core.policy import complete
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.view import View
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.moments import compact, end_turn
 from palimpsest.engine.session import Session

@@ -19,7 +19,7 @@ from palimpsest.apps.cli.try_out.report_files import document_option, insert_tab
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
-from palimpsest.engine.sending import whole_reply
+from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.transcript import ReadProblem

@@ -7,7 +7,7 @@ from workplace import START, answered_by, say, work
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.session import Session
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.profiles.profile import Profile

@@ -13,9 +13,9 @@ from palimpsest.core.events import CallStarted, Failed, Interrupted, ModelReplie
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.policy import Ask, Plan, ask
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.environment import GrantedTool, in_thread
-from palimpsest.engine.plans import carry_out
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile

@@ -11,8 +11,8 @@ from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.policy import Answer, Ask, EventSpan, FoldPlanned, Look, Save, Want, complete, drive
 from palimpsest.core.view import View
+from palimpsest.engine.calls.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.environment import inline
-from palimpsest.engine.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session, tools_bytes
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool

@@ -15,7 +15,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.call import call
+from palimpsest.engine.calls.call import call
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile

@@ -10,8 +10,8 @@ from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, Prov
 from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
-from palimpsest.engine.call import turn_request
-from palimpsest.engine.sending import Outgoing, send, with_reply_limit
+from palimpsest.engine.calls.call import turn_request
+from palimpsest.engine.calls.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import RetryPolicy

@@ -6,9 +6,9 @@ from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
-from palimpsest.engine.plans import carry_out
+from palimpsest.engine.calls.plans import carry_out
+from palimpsest.engine.calls.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.session import Session
 from palimpsest.wire.encoding.breakpoints import with_anchors
 
