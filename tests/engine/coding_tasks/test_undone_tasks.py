@@ -1,16 +1,18 @@
 """Tasks in which a turn goes wrong: files and conversation go back together, what the user did stays, and another try succeeds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from coding_tasks import Coder, bash, use
+from coding_tasks import AUTO, Coder, bash, use
 from families import spawn, wait
 from git_projects import UNITTEST, new_project
 from team_tasks import do_together, roles_of
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ChildOpened, Rewound, TurnStarted, UserSaid
+from palimpsest.core.events import HookRan, Rewound, TurnStarted, UserSaid
 from palimpsest.core.items import Text, text_of
+from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.undo_files.restoring import FileRewinding, RewindPlan
 
 BILL = "def total(items):\n    subtotal = sum(items)\n    return subtotal\n"
@@ -165,7 +167,7 @@ def test_a_line_that_the_user_mended_by_hand_is_a_conflict_and_the_other_files_g
     assert project.passes("grep -q 'A = 2' a.py && grep -q 'B = 2' b.py")
 
 
-def test_the_files_that_two_workers_changed_go_back_with_the_turn_of_their_parent(tmp_path: Path) -> None:
+def test_the_files_that_two_workers_changed_go_back_with_the_turn_of_their_parent_and_two_others_do_it_right(tmp_path: Path) -> None:
     project = new_project(tmp_path / "project", BILLING)
     coder = Coder(project)
     wrong = do_together(
@@ -180,20 +182,50 @@ def test_the_files_that_two_workers_changed_go_back_with_the_turn_of_their_paren
             "Bob": (bash("sed -i s/total/amount/g report.py"), use("write", path="TODO", content="run the tests\n"), "report.py is done."),
         },
     )
-    assert (roles_of(wrong.own), len(project.status())) == ([("Ada", "worker", 1), ("Bob", "worker", 1)], 3)
+    assert len(project.status()) == 3
     plan = rewind(coder, wrong.own.session, last_turn(coder, wrong.own.session))
     assert [file.path for file in plan.files] == ["TODO", "bill.py", "report.py"]
     assert (project.files(), project.status()) == (BILLING, [])
-    done = coder.do(
-        "Rename the function yourself",
-        bash(r"sed -i 's/\btotal(/amount(/; s/import total/import amount/' bill.py report.py"),
+    done = do_together(
+        coder,
+        "Let two workers rename the function total to amount, and nothing else",
+        (spawn("Cleo", "Rename it in bill.py", role="worker"), spawn("Dan", "Rename it in report.py", role="worker")),
+        wait("Cleo"),
+        wait("Dan"),
         bash(UNITTEST),
-        "I have renamed it.",
+        "The function is renamed.",
+        team={
+            "Cleo": (bash("sed -i 's/def total/def amount/' bill.py"), "bill.py is right."),
+            "Dan": (bash("sed -i 's/import total/import amount/; s/total(items)/amount(items)/' report.py"), "report.py is right."),
+        },
         resume=wrong.own.session,
     )
-    assert (done.kinds(ChildOpened), len(done.kinds(Rewound))) == ([], 1)
+    # The conversation knows the second two only.
+    assert roles_of(done.own) == [("Cleo", "worker", 1), ("Dan", "worker", 1)]
+    assert sorted(done.ends) == [("Cleo", "completed", "bill.py is right."), ("Dan", "completed", "report.py is right.")]
+    shown = "\n".join(text_of(item.content) for item in done.own.items)
+    assert [name for name in ("Ada", "Bob", "Cleo", "Dan") if name in shown] == ["Cleo", "Dan"]
+    assert len(done.own.kinds(Rewound)) == 1
     assert project.files() == RENAMED
     assert project.passes()
+
+
+SORTER = "sort -o names.txt names.txt"
+
+
+def test_what_a_hook_made_of_the_files_goes_back_with_the_turn_that_it_ran_in(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "project", {"names.txt": "Cleo\nAda\n"})
+    sorting = command_hook("turn_end", SORTER, cwd=project.root)
+    coder = Coder(project, replace(AUTO, hooks=(sorting,)))
+    wrong = coder.do("Add Bob behind Ada", bash("echo Bob | tee -a names.txt"), "Bob is behind Ada.")
+    assert project.files() == {"names.txt": "Ada\nBob\nCleo\n"}
+    assert [(body.hook, body.moment, body.exit) for body in wrong.bodies if isinstance(body, HookRan)] == [("sort", "turn_end", 0)]
+    rewind(coder, wrong.session, last_turn(coder, wrong.session))
+    assert project.files() == {"names.txt": "Cleo\nAda\n"}
+    done = Coder(project).do("Add Bob, the names are not sorted", bash("echo Bob | tee -a names.txt"), "Added.", resume=wrong.session)
+    assert (done.kinds(HookRan), len(done.kinds(Rewound))) == ([], 1)
+    assert project.files() == {"names.txt": "Cleo\nAda\nBob\n"}
+    assert project.passes("test $(wc -l < names.txt) = 3")
 
 
 def test_notes_that_were_never_committed_come_back_after_a_clean_up_that_went_too_far(tmp_path: Path) -> None:

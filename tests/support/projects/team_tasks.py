@@ -55,6 +55,7 @@ def do_together(
     *steps: Step,
     team: Mapping[str, tuple[Step, ...]],
     failing: Mapping[str, tuple[str, ...]] = NO_FAILURES,
+    resume: str = "",
     meanwhile: Callable[[], Awaitable[None]] | None = None,
 ) -> TeamRun:
     """Let an agent do a task with the sub-agents of a team, one turn a prompt; `meanwhile` runs beside the last one.
@@ -65,7 +66,7 @@ def do_together(
     *earlier, last = (prompts,) if isinstance(prompts, str) else prompts
 
     async def run() -> str:
-        async with asyncio.timeout(_LONGEST), coder.agent(routed(own, scripts)) as agent:
+        async with asyncio.timeout(_LONGEST), coder.agent(routed(own, scripts), resume) as agent:
             for prompt in earlier:
                 assert (await agent.ask(prompt)).stop == "done"
             turn = asyncio.ensure_future(agent.ask(last))
