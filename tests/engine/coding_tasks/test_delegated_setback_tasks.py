@@ -1,4 +1,4 @@
-"""Tasks with sub-agents that do not get through: one reaches its limit, one is refused a call, one is interrupted with its parent."""
+"""Tasks with sub-agents that do not get through: one reaches its limit, one is refused a call, one is interrupted, one ends early."""
 
 import asyncio
 from dataclasses import replace
@@ -9,9 +9,10 @@ from families import routed, spawn, stalled, wait
 from git_projects import UNITTEST, new_project
 from team_tasks import checked_team, do_together
 
-from palimpsest.core.events import ChildOpened, PermissionAsked, ToolRefused, TurnEnded
+from palimpsest.core.events import ChildOpened, HookRan, PermissionAsked, ToolRefused, TurnEnded
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.children.tree import AgentSettings
+from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
 
@@ -140,3 +141,46 @@ def test_a_worker_that_was_interrupted_with_its_parent_goes_on_in_a_resumed_sess
     assert [body.stop for body in done.members["Ada"].bodies if isinstance(body, TurnEnded)] == ["interrupted", "done"]
     assert project.files() == {"one.txt": "new\n", "two.txt": "new\n"}
     assert project.passes("cmp -s one.txt two.txt")
+
+
+EVEN = "def is_even(number):\n    return number % 2\n"
+EVEN_TEST = """\
+import unittest
+
+from even import is_even
+
+
+class EvenTest(unittest.TestCase):
+    def test_two_is_and_three_is_not(self):
+        self.assertEqual([is_even(2), is_even(3)], [True, False])
+"""
+
+
+def test_a_worker_that_thinks_it_is_done_is_sent_on_by_a_hook_of_the_user_until_the_tests_pass(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "project", {"even.py": EVEN, "test_even.py": EVEN_TEST})
+    tests = command_hook("turn_end", f"{UNITTEST} 2> /dev/null || {{ echo 'the tests fail' >&2; exit 2; }}", cwd=project.root, name="tests")
+    done = do_together(
+        Coder(project, replace(AUTO, hooks=(tests,))),
+        "Let a worker repair is_even",
+        spawn("Ada", "Repair is_even in even.py", role="worker"),
+        wait("Ada"),
+        "Ada has repaired it.",
+        team={
+            "Ada": (
+                use("read", path="even.py"),
+                "It looks right.",
+                FromMessage(
+                    lambda text: (
+                        use("edit", path="even.py", old="number % 2", new="number % 2 == 0") if "the tests fail" in text else "It is right."
+                    )
+                ),
+                "Now it is right.",
+            )
+        },
+    )
+    ran = [(body.moment, body.blocked, body.failure) for body in done.members["Ada"].bodies if isinstance(body, HookRan)]
+    assert ran == [("turn_end", True, ""), ("turn_end", False, "")]
+    assert done.ends == [("Ada", "completed", "Now it is right.")]
+    assert [body.blocked for body in done.own.bodies if isinstance(body, HookRan)] == [False]
+    assert project.files() == {"even.py": EVEN.replace("% 2", "% 2 == 0"), "test_even.py": EVEN_TEST}
+    assert project.passes()
