@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from palimpsest.stores.config.hook_config import HookConfig
-from palimpsest.stores.config.project_commands import ProjectHook, project_commands, project_hooks, trust_of
+from palimpsest.stores.config.project_commands import project_commands
+from palimpsest.stores.config.project_hooks import ProjectHook, project_hooks, trust_of
 from palimpsest.stores.config.settings import resolve
 from palimpsest.stores.trust import ProjectCommand
 

@@ -5,9 +5,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
@@ -34,8 +35,7 @@ _INHERIT: Final = "inherit"
 _READING_TOOLS: Final = frozenset({"read", "grep", "glob", "bash", "bash_output", "kill", "recall", "skill", "todo", "compact"})
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRole:
+class AgentRole(Struct, frozen=True):
     """A role. `tools` are the only ones it has, `None` for all of its parent's; `mode` is the widest it works in, `None` for its parent's.
 
     An empty `model` or `profile` is that of the parent. `instructions` are stated to the sub-agent.
