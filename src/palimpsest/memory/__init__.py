@@ -1,0 +1,1 @@
+"""Memory that outlives a session: what is recalled for a query, and in which order."""

@@ -1,0 +1,127 @@
+"""Candidates of a query: units that share its rarest words, found within a budget of postings, and the units around the best of them."""
+
+import re
+from heapq import nlargest
+from typing import Final
+
+from palimpsest.core.items import Value
+from palimpsest.memory.recall.index import RecallIndex, file_name
+from palimpsest.memory.recall.terms import fold, query_terms
+
+# Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
+POSTINGS_BUDGET: Final = 20_000
+BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 150, 60, 30
+# Most terms of a query: those beyond are the most frequent ones.
+MOST_TERMS: Final = 32
+# Names of the calendar, to compare a date in a query with the date of a unit.
+_MONTHS: Final = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_MONTH: Final = re.compile(rf"\b({'|'.join(_MONTHS)})\b|(?<!\d)(1[0-2]|[1-9])\s?月|\b\d{{4}}-(0[1-9]|1[0-2])\b")
+_PATH: Final = re.compile(r"[\w~@+./\\-]*[./][\w@+./\\-]+")
+# Units about a named file that are candidates without sharing a word, the newest ones.
+_MOST_BY_PATH: Final = 50
+
+
+class Query(Value, frozen=True):
+    """A query as the index sees it.
+
+    terms: numbers of its terms, the rarest first; idf: their weights; pairs: terms that are neighbours in the query, by number.
+    speakers: numbers of the speakers that it names; months: numbers of the months that it names.
+    paths: numbers of the units that are about a file that it names.
+    """
+
+    terms: tuple[int, ...]
+    idf: tuple[float, ...]
+    pairs: tuple[tuple[int, int], ...]
+    speakers: frozenset[int]
+    months: frozenset[int]
+    paths: frozenset[int] = frozenset()
+
+
+class Candidates(Value, frozen=True, eq=False):
+    """Unit numbers in ascending order, and the BM25 score of every unit of the index; `scores[-1]` is always 0."""
+
+    numbers: list[int]
+    scores: list[float]
+
+
+def read_query(index: RecallIndex, text: str) -> Query:
+    """Return the query of a text: names of speakers are no terms, unless there is nothing else."""
+    named = index.speakers_named(text)
+    rest = fold(text)
+    for name in sorted(named, key=len, reverse=True):
+        rest = rest.replace(name, " ")
+    found = query_terms(rest) or query_terms(text)
+    known = [index.vocabulary[term] for term in found if term in index.vocabulary]
+    place = {term: at for at, term in enumerate(found)}
+    by_rarity = sorted(known, key=lambda term: len(index.postings[term]))[:MOST_TERMS]
+    kept = {term: at for term, at in place.items() if index.vocabulary.get(term) in by_rarity}
+    pairs = tuple(
+        (index.vocabulary[first], index.vocabulary[second])
+        for first, second in zip(found, found[1:], strict=False)
+        if first in kept and second in kept
+    )
+    speakers = frozenset(index.speakers[name] for name in named)
+    return Query(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
+
+
+def _paths(index: RecallIndex, text: str) -> frozenset[int]:
+    if not index.files:
+        return frozenset()
+    names = {file_name(found.rstrip(".")) for found in _PATH.findall(text)}
+    return frozenset().union(*(index.files.get(name, ()) for name in names))
+
+
+def _months(text: str) -> frozenset[int]:
+    found = _MONTH.findall(text)
+    return frozenset(_MONTHS.index(name) + 1 if name else int(chinese or iso) for name, chinese, iso in found)
+
+
+def find_candidates(index: RecallIndex, query: Query, *, budget: int = POSTINGS_BUDGET) -> Candidates:
+    """Return the candidates of a query; none if no word of it is in the index."""
+    scores = [0.0] * (len(index) + 1)
+    touched: set[int] = set()
+    left = budget
+    for term, weight in zip(query.terms, query.idf, strict=True):
+        postings, impacts = index.postings[term], index.impacts[term]
+        if len(postings) > left:
+            if touched:
+                break
+            # Even the rarest word is everywhere: the newest units that have it.
+            postings, impacts = postings[-left:], impacts[-left:]
+        left -= len(postings)
+        for number, impact in zip(postings, impacts, strict=True):
+            scores[number] += weight * impact
+        touched.update(postings)
+    touched.update(nlargest(_MOST_BY_PATH, query.paths))
+    touched -= index.hidden
+    if not touched:
+        return Candidates([], scores)
+    lowest = nlargest(BEST, map(scores.__getitem__, touched))[-1]
+    best = sorted(((-scores[number], number) for number in touched if scores[number] >= lowest))[:BEST]
+    return Candidates(_with_neighbours(index, [number for _, number in best]), scores)
+
+
+def _with_neighbours(index: RecallIndex, best: list[int]) -> list[int]:
+    """Return units with the neighbours of the best ones, within their sessions, in ascending order."""
+    found = set(best)
+    previous, following = index.previous, index.following
+    for rank, number in enumerate(best[:BEST_WITH_NEIGHBOURS]):
+        before, after = previous[number], following[number]
+        found.update((before, after))
+        if rank < BEST_WITH_SECOND_NEIGHBOURS:
+            found.update((previous[before] if before >= 0 else -1, following[after] if after >= 0 else -1))
+    found.discard(-1)
+    return sorted(found - index.hidden)
