@@ -22,6 +22,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "search": ("look.search:search", "Find words in all sessions."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
+    "Memory": {
+        "memory": ("memory.evaluate:memory", "Measure recall: quality on data with known evidence, and latency."),
+    },
     "Change": {
         "compact": ("change.compact:compact", "Fold a session now, or preview what a fold would hide and cost."),
         "pin": ("change.pins:pin", "Pin items or files so that no policy hides them."),

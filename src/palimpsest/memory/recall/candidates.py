@@ -1,6 +1,7 @@
 """Candidates of a query: units that share its rarest words, found within a budget of postings, and the units around the best of them."""
 
 import re
+from collections.abc import Sequence
 from heapq import nlargest
 from typing import Final
 
@@ -32,9 +33,11 @@ _MONTH: Final = re.compile(rf"\b({'|'.join(_MONTHS)})\b|(?<!\d)(1[0-2]|[1-9])\s?
 _PATH: Final = re.compile(r"[\w~@+./\\-]*[./][\w@+./\\-]+")
 # Units about a named file that are candidates without sharing a word, the newest ones.
 _MOST_BY_PATH: Final = 50
+# One posting of so many is looked at to guess how good the best ones are.
+_SAMPLED: Final = 16
 
 
-class Query(Value, frozen=True):
+class RecallQuery(Value, frozen=True):
     """A query as the index sees it.
 
     terms: numbers of its terms, the rarest first; idf: their weights; pairs: terms that are neighbours in the query, by number.
@@ -57,7 +60,7 @@ class Candidates(Value, frozen=True, eq=False):
     scores: list[float]
 
 
-def read_query(index: RecallIndex, text: str) -> Query:
+def read_query(index: RecallIndex, text: str) -> RecallQuery:
     """Return the query of a text: names of speakers are no terms, unless there is nothing else."""
     named = index.speakers_named(text)
     rest = fold(text)
@@ -74,7 +77,7 @@ def read_query(index: RecallIndex, text: str) -> Query:
         if first in kept and second in kept
     )
     speakers = frozenset(index.speakers[name] for name in named)
-    return Query(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
+    return RecallQuery(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
 
 
 def _paths(index: RecallIndex, text: str) -> frozenset[int]:
@@ -89,29 +92,45 @@ def _months(text: str) -> frozenset[int]:
     return frozenset(_MONTHS.index(name) + 1 if name else int(chinese or iso) for name, chinese, iso in found)
 
 
-def find_candidates(index: RecallIndex, query: Query, *, budget: int = POSTINGS_BUDGET) -> Candidates:
+def find_candidates(index: RecallIndex, query: RecallQuery, *, budget: int = POSTINGS_BUDGET) -> Candidates:
     """Return the candidates of a query; none if no word of it is in the index."""
     scores = [0.0] * (len(index) + 1)
-    touched: set[int] = set()
+    read: list[Sequence[int]] = []
     left = budget
     for term, weight in zip(query.terms, query.idf, strict=True):
         postings, impacts = index.postings[term], index.impacts[term]
         if len(postings) > left:
-            if touched:
+            if read:
                 break
             # Even the rarest word is everywhere: the newest units that have it.
             postings, impacts = postings[-left:], impacts[-left:]
         left -= len(postings)
         for number, impact in zip(postings, impacts, strict=True):
             scores[number] += weight * impact
-        touched.update(postings)
-    touched.update(nlargest(_MOST_BY_PATH, query.paths))
-    touched -= index.hidden
-    if not touched:
-        return Candidates([], scores)
-    lowest = nlargest(BEST, map(scores.__getitem__, touched))[-1]
-    best = sorted(((-scores[number], number) for number in touched if scores[number] >= lowest))[:BEST]
-    return Candidates(_with_neighbours(index, [number for _, number in best]), scores)
+        read.append(postings)
+    if query.paths:
+        read.append(nlargest(_MOST_BY_PATH, query.paths))
+    best = _best(index, scores, read)
+    return Candidates(_with_neighbours(index, best) if best else [], scores)
+
+
+def _best(index: RecallIndex, scores: list[float], read: list[Sequence[int]]) -> list[int]:
+    """Return the units with the best scores, best first, equal ones in the order of the index."""
+    lowest = _sampled_threshold(scores, read)
+    found = {number for numbers in read for number in numbers if scores[number] >= lowest} - index.hidden
+    if len(found) < BEST and lowest > 0:
+        found = {number for numbers in read for number in numbers} - index.hidden
+    if len(found) > 4 * BEST:
+        lowest = nlargest(BEST, map(scores.__getitem__, found))[-1]
+        found = {number for number in found if scores[number] >= lowest}
+    return [number for _, number in sorted((-scores[number], number) for number in found)[:BEST]]
+
+
+def _sampled_threshold(scores: list[float], read: list[Sequence[int]]) -> float:
+    """Return a score that about three times as many units reach as are wanted, from every 16th posting; 0 if there are few postings."""
+    sample = [scores[number] for number in {number for numbers in read for number in numbers[::_SAMPLED]}]
+    wanted = 3 * BEST // _SAMPLED * max(1, len(read) // 2)
+    return sorted(sample, reverse=True)[wanted] if len(sample) > 4 * wanted else 0.0
 
 
 def _with_neighbours(index: RecallIndex, best: list[int]) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from palimpsest.core.items import Value
-from palimpsest.memory.recall.candidates import Candidates, Query
+from palimpsest.memory.recall.candidates import Candidates, RecallQuery
 from palimpsest.memory.recall.index import RecallIndex, term_character
 
 FEATURES: Final = (
@@ -38,7 +38,7 @@ class TermSets(Value, frozen=True):
     """Sets of terms of a query as bits, the rarest term first: those of each unit, and the share of all term weights of each set."""
 
     of_unit: dict[int, int]
-    query: Query
+    query: RecallQuery
     total: float
 
     def shares(self, masks: Iterable[int]) -> list[float]:
@@ -51,7 +51,7 @@ class TermSets(Value, frozen=True):
         return sum(weight for bit, weight in enumerate(self.query.idf) if mask >> bit & 1) / self.total
 
 
-def feature_columns(index: RecallIndex, query: Query, candidates: Candidates) -> list[list[float]]:
+def feature_columns(index: RecallIndex, query: RecallQuery, candidates: Candidates) -> list[list[float]]:
     """Return one column for each of `FEATURES`, with a value for each candidate."""
     numbers, scores = candidates.numbers, candidates.scores
     previous, following, asks = index.previous, index.following, index.asks
@@ -90,7 +90,7 @@ def feature_columns(index: RecallIndex, query: Query, candidates: Candidates) ->
     ]
 
 
-def _term_sets(index: RecallIndex, query: Query, numbers: set[int]) -> TermSets:
+def _term_sets(index: RecallIndex, query: RecallQuery, numbers: set[int]) -> TermSets:
     characters = [(term_character(term), 1 << bit) for bit, term in enumerate(query.terms)]
     sequences = index.sequences
     masks = {}
@@ -105,7 +105,7 @@ def _term_sets(index: RecallIndex, query: Query, numbers: set[int]) -> TermSets:
     return TermSets(masks, query, sum(query.idf) or 1.0)
 
 
-def _pairs(index: RecallIndex, query: Query, numbers: list[int], total: float) -> list[float]:
+def _pairs(index: RecallIndex, query: RecallQuery, numbers: list[int], total: float) -> list[float]:
     weight_of = dict(zip(query.terms, query.idf, strict=True))
     sequences = [index.sequences[number] for number in numbers]
     found = [0.0] * len(numbers)

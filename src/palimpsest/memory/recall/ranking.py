@@ -1,8 +1,9 @@
 """Ranks the units of an index for a query: a linear sum of features with learned weights, and small priors that are not learned."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import date
+from itertools import islice
 from operator import mul
 from typing import Final
 
@@ -21,8 +22,8 @@ PATH_PRIOR: Final = 1.5
 STANDING_DEVIATIONS: Final = 0.1
 HALF_LIFE_DAYS: Final = 60.0
 USES_SCALE: Final = 3.0
-# Decimals that scores are compared with, so that the last bit of a logarithm decides nothing on any platform.
-_DECIMALS: Final = 9
+# Scores are compared in steps of a billionth, so that the last bit of a logarithm decides nothing on any platform.
+_STEPS: Final = 1e9
 MOST: Final = 50
 
 
@@ -33,7 +34,7 @@ class Standing(Value, frozen=True):
     uses: int = 0
 
 
-class Hit(Value, frozen=True):
+class RecallHit(Value, frozen=True):
     """A unit that was found, and its score; only the order of the scores of one query has a meaning."""
 
     unit: RecallUnit
@@ -65,7 +66,7 @@ def rank(
     most: int = MOST,
     weights: Mapping[str, float] = WEIGHTS,
     options: RankingOptions = NEUTRAL,
-) -> tuple[Hit, ...]:
+) -> tuple[RecallHit, ...]:
     """Return the best units for a query, best first, at most `most`; equal scores in the order of the index. No model is asked."""
     query = read_query(index, text)
     candidates = find_candidates(index, query)
@@ -75,26 +76,18 @@ def rank(
     scores = linear_scores(columns, weights)
     scores = _with_priors(index, candidates, scores, query.paths)
     scores = _with_standing(index, candidates, scores, options)
-    allowed = _allowed(index, options)
-    order = sorted(zip([-round(score, _DECIMALS) for score in scores], candidates.numbers, strict=True))
-    found: list[Hit] = []
-    for negative, number in order:
-        unit = index.units[number]
-        if allowed is None or (unit.id not in options.excluded and (not options.kinds or unit.kind in options.kinds)):
-            found.append(Hit(unit, -negative))
-            if len(found) == most:
-                break
-    return tuple(found)
+    order = sorted(zip([-int(score * _STEPS) for score in scores], candidates.numbers, strict=True))
+    excluded, kinds, units = options.excluded, options.kinds, index.units
+    allowed = (
+        (steps, units[number]) for steps, number in order if units[number].id not in excluded and (not kinds or units[number].kind in kinds)
+    )
+    return tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most))
 
 
 def linear_scores(columns: list[list[float]], weights: Mapping[str, float]) -> list[float]:
     """Return the weighted sum of the features of each candidate; features without a weight do not count."""
     factors = [weights.get(name, 0.0) for name in FEATURES]
     return [sum(map(mul, factors, row)) for row in zip(*columns, strict=True)]
-
-
-def _allowed(index: RecallIndex, options: RankingOptions) -> Collection[str] | None:
-    return options.excluded or options.kinds or None
 
 
 def _with_priors(index: RecallIndex, candidates: Candidates, scores: list[float], named_paths: frozenset[int]) -> list[float]:
