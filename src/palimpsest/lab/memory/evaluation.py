@@ -1,4 +1,4 @@
-"""Evaluates recall on data with known evidence: floors, our ranking with weights that never saw the scored conversation, and the shipped weights."""
+"""Evaluates recall on data with known evidence: floors, weights that never saw the scored conversation, and the shipped weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -107,4 +107,4 @@ def _direction(gradient: Vector, memory: Sequence[tuple[Vector, Vector]]) -> Vec
 
 
 def _dot(first: Vector, second: Vector) -> float:
-    return sum(map(mul, first, second))
+    return math.fsum(map(mul, first, second))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from heapq import nlargest
+from itertools import pairwise
 from typing import Final
 
 from palimpsest.core.items import Value
@@ -72,9 +73,7 @@ def read_query(index: RecallIndex, text: str) -> RecallQuery:
     by_rarity = sorted(known, key=lambda term: len(index.postings[term]))[:MOST_TERMS]
     kept = {term: at for term, at in place.items() if index.vocabulary.get(term) in by_rarity}
     pairs = tuple(
-        (index.vocabulary[first], index.vocabulary[second])
-        for first, second in zip(found, found[1:], strict=False)
-        if first in kept and second in kept
+        (index.vocabulary[first], index.vocabulary[second]) for first, second in pairwise(found) if first in kept and second in kept
     )
     speakers = frozenset(index.speakers[name] for name in named)
     return RecallQuery(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))

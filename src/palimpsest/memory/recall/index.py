@@ -11,8 +11,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.memory.recall.terms import fold, has_cjk, stems, words
 from palimpsest.memory.recall.units import RecallUnit
 
-# BM25: k1, b and the pivot length in terms, for units of up to 60 words and for longer ones. The pivots are constants instead of averages of
-# the index, so that the impact of a posting is known when a unit is added and never changes.
+# BM25: k1, b and the pivot length in terms, for units of up to 60 words and for longer ones. The pivots are constants and not averages over
+# the index, so that the impact of a posting is known when a unit is added, and never changes.
 SHORT_WORDS: Final = 60
 SHORT: Final = (0.9, 0.4, 12.0)
 LONG: Final = (1.2, 0.75, 120.0)

@@ -1,4 +1,4 @@
-"""Turns ranked units into lines for the model: near-duplicates once, questions with their answers, within a token budget, the rest counted."""
+"""Turns ranked units into lines within a token budget: near-duplicates once, questions with their answers, the rest counted."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _SHORTEST_CUT_TOKENS: Final = 24
 
 
 class RecalledLines(Value, frozen=True):
-    """Recalled lines, best first, with the evidence id of each; `left_out` units did not fit, `duplicates` said what a line says already."""
+    """Recalled lines, best first, with their evidence ids; `left_out` units did not fit, `duplicates` said what a line says already."""
 
     lines: tuple[str, ...]
     ids: tuple[str, ...]

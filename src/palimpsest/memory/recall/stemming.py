@@ -61,7 +61,7 @@ _STEP_4: Final = ("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent",
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Return the stem of a word in lower case; words of other alphabets, words with digits and words of up to two letters are their own stem."""
+    """Return the stem of a word in lower case; words with other letters, with digits, or of up to two letters are their own stem."""
     if len(word) <= 2 or not word.isascii() or not word.isalpha():
         return word
     irregular = _IRREGULAR.get(word)

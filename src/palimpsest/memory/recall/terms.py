@@ -8,12 +8,13 @@ from typing import Final
 from palimpsest.memory.recall.stemming import stem
 
 # The list of the specification; it says which words are not searched for, and nothing about what a sentence means.
-STOP_WORDS: Final = frozenset(
-    """a an the and or but if of to in on at for with by from as is are was were be been being do does did has have had having i me my we our
-    you your he him his she her it its they them their this that these those what which who whom when where why how not no so than too very can
-    will just would could should about into over after before again further then once here there all any both each few more most other some
-    such only own same s t don now d ll m re ve""".split()
+_STOP_WORDS: Final = (
+    "a an the and or but if of to in on at for with by from as is are was were be been being do does did has have had having i me my "
+    "we our you your he him his she her it its they them their this that these those what which who whom when where why how not no so "
+    "than too very can will just would could should about into over after before again further then once here there all any both each "
+    "few more most other some such only own same s t don now d ll m re ve"
 )
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 _CJK_RANGES: Final = (
     "\u1100-\u11ff\u3040-\u312f\u3131-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U000323af"

@@ -36,7 +36,7 @@ class RecallUnit(Value, frozen=True):
 
 
 def cut(text: str, most: int = WORDS_A_UNIT) -> Iterator[str]:
-    """Yield consecutive parts of a text, at most `most` words each, cut behind the last complete sentence or line that fits, else behind a word."""
+    """Yield consecutive parts of a text, at most `most` words each, cut behind the last sentence or line that fits, else behind a word."""
     start = sentence_end = 0
     size = 0.0
     sizes_behind_sentence = 0.0

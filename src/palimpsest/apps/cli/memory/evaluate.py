@@ -113,7 +113,8 @@ def _cells(row: ScoreRow) -> list[str]:
 
 def _footer(run: EvaluationRun) -> list[str]:
     report = run.report
-    size = f"{report.conversations} conversations, {report.units:,} units, {report.main_questions} and {report.adversarial_questions} questions"
+    questions = f"{report.main_questions} main and {report.adversarial_questions} adversarial questions"
+    size = f"{report.conversations} conversations, {report.units:,} units, {questions}"
     return [f"{report.data} (sha256 {report.digest[:12]}): {size}; seed {report.seed}; commit {run.commit or 'unknown'}; `{run.command}`"]
 
 
