@@ -13,14 +13,14 @@ FEATURES: Final = (
     "cover",  # share of the query's term weights that the unit has
     "rarest",  # weight of its rarest matched term
     "cover_with_previous",  # share that it and the unit before it have together
-    "cover_window",  # share that it and its two neighbours have together
+    "window",  # BM25 of it and its two neighbours as one text, relative to the best candidate
     "pairs",  # pairs of neighbouring terms of the query that are neighbours in the unit
     "previous",  # BM25 of the unit before, after, second before and second after, relative to the best candidate
     "following",
     "second_previous",
     "second_following",
     "previous_if_asked",  # BM25 of the unit before, if that ends with a question mark
-    "session_sum",  # BM25 summed over its session, relative to the best session
+    "session_match",  # BM25 of its session, whose words are units, relative to the best session
     "session_cover",  # share of term weights that the candidates of its session have together
     "session_best",  # BM25 of the best candidate of its session
     "distance",  # logarithm of the distance to that candidate
@@ -34,16 +34,21 @@ FEATURES: Final = (
 )
 
 
-class TermSets(Value, frozen=True):
-    """Sets of terms of a query as bits, the rarest term first: those of each unit, and the share of all term weights of each set."""
+# BM25 of three units together, and of a session: k1, b, and the pivots in terms and in units.
+_WINDOW: Final = (1.2, 0.75, 36.0)
+_SESSION: Final = (1.2, 0.75, 20.0)
 
-    of_unit: dict[int, int]
+
+class TermCounts(Value, frozen=True):
+    """How often each unit has each term of a query, and which terms it has, as bits, the rarest term first."""
+
     query: RecallQuery
+    counts: list[dict[int, int]]
+    masks: dict[int, int]
     total: float
 
-    def shares(self, masks: Iterable[int]) -> list[float]:
-        """Return the share of each set; each distinct one is computed once."""
-        masks = list(masks)
+    def shares(self, masks: list[int]) -> list[float]:
+        """Return the share of all term weights that each set of terms has; each distinct set is computed once."""
         known = {mask: self._share(mask) for mask in set(masks)}
         return [known[mask] for mask in masks]
 
@@ -58,9 +63,9 @@ def feature_columns(index: RecallIndex, query: RecallQuery, candidates: Candidat
     before = [previous[number] for number in numbers]
     after = [following[number] for number in numbers]
     top = max(map(scores.__getitem__, numbers)) or 1.0
-    sets = _term_sets(index, query, {*numbers, *before, *after})
-    masks = [sets.of_unit[number] for number in numbers]
-    joined = [mask | sets.of_unit[at] for mask, at in zip(masks, before, strict=True)]
+    found = _term_counts(index, query, {*numbers, *before, *after})
+    masks = [found.masks[number] for number in numbers]
+    joined = [mask | found.masks[at] for mask, at in zip(masks, before, strict=True)]
     highest = max(query.idf, default=1.0) or 1.0
     by_lowest_bit = [0.0, *(weight / highest for weight in query.idf)]
     asked = [asks[at] if at >= 0 else 0.0 for at in before]
@@ -69,17 +74,17 @@ def feature_columns(index: RecallIndex, query: RecallQuery, candidates: Candidat
     lengths, with_number, places, months = index.lengths, index.with_number, index.log_places, index.months
     return [
         [scores[number] / top for number in numbers],
-        sets.shares(masks),
+        found.shares(masks),
         [by_lowest_bit[(mask & -mask).bit_length()] for mask in masks],
-        sets.shares(joined),
-        sets.shares([mask | sets.of_unit[at] for mask, at in zip(joined, after, strict=True)]),
-        _pairs(index, query, numbers, sets.total),
+        found.shares(joined),
+        _window(index, found, numbers, before, after),
+        _pairs(index, query, numbers, found.total),
         scores_before,
         [scores[at] / top for at in after],
         [scores[previous[at]] / top if at >= 0 else 0.0 for at in before],
         [scores[following[at]] / top if at >= 0 else 0.0 for at in after],
         [score * question for score, question in zip(scores_before, asked, strict=True)],
-        *_session_columns(index, candidates, masks, sets, top),
+        *_session_columns(index, candidates, masks, found, top),
         [1.0 if speakers[number] == speaker else 0.0 for number in numbers],
         [asks[number] for number in numbers],
         asked,
@@ -90,19 +95,36 @@ def feature_columns(index: RecallIndex, query: RecallQuery, candidates: Candidat
     ]
 
 
-def _term_sets(index: RecallIndex, query: RecallQuery, numbers: set[int]) -> TermSets:
-    characters = [(term_character(term), 1 << bit) for bit, term in enumerate(query.terms)]
+def _term_counts(index: RecallIndex, query: RecallQuery, numbers: set[int]) -> TermCounts:
     sequences = index.sequences
-    masks = {}
-    for number in numbers:
-        sequence = sequences[number]
-        mask = 0
-        for character, bit in characters:
-            if character in sequence:
-                mask |= bit
-        masks[number] = mask
+    masks = dict.fromkeys(numbers, 0)
     masks[-1] = 0
-    return TermSets(masks, query, sum(query.idf) or 1.0)
+    texts = [(number, sequences[number]) for number in numbers if number >= 0]
+    counts: list[dict[int, int]] = []
+    for place, term in enumerate(query.terms):
+        character, bit = term_character(term), 1 << place
+        having = {number: sequence.count(character) for number, sequence in texts if character in sequence}
+        for number in having:
+            masks[number] |= bit
+        counts.append(having)
+    return TermCounts(query, counts, masks, sum(query.idf) or 1.0)
+
+
+def _window(index: RecallIndex, found: TermCounts, numbers: list[int], before: list[int], after: list[int]) -> list[float]:
+    k1, b, pivot = _WINDOW
+    sequences = index.sequences
+    sizes = {number: len(sequences[number]) for number in found.masks if number >= 0}
+    sizes[-1] = 0
+    fixed, slope = k1 * (1 - b), k1 * b / pivot
+    places = list(zip(numbers, before, after, strict=True))
+    norms = [fixed + slope * (sizes[at] + sizes[left] + sizes[right]) for at, left, right in places]
+    sums = [0.0] * len(numbers)
+    for weight, having in zip(found.query.idf, found.counts, strict=True):
+        count_of, factor = having.get, weight * (k1 + 1)
+        counts = [count_of(at, 0) + count_of(left, 0) + count_of(right, 0) for at, left, right in places]
+        sums = [total + factor * count / (count + norm) for total, count, norm in zip(sums, counts, norms, strict=True)]
+    highest = max(sums) or 1.0
+    return [total / highest for total in sums]
 
 
 def _pairs(index: RecallIndex, query: RecallQuery, numbers: list[int], total: float) -> list[float]:
@@ -119,7 +141,7 @@ def _pairs(index: RecallIndex, query: RecallQuery, numbers: list[int], total: fl
 
 
 def _session_columns(
-    index: RecallIndex, candidates: Candidates, masks: list[int], sets: TermSets, top: float
+    index: RecallIndex, candidates: Candidates, masks: list[int], found: TermCounts, top: float
 ) -> tuple[list[float], list[float], list[float], list[float]]:
     numbers, scores, places = candidates.numbers, candidates.scores, index.places
     sessions = [index.sessions[number] for number in numbers]
@@ -133,16 +155,32 @@ def _session_columns(
         joined[session] |= mask
         if scores[number] > scores[leader]:
             best[session] = number
-    members = index.members
-    sums = {session: sum(map(scores.__getitem__, members[session])) for session in best}
-    highest = max(sums.values()) or 1.0
+    matches = _session_matches(index, found.query, best)
     leaders = [best[session] for session in sessions]
     return (
-        [sums[session] / highest for session in sessions],
-        sets.shares([joined[session] for session in sessions]),
+        [matches[session] for session in sessions],
+        found.shares([joined[session] for session in sessions]),
         [scores[leader] / top for leader in leaders],
         [_LOGARITHMS[min(abs(places[number] - places[leader]), _FARTHEST)] for number, leader in zip(numbers, leaders, strict=True)],
     )
+
+
+def _session_matches(index: RecallIndex, query: RecallQuery, sessions: Iterable[int]) -> dict[int, float]:
+    """Return the BM25 of sessions, in which a term counts once a unit, relative to the best of them."""
+    k1, b, pivot = _SESSION
+    weights = [(term, index.session_idf(term) * (k1 + 1)) for term in query.terms]
+    members, units_with = index.members, index.units_with
+    matches: dict[int, float] = {}
+    for session in sessions:
+        norm = k1 * (1 - b + b * len(members[session]) / pivot)
+        total = 0.0
+        for term, weight in weights:
+            count = units_with(term, session)
+            if count:
+                total += weight * count / (count + norm)
+        matches[session] = total
+    highest = max(matches.values()) or 1.0
+    return {session: match / highest for session, match in matches.items()}
 
 
 # Distances in units of a session beyond which nothing is close.

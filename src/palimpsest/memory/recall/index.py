@@ -3,6 +3,7 @@
 import math
 import re
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -27,7 +28,8 @@ _CLOSING: Final = " \t\r\n\"'”’)）」』"
 class RecallIndex:
     """Units that can be recalled, with what ranking needs precomputed; add only, in the order of each session.
 
-    Lists are indexed by unit number, in order of addition. `previous` and `following` are -1 where a session begins or ends.
+    Lists are indexed by unit number, in order of addition. `previous` and `following` are -1 where a session begins or ends; `postings`,
+    `impacts` and `session_counts` are indexed by term.
     """
 
     def __init__(self, units: Iterable[RecallUnit] = ()) -> None:
@@ -36,6 +38,7 @@ class RecallIndex:
         self.vocabulary: dict[str, int] = {}
         self.postings: list[array[int]] = []
         self.impacts: list[array[float]] = []
+        self.session_counts: list[int] = []
         self.sequences: list[str] = []
         self.sessions: list[int] = []
         self.members: list[array[int]] = []
@@ -52,6 +55,7 @@ class RecallIndex:
         self.files: dict[str, set[int]] = {}
         self.has_roles = False
         self.hidden: set[int] = set()
+        self._last_sessions: list[int] = []
         self._session_numbers: dict[str, int] = {}
         for unit in units:
             self.add(unit)
@@ -68,8 +72,8 @@ class RecallIndex:
         self.units.append(unit)
         found = words(unit.text)
         size, found = len(found), stems(found)
-        self._add_postings(number, found, size)
         self._add_place(number, unit)
+        self._add_postings(number, found, size)
         self.lengths.append(math.log1p(len(found)))
         self.asks.append(float(unit.text.rstrip(_CLOSING).endswith(_QUESTION_MARKS)))
         self.with_number.append(float(_DIGIT.search(unit.text) is not None))
@@ -85,7 +89,11 @@ class RecallIndex:
         k1, b, pivot = SHORT if size <= SHORT_WORDS else LONG
         norm = k1 * (1 - b + b * len(found) / pivot)
         ids = [self._term(term) for term in found]
+        session = self.sessions[number]
         for term, count in Counter(ids).items():
+            if self._last_sessions[term] != session:
+                self._last_sessions[term] = session
+                self.session_counts[term] += 1
             self.postings[term].append(number)
             self.impacts[term].append(count * (k1 + 1) / (count + norm))
         self.sequences.append("".join(map(term_character, ids)))
@@ -95,6 +103,8 @@ class RecallIndex:
         if known == len(self.postings):
             self.postings.append(array("I"))
             self.impacts.append(array("f"))
+            self.session_counts.append(0)
+            self._last_sessions.append(-1)
         return known
 
     def _add_place(self, number: int, unit: RecallUnit) -> None:
@@ -125,6 +135,23 @@ class RecallIndex:
         """Return the inverse document frequency of a term."""
         count = len(self.postings[term])
         return math.log1p((len(self.units) - count + 0.5) / (count + 0.5))
+
+    def session_idf(self, term: int) -> float:
+        """Return the inverse frequency of a term among sessions; a session that was interrupted by another counts again."""
+        sessions = len(self.members)
+        count = min(self.session_counts[term], sessions)
+        return math.log1p((sessions - count + 0.5) / (count + 0.5))
+
+    def units_with(self, term: int, session: int) -> int:
+        """Return how many units of a session have a term."""
+        members = self.members[session]
+        first, last = members[0], members[-1]
+        if last - first + 1 == len(members):
+            postings = self.postings[term]
+            start = bisect_left(postings, first)
+            return bisect_right(postings, last, start) - start
+        character = term_character(term)
+        return sum(character in self.sequences[member] for member in members)
 
     def speakers_named(self, query: str) -> frozenset[str]:
         """Return the names of speakers that occur in a query, folded: as a word, or within a text that has no spaces between words."""
