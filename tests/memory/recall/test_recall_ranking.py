@@ -56,7 +56,7 @@ def test_the_month_of_a_unit_is_compared_with_the_query() -> None:
 
 
 def test_the_answer_is_found_without_a_common_word() -> None:
-    assert [hit.unit.id for hit in rank(CHAT, "What name has Bob's puppy?")][0] == "1:4"
+    assert rank(CHAT, "Which name has Bob chosen?")[0].unit.id == "1:4"
 
 
 def test_scores_fall_and_no_more_than_wanted_are_returned() -> None:
@@ -69,7 +69,7 @@ def test_scores_fall_and_no_more_than_wanted_are_returned() -> None:
 
 def test_me_40_equal_index_and_query_give_equal_ranks_and_ties_follow_unit_order() -> None:
     chance = random.Random(4)
-    words = "red green blue river stone cloud".split()
+    words = ["red", "green", "blue", "river", "stone", "cloud"]
     units = [RecallUnit(str(number), " ".join(chance.choices(words, k=4))) for number in range(300)]
     first, second = RecallIndex(units), RecallIndex(units)
 
@@ -84,7 +84,9 @@ def test_me_40_equal_index_and_query_give_equal_ranks_and_ties_follow_unit_order
 def test_excluded_ids_and_other_kinds_are_not_returned() -> None:
     index = RecallIndex((RecallUnit("1", "uses uv", kind="project"), RecallUnit("2", "uses uv too"), RecallUnit("3", "uv", kind="project")))
 
-    assert [hit.unit.id for hit in rank(index, "uv", options=RankingOptions(kinds=frozenset({"project"}), excluded=frozenset({"3"})))] == ["1"]
+    assert [hit.unit.id for hit in rank(index, "uv", options=RankingOptions(kinds=frozenset({"project"}), excluded=frozenset({"3"})))] == [
+        "1"
+    ]
 
 
 def test_hidden_units_are_never_returned() -> None:
@@ -103,7 +105,7 @@ def test_what_a_user_said_stands_before_the_same_words_of_a_reply() -> None:
 def test_a_named_file_brings_what_is_about_it_to_the_front() -> None:
     index = RecallIndex((RecallUnit("1", "the login check is wrong"), RecallUnit("2", "moved the check", paths=("src/login.py",))))
 
-    assert [hit.unit.id for hit in rank(index, "why did the check in src/login.py move?")][0] == "2"
+    assert rank(index, "why did the check in src/login.py move?")[0].unit.id == "2"
 
 
 def test_importance_uses_and_age_decide_between_equals_and_nothing_else() -> None:

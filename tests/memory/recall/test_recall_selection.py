@@ -22,7 +22,10 @@ def test_the_best_lines_are_returned_with_their_ids_scores_and_tokens() -> None:
     index = RecallIndex((RecallUnit("1", "the port is 8080"), RecallUnit("2", "use tabs")))
 
     assert select(index, hits(index, "2", "1"), "port") == RecalledLines(
-        lines=("[2] use tabs", "[1] the port is 8080"), ids=("2", "1"), scores=(5.0, 4.0), tokens=estimate("[2] use tabs\n[1] the port is 8080")
+        lines=("[2] use tabs", "[1] the port is 8080"),
+        ids=("2", "1"),
+        scores=(5.0, 4.0),
+        tokens=estimate("[2] use tabs\n[1] the port is 8080"),
     )
 
 

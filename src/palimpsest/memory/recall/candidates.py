@@ -12,10 +12,10 @@ from palimpsest.memory.recall.terms import fold, query_terms
 
 # Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
 POSTINGS_BUDGET: Final = 20_000
-BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 150, 60, 30
+BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 50, 25
 # Most terms of a query: those beyond are the most frequent ones.
 MOST_TERMS: Final = 32
-# Names of the calendar, to compare a date in a query with the date of a unit.
+# Names of the calendar, to compare a date in a query with the date of a unit; at the beginning `May` is mostly a verb.
 _MONTHS: Final = (
     "January",
     "February",
@@ -30,7 +30,7 @@ _MONTHS: Final = (
     "November",
     "December",
 )
-_MONTH: Final = re.compile(rf"\b({'|'.join(_MONTHS)})\b|(?<!\d)(1[0-2]|[1-9])\s?月|\b\d{{4}}-(0[1-9]|1[0-2])\b")
+_MONTH: Final = re.compile(rf"(?<!^)\b({'|'.join(_MONTHS)})\b|(?<!\d)(1[0-2]|[1-9])\s?月|\b\d{{4}}-(0[1-9]|1[0-2])\b")
 _PATH: Final = re.compile(r"[\w~@+./\\-]*[./][\w@+./\\-]+")
 # Units about a named file that are candidates without sharing a word, the newest ones.
 _MOST_BY_PATH: Final = 50

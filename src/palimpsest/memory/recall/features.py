@@ -27,9 +27,9 @@ FEATURES: Final = (
     "speaker",  # the query names its speaker, and no other
     "asks",  # it ends with a question mark
     "after_question",  # the unit before does
-    "length",  # logarithm of its number of terms
+    "length",  # logarithm of its number of terms, up to 63
     "number",  # it has a digit
-    "place",  # logarithm of its place in the session
+    "place",  # logarithm of its place in the session, up to 31
     "month",  # the query names the month of its date
 )
 

@@ -17,6 +17,8 @@ from palimpsest.memory.recall.units import RecallUnit
 SHORT_WORDS: Final = 60
 SHORT: Final = (0.9, 0.4, 12.0)
 LONG: Final = (1.2, 0.75, 120.0)
+# Places in a session and lengths in terms beyond these count as these: the weights were fitted on short units in short sessions.
+LAST_PLACE, LONGEST = 31, 63
 # A term is one character of a string. Surrogates are left out, and terms beyond the range of characters share the first ones.
 _SURROGATES, _SURROGATES_END, _CHARACTERS = 0xD800, 0xE000, 0x110000
 _DIGIT: Final = re.compile(r"\d")
@@ -74,7 +76,7 @@ class RecallIndex:
         size, found = len(found), stems(found)
         self._add_place(number, unit)
         self._add_postings(number, found, size)
-        self.lengths.append(math.log1p(len(found)))
+        self.lengths.append(math.log1p(min(len(found), LONGEST)))
         self.asks.append(float(unit.text.rstrip(_CLOSING).endswith(_QUESTION_MARKS)))
         self.with_number.append(float(_DIGIT.search(unit.text) is not None))
         self.has_roles = self.has_roles or bool(unit.role)
@@ -119,7 +121,7 @@ class RecallIndex:
             self.following[before] = number
         self.sessions.append(session)
         self.places.append(len(members))
-        self.log_places.append(math.log1p(len(members)))
+        self.log_places.append(math.log1p(min(len(members), LAST_PLACE)))
         self.previous.append(before)
         self.following.append(-1)
         members.append(number)

@@ -50,7 +50,7 @@ def test_latency_is_a_table_and_a_missed_limit_an_exit_code(pal: Pal) -> None:
 
 def test_a_table_is_inserted_into_a_document(pal: Pal, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# Page\n\n<!-- recall begins -->\n<!-- recall ends -->\n", encoding="utf-8")
+    page.write_text("# Page\n\n<!-- chinese begins -->\n<!-- chinese ends -->\n", encoding="utf-8")
     assert pal("memory", "eval", str(CHINESE), "--into", str(page)).exit_code == 0
 
     assert "| ours, shipped weights | 112 |" in page.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, 
 from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
 
 _GIT_SECONDS = 5
-_TABLE, _LATENCY_TABLE = "recall", "latency"
+_LATENCY_TABLE = "latency"
 _NAMES = ("ranking", "questions", "nDCG@10", "R@10", "± s.e.", "R@1", "all@10", "any@10", "sR@5")
 
 
@@ -43,7 +43,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
-@document_option(help="Insert the table into a document, at its placeholder.")
+@document_option(help="Insert the table into a document, at the placeholder with the name of the data, or `latency`.")
 @json_option
 def evaluate(*, data: Path, audit: Path | None, fitting: bool, latency: bool, units: int, into: tuple[Path, ...], as_json: bool) -> None:
     """Measure recall on DATA, conversations with questions and evidence in the format of LoCoMo.
@@ -63,9 +63,9 @@ def evaluate(*, data: Path, audit: Path | None, fitting: bool, latency: bool, un
         if not measured.ok:
             click.get_current_context().exit(FINDINGS)
         return
-    require_placeholders(into, (_TABLE,))
+    require_placeholders(into, (data.stem,))
     run = EvaluationRun(eval_data(data, audit=audit, announce=_announce), _command_line(), _commit())
-    insert_tables(into, {_TABLE: report_markdown(run)})
+    insert_tables(into, {data.stem: report_markdown(run)})
     if as_json:
         emit(run)
     else:
