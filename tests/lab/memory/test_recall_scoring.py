@@ -53,5 +53,5 @@ def test_sessions_are_ranked_by_their_best_unit() -> None:
 def test_means_are_over_questions_with_the_standard_error_of_recall() -> None:
     scores = [score(["a:1"], ["a:1"]), score(["a:1"], ["b:1"])]
 
-    assert mean_scores(scores) == MeanScores(2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, pytest.approx(0.5 / math.sqrt(2)))
+    assert mean_scores(scores) == MeanScores(2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, math.sqrt(0.25 / 2))
     assert mean_scores([]) == MeanScores(0, 0, 0, 0, 0, 0, 0, 0)

@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
     "Memory": {
-        "memory": ("memory.evaluate:memory", "Measure recall: quality on data with known evidence, and latency."),
+        "memory": ("try_out.memory_eval:memory", "Measure recall: quality on data with known evidence, and latency."),
     },
     "Change": {
         "compact": ("change.compact:compact", "Fold a session now, or preview what a fold would hide and cost."),
