@@ -168,19 +168,15 @@ def _session_columns(
 def _session_matches(index: RecallIndex, query: RecallQuery, sessions: Iterable[int]) -> dict[int, float]:
     """Return the BM25 of sessions, in which a term counts once a unit, relative to the best of them."""
     k1, b, pivot = _SESSION
-    weights = [(term, index.session_idf(term) * (k1 + 1)) for term in query.terms]
-    members, units_with = index.members, index.units_with
-    matches: dict[int, float] = {}
-    for session in sessions:
-        norm = k1 * (1 - b + b * len(members[session]) / pivot)
-        total = 0.0
-        for term, weight in weights:
-            count = units_with(term, session)
-            if count:
-                total += weight * count / (count + norm)
-        matches[session] = total
-    highest = max(matches.values()) or 1.0
-    return {session: match / highest for session, match in matches.items()}
+    chosen = list(sessions)
+    norms = [k1 * (1 - b + b * len(index.members[session]) / pivot) for session in chosen]
+    sums = [0.0] * len(chosen)
+    for term in query.terms:
+        weight = index.session_idf(term) * (k1 + 1)
+        counts = index.units_with(term, chosen)
+        sums = [total + weight * count / (count + norm) for total, count, norm in zip(sums, counts, norms, strict=True)]
+    highest = max(sums) or 1.0
+    return {session: total / highest for session, total in zip(chosen, sums, strict=True)}
 
 
 # Distances in units of a session beyond which nothing is close.

@@ -5,7 +5,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from palimpsest.core.errors import BadInput
@@ -144,16 +144,20 @@ class RecallIndex:
         count = min(self.session_counts[term], sessions)
         return math.log1p((sessions - count + 0.5) / (count + 0.5))
 
-    def units_with(self, term: int, session: int) -> int:
-        """Return how many units of a session have a term."""
-        members = self.members[session]
-        first, last = members[0], members[-1]
-        if last - first + 1 == len(members):
-            postings = self.postings[term]
-            start = bisect_left(postings, first)
-            return bisect_right(postings, last, start) - start
+    def units_with(self, term: int, sessions: Sequence[int]) -> list[int]:
+        """Return how many units of each session have a term."""
+        postings, all_members, end = self.postings[term], self.members, len(self.postings[term])
         character = term_character(term)
-        return sum(character in self.sequences[member] for member in members)
+        counts: list[int] = []
+        for session in sessions:
+            members = all_members[session]
+            first, last, size = members[0], members[-1], len(members)
+            if last - first + 1 == size:
+                start = bisect_left(postings, first)
+                counts.append(bisect_right(postings, last, start, min(start + size, end)) - start)
+            else:
+                counts.append(sum(character in self.sequences[member] for member in members))
+        return counts
 
     def speakers_named(self, query: str) -> frozenset[str]:
         """Return the names of speakers that occur in a query, folded: as a word, or within a text that has no spaces between words."""
