@@ -118,3 +118,19 @@ def test_a_named_file_makes_its_units_candidates() -> None:
     index = RecallIndex([*TURNS, RecallUnit("c:4", "moved the check", paths=("src/app/Login.py",))])
 
     assert find_candidates(index, read_query(index, "who changed login.py?")).numbers == [4]
+
+
+def test_units_of_a_session_are_counted_by_term_even_if_sessions_are_interleaved() -> None:
+    texts = ("red", "red blue", "blue", "red red", "green")
+    apart = RecallIndex(RecallUnit(str(number), text, session=str(number > 2)) for number, text in enumerate(texts))
+    mixed = RecallIndex(RecallUnit(str(number), text, session=str(number % 2)) for number, text in enumerate(texts))
+
+    assert [apart.units_with(apart.vocabulary[word], [0, 1]) for word in ("red", "blue", "green")] == [[2, 1], [2, 0], [0, 1]]
+    assert [mixed.units_with(mixed.vocabulary[word], [1, 0]) for word in ("red", "blue", "green")] == [[2, 1], [1, 1], [0, 1]]
+
+
+def test_the_vector_of_a_unit_is_made_of_it_and_the_unit_before() -> None:
+    index = RecallIndex(TURNS)
+
+    assert index.with_previous(2) == "Where did you adopt the kitten? At the shelter on Elm street."
+    assert index.with_previous(3) == "Bob likes kittens"

@@ -1,11 +1,12 @@
 import random
+from collections.abc import Sequence
 
 from palimpsest.memory.recall.candidates import find_candidates, read_query
-from palimpsest.memory.recall.features import FEATURES, feature_columns
+from palimpsest.memory.recall.features import FEATURES, feature_columns, standardized
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, Standing, linear_scores, rank
 from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.recall.weights import WEIGHTS
+from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
 
 CHAT = RecallIndex(
     (
@@ -24,8 +25,9 @@ def features(index: RecallIndex, text: str) -> dict[str, dict[str, float]]:
     query = read_query(index, text)
     candidates = find_candidates(index, query)
     columns = feature_columns(index, query, candidates)
+    assert tuple(columns) == FEATURES
     ids = [index.units[number].id for number in candidates.numbers]
-    return {each: {name: round(column[place], 3) for name, column in zip(FEATURES, columns, strict=True)} for place, each in enumerate(ids)}
+    return {each: {name: round(column[place], 3) for name, column in columns.items()} for place, each in enumerate(ids)}
 
 
 def test_every_feature_has_a_weight_and_every_weight_a_feature() -> None:
@@ -136,4 +138,37 @@ def test_a_query_without_words_finds_nothing() -> None:
 
 
 def test_features_without_a_weight_do_not_count() -> None:
-    assert linear_scores([[float(number)] for number in range(len(FEATURES))], {FEATURES[2]: 0.5, "unknown": 9.0}) == [1.0]
+    assert linear_scores({"match": [1.0, 3.0], "cover": [5.0, 5.0]}, {"match": 0.5, "unknown": 9.0}) == [0.5, 1.5]
+
+
+class Meanings:
+    """Similarities that a test chooses, by unit number."""
+
+    def __init__(self, *values: float) -> None:
+        self._values = values
+
+    def nearest(self, count: int) -> list[int]:
+        return sorted(range(len(self._values)), key=lambda number: -self._values[number])[:count]
+
+    def similarities(self, numbers: Sequence[int]) -> list[float]:
+        return [self._values[number] for number in numbers]
+
+
+def test_similar_units_are_candidates_without_a_common_word_and_similarity_is_a_feature() -> None:
+    index = RecallIndex((RecallUnit("1", "the kitten sleeps"), RecallUnit("2", "pet insurance"), RecallUnit("3", "tax forms")))
+
+    assert rank(index, "feline") == ()
+    assert [hit.unit.id for hit in rank(index, "feline", similar=Meanings(0.9, 0.4, 0.1))] == ["1", "2", "3"]
+    assert tuple(SIMILAR_WEIGHTS) == (*FEATURES, "similar")
+
+
+def test_hidden_units_are_not_returned_for_their_meaning_either() -> None:
+    index = RecallIndex((RecallUnit("1", "the kitten sleeps"), RecallUnit("2", "pet insurance")))
+    index.hide(("1",))
+
+    assert [hit.unit.id for hit in rank(index, "feline", similar=Meanings(0.9, 0.4))] == ["2"]
+
+
+def test_a_column_is_standardized_and_equal_values_are_zero() -> None:
+    assert standardized([1.0, 3.0]) == [-1.0, 1.0]
+    assert standardized([2.0, 2.0]) == [0.0, 0.0]

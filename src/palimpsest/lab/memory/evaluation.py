@@ -9,9 +9,11 @@ from palimpsest.lab.memory.conversations import ADVERSARIAL, CATEGORIES, Convers
 from palimpsest.lab.memory.floor import floor_rankings
 from palimpsest.lab.memory.scoring import MeanScores, QuestionScore, mean_scores, score
 from palimpsest.lab.memory.training import PENALTY, Sample, fit, sample
+from palimpsest.memory.recall.candidates import Similar, without_speakers
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.weights import TRAINED_ON, WEIGHTS
+from palimpsest.memory.recall.weights import TRAINED_ON
+from palimpsest.providers.embedding import Embedder, TextVectors
 
 # Up to this many conversations each is a fold of its own; beyond, pairs in the order of the file.
 _MOST_SINGLE_FOLDS: Final = 6
@@ -67,37 +69,54 @@ class ScoredQuestion(Value, frozen=True):
     audited: QuestionScore
 
 
-def eval_data(path: Path, *, audit: Path | None = None, announce: Announce = lambda _: None) -> MemoryReport:
-    """Measure recall on a file in the format of LoCoMo. Raises `BadInput` if it cannot be read.
+class IndexedConversation(Value, frozen=True, eq=False):
+    """A conversation with its index, and vectors of its units if embeddings are measured."""
 
-    Held out weights need at least two conversations; a fold takes about ten seconds a thousand questions and processor.
+    conversation: Conversation
+    index: RecallIndex
+    vectors: TextVectors | None
+
+    def similar(self, question: Question) -> Similar | None:
+        """Return the similarity of a question to all units; None without vectors."""
+        return None if self.vectors is None else self.vectors.similar(without_speakers(self.index, question.text))
+
+
+def eval_data(
+    path: Path, *, audit: Path | None = None, embedder: Embedder | None = None, announce: Announce = lambda _: None
+) -> MemoryReport:
+    """Measure recall on a file in the format of LoCoMo, with an embedder also with embeddings. Raises `BadInput` if it cannot be read.
+
+    Weights that are held out need at least two conversations; a thousand questions take about ten seconds a fold.
     """
     data = read_conversations(path, audit)
     announce(f"{data.name}: {len(data.conversations)} conversations")
-    floors = [_row(name, _floor(data, stop_words=every_word)) for name, every_word in FLOORS]
-    shipped = list(_shipped(data))
-    in_sample = "these conversations were trained on" if data.digest == TRAINED_ON else ""
-    rows = [*floors, _row("ours, shipped weights", shipped, note=in_sample)]
-    weights: dict[str, Mapping[str, float]] = {}
-    detail = shipped
-    if len(data.conversations) > 1:
-        detail = []
-        for names, fold_weights, scored in _held_out(data, announce):
-            weights[names] = fold_weights
-            detail += scored
-        rows.append(_row("ours, held out", detail))
-        if audit is not None:
-            rows.append(_row("ours, held out, audited evidence", detail, audited=True))
-    adversarial = sum(each.question.category == ADVERSARIAL for each in shipped)
+    rows = [_row(name, _floor(data, stop_words=every_word)) for name, every_word in FLOORS]
+    held_out: dict[str, Mapping[str, float]] = {}
+    detail: list[ScoredQuestion] = []
+    for name, used in (("ours", None), ("ours with embeddings", embedder)):
+        if name != "ours" and used is None:
+            continue
+        indexed = _indexed(data, used)
+        in_sample = "these conversations were trained on" if data.digest == TRAINED_ON else ""
+        scored = _scored_with(indexed, None)
+        rows.append(_row(f"{name}, shipped weights", scored, note=in_sample))
+        if len(indexed) > 1:
+            scored, weights = _held_out(indexed, announce)
+            rows.append(_row(f"{name}, held out", scored))
+            held_out |= {fold if used is None else f"{fold} with embeddings": table for fold, table in weights.items()}
+            if audit is not None:
+                rows.append(_row(f"{name}, held out, audited evidence", scored, audited=True))
+        detail = detail or scored
+    adversarial = sum(each.question.category == ADVERSARIAL for each in detail)
     return MemoryReport(
         data=data.name,
         digest=data.digest,
         conversations=len(data.conversations),
         units=sum(len(each.units) for each in data.conversations),
-        main_questions=len(shipped) - adversarial,
+        main_questions=len(detail) - adversarial,
         adversarial_questions=adversarial,
         rows=tuple(rows),
-        held_out=weights,
+        held_out=held_out,
         questions=tuple(QuestionRanks(each.conversation, each.question.number, each.question.category, each.raw.ranks) for each in detail),
     )
 
@@ -105,11 +124,11 @@ def eval_data(path: Path, *, audit: Path | None = None, announce: Announce = lam
 FLOORS: Final = (("FTS5, all words", True), ("FTS5, without stop words", False))
 
 
-def fit_data(path: Path, *, announce: Announce = lambda _: None) -> dict[str, float]:
+def fit_data(path: Path, *, embedder: Embedder | None = None, announce: Announce = lambda _: None) -> dict[str, float]:
     """Return weights fitted on all main questions of a file: what `memory/recall/weights.py` holds."""
     data = read_conversations(path)
     announce(f"{data.name}: fitting on all {len(data.conversations)} conversations")
-    return fit([each for samples in _samples(data) for each in samples if each.question.category != ADVERSARIAL])
+    return fit([each for samples in _samples(_indexed(data, embedder)) for each in samples])
 
 
 def folds(count: int) -> tuple[tuple[int, ...], ...]:
@@ -118,33 +137,46 @@ def folds(count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(start, min(start + width, count))) for start in range(0, count, width))
 
 
-def _held_out(data: EvaluationData, announce: Announce) -> Iterator[tuple[str, Mapping[str, float], list[ScoredQuestion]]]:
-    samples = _samples(data)
-    for left_out in folds(len(samples)):
-        names = ", ".join(data.conversations[number].name for number in left_out)
+def _indexed(data: EvaluationData, embedder: Embedder | None) -> list[IndexedConversation]:
+    found: list[IndexedConversation] = []
+    for conversation in data.conversations:
+        index = RecallIndex(conversation.units)
+        vectors = None if embedder is None else embedder.vectors([index.with_previous(number) for number in range(len(index))])
+        found.append(IndexedConversation(conversation, index, vectors))
+    return found
+
+
+def _held_out(indexed: Sequence[IndexedConversation], announce: Announce) -> tuple[list[ScoredQuestion], dict[str, Mapping[str, float]]]:
+    """Return every question scored with weights that were fitted without its conversation, and these weights."""
+    samples = _samples(indexed)
+    scored: list[ScoredQuestion] = []
+    tables: dict[str, Mapping[str, float]] = {}
+    for left_out in folds(len(indexed)):
+        names = ", ".join(indexed[number].conversation.name for number in left_out)
         announce(f"training without {names}")
-        others = [each for number, found in enumerate(samples) if number not in left_out for each in found]
-        weights = fit([each for each in others if each.question.category != ADVERSARIAL])
-        scored: list[ScoredQuestion] = []
-        for number in left_out:
-            conversation = data.conversations[number]
-            index = RecallIndex(conversation.units)
-            scored += _scored(conversation, (_ranking(index, question, weights) for question in conversation.questions))
-        yield names, weights, scored
+        tables[names] = fit([each for number, found in enumerate(samples) if number not in left_out for each in found])
+        scored += _scored_with([indexed[number] for number in left_out], tables[names])
+    return scored, tables
 
 
-def _samples(data: EvaluationData) -> list[list[Sample]]:
+def _samples(indexed: Iterable[IndexedConversation]) -> list[list[Sample]]:
+    """Return the main questions of each conversation; adversarial ones are never trained on."""
     return [
-        [sample(index, question) for question in conversation.questions]
-        for conversation in data.conversations
-        for index in (RecallIndex(conversation.units),)
+        [
+            sample(each.index, question, each.similar(question))
+            for question in each.conversation.questions
+            if question.category != ADVERSARIAL
+        ]
+        for each in indexed
     ]
 
 
-def _shipped(data: EvaluationData) -> Iterator[ScoredQuestion]:
-    for conversation in data.conversations:
-        index = RecallIndex(conversation.units)
-        yield from _scored(conversation, (_ranking(index, question, WEIGHTS) for question in conversation.questions))
+def _scored_with(indexed: Iterable[IndexedConversation], weights: Mapping[str, float] | None) -> list[ScoredQuestion]:
+    return [
+        scored
+        for each in indexed
+        for scored in _scored(each.conversation, (_ranking(each, question, weights) for question in each.conversation.questions))
+    ]
 
 
 def _floor(data: EvaluationData, *, stop_words: bool) -> Iterator[ScoredQuestion]:
@@ -152,8 +184,9 @@ def _floor(data: EvaluationData, *, stop_words: bool) -> Iterator[ScoredQuestion
         yield from _scored(conversation, floor_rankings(conversation, stop_words=stop_words))
 
 
-def _ranking(index: RecallIndex, question: Question, weights: Mapping[str, float]) -> list[str]:
-    return [hit.unit.id for hit in rank(index, question.text, most=_MOST_RANKED, weights=weights)]
+def _ranking(indexed: IndexedConversation, question: Question, weights: Mapping[str, float] | None) -> list[str]:
+    hits = rank(indexed.index, question.text, most=_MOST_RANKED, weights=weights, similar=indexed.similar(question))
+    return [hit.unit.id for hit in hits]
 
 
 def _scored(conversation: Conversation, rankings: Iterable[Sequence[str]]) -> Iterator[ScoredQuestion]:

@@ -2,13 +2,13 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import mul
 from typing import Final, TypeAlias
 
 from palimpsest.core.items import Value
 from palimpsest.lab.memory.conversations import Question
-from palimpsest.memory.recall.candidates import find_candidates, read_query
+from palimpsest.memory.recall.candidates import Similar, find_candidates, read_query
 from palimpsest.memory.recall.features import FEATURES, feature_columns
 from palimpsest.memory.recall.index import RecallIndex
 
@@ -24,16 +24,16 @@ class Sample(Value, frozen=True, eq=False):
 
     question: Question
     ids: tuple[str, ...]
-    columns: list[list[float]]
+    columns: Mapping[str, list[float]]
     relevant: tuple[int, ...]
 
 
-def sample(index: RecallIndex, question: Question) -> Sample:
+def sample(index: RecallIndex, question: Question, similar: Similar | None = None) -> Sample:
     """Return the candidates and features of a question, as ranking computes them."""
     query = read_query(index, question.text)
-    candidates = find_candidates(index, query)
+    candidates = find_candidates(index, query, similar=similar)
     ids = tuple(index.units[number].id for number in candidates.numbers)
-    columns = feature_columns(index, query, candidates) if ids else []
+    columns = feature_columns(index, query, candidates, similar) if ids else {}
     evidence = set(question.evidence)
     return Sample(question, ids, columns, tuple(place for place, each in enumerate(ids) if each in evidence))
 
@@ -44,7 +44,8 @@ def fit(samples: Sequence[Sample], penalty: float = PENALTY) -> dict[str, float]
     The loss of a question is the mean negative logarithm of the softmax probability of its relevant candidates.
     """
     useful = [each for each in samples if each.relevant]
-    weights = [0.0] * len(FEATURES)
+    names = tuple(useful[0].columns) if useful else FEATURES
+    weights = [0.0] * len(names)
     loss, gradient = _loss(useful, weights, penalty)
     memory: deque[tuple[Vector, Vector]] = deque(maxlen=_MEMORY)
     for _ in range(_STEPS):
@@ -67,7 +68,7 @@ def fit(samples: Sequence[Sample], penalty: float = PENALTY) -> dict[str, float]
         weights, loss, gradient = trial, trial_loss, trial_gradient
         if gain < _TOLERANCE * max(1.0, loss):
             break
-    return {name: round(weight, 4) for name, weight in zip(FEATURES, weights, strict=True)}
+    return {name: round(weight, 4) for name, weight in zip(names, weights, strict=True)}
 
 
 def _loss(samples: Sequence[Sample], weights: Vector, penalty: float) -> tuple[float, Vector]:
@@ -75,7 +76,7 @@ def _loss(samples: Sequence[Sample], weights: Vector, penalty: float) -> tuple[f
     total = penalty / 2 * _dot(weights, weights)
     gradient = [penalty * weight for weight in weights]
     for each in samples:
-        scores = [sum(map(mul, weights, row)) for row in zip(*each.columns, strict=True)]
+        scores = [sum(map(mul, weights, row)) for row in zip(*each.columns.values(), strict=True)]
         highest = max(scores)
         powers = [math.exp(score - highest) for score in scores]
         norm = sum(powers)
@@ -84,7 +85,7 @@ def _loss(samples: Sequence[Sample], weights: Vector, penalty: float) -> tuple[f
         total += math.log(norm) + highest - share * sum(scores[place] for place in each.relevant)
         for place in each.relevant:
             residuals[place] -= share
-        gradient = [slope + sum(map(mul, residuals, column)) for slope, column in zip(gradient, each.columns, strict=True)]
+        gradient = [slope + sum(map(mul, residuals, column)) for slope, column in zip(gradient, each.columns.values(), strict=True)]
     return total, gradient
 
 

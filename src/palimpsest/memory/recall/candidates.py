@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from heapq import nlargest
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 from palimpsest.core.items import Value
 from palimpsest.memory.recall.index import RecallIndex, file_name
@@ -13,6 +13,7 @@ from palimpsest.memory.recall.terms import fold, query_terms
 # Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
 POSTINGS_BUDGET: Final = 20_000
 BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 50, 25
+BEST_BY_SIMILARITY: Final = 50
 # Most terms of a query: those beyond are the most frequent ones.
 MOST_TERMS: Final = 32
 # Names of the calendar, to compare a date in a query with the date of a unit; at the beginning `May` is mostly a verb.
@@ -61,13 +62,27 @@ class Candidates(Value, frozen=True, eq=False):
     scores: list[float]
 
 
+class Similar(Protocol):
+    """Similarity of the meaning of one query to units, by number, from vectors that another layer keeps; optional."""
+
+    def nearest(self, count: int) -> Sequence[int]:
+        """Return the numbers of the most similar units, at most `count`."""
+
+    def similarities(self, numbers: Sequence[int]) -> Sequence[float]:
+        """Return the similarity of each of these units."""
+
+
+def without_speakers(index: RecallIndex, text: str) -> str:
+    """Return a query folded and without the names of speakers."""
+    rest = fold(text)
+    for name in sorted(index.speakers_named(text), key=len, reverse=True):
+        rest = rest.replace(name, " ")
+    return rest
+
+
 def read_query(index: RecallIndex, text: str) -> RecallQuery:
     """Return the query of a text: names of speakers are no terms, unless there is nothing else."""
-    named = index.speakers_named(text)
-    rest = fold(text)
-    for name in sorted(named, key=len, reverse=True):
-        rest = rest.replace(name, " ")
-    found = query_terms(rest) or query_terms(text)
+    found = query_terms(without_speakers(index, text)) or query_terms(text)
     known = [index.vocabulary[term] for term in found if term in index.vocabulary]
     place = {term: at for at, term in enumerate(found)}
     by_rarity = sorted(known, key=lambda term: len(index.postings[term]))[:MOST_TERMS]
@@ -75,7 +90,7 @@ def read_query(index: RecallIndex, text: str) -> RecallQuery:
     pairs = tuple(
         (index.vocabulary[first], index.vocabulary[second]) for first, second in pairwise(found) if first in kept and second in kept
     )
-    speakers = frozenset(index.speakers[name] for name in named)
+    speakers = frozenset(index.speakers[name] for name in index.speakers_named(text))
     return RecallQuery(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
 
 
@@ -91,8 +106,8 @@ def _months(text: str) -> frozenset[int]:
     return frozenset(_MONTHS.index(name) + 1 if name else int(chinese or iso) for name, chinese, iso in found)
 
 
-def find_candidates(index: RecallIndex, query: RecallQuery, *, budget: int = POSTINGS_BUDGET) -> Candidates:
-    """Return the candidates of a query; none if no word of it is in the index."""
+def find_candidates(index: RecallIndex, query: RecallQuery, *, budget: int = POSTINGS_BUDGET, similar: Similar | None = None) -> Candidates:
+    """Return the candidates of a query; none if no word of it is in the index and nothing is similar."""
     scores = [0.0] * (len(index) + 1)
     read: list[Sequence[int]] = []
     left = budget
@@ -110,7 +125,10 @@ def find_candidates(index: RecallIndex, query: RecallQuery, *, budget: int = POS
     if query.paths:
         read.append(nlargest(_MOST_BY_PATH, query.paths))
     best = _best(index, scores, read)
-    return Candidates(_with_neighbours(index, best) if best else [], scores)
+    found = _with_neighbours(index, best)
+    if similar is not None:
+        found.update(set(similar.nearest(BEST_BY_SIMILARITY)) - index.hidden)
+    return Candidates(sorted(found), scores)
 
 
 def _best(index: RecallIndex, scores: list[float], read: list[Sequence[int]]) -> list[int]:
@@ -132,8 +150,8 @@ def _sampled_threshold(scores: list[float], read: list[Sequence[int]]) -> float:
     return sorted(sample, reverse=True)[wanted] if len(sample) > 4 * wanted else 0.0
 
 
-def _with_neighbours(index: RecallIndex, best: list[int]) -> list[int]:
-    """Return units with the neighbours of the best ones, within their sessions, in ascending order."""
+def _with_neighbours(index: RecallIndex, best: list[int]) -> set[int]:
+    """Return units with the neighbours of the best ones, within their sessions."""
     found = set(best)
     previous, following = index.previous, index.following
     for rank, number in enumerate(best[:BEST_WITH_NEIGHBOURS]):
@@ -142,4 +160,4 @@ def _with_neighbours(index: RecallIndex, best: list[int]) -> list[int]:
         if rank < BEST_WITH_SECOND_NEIGHBOURS:
             found.update((previous[before] if before >= 0 else -1, following[after] if after >= 0 else -1))
     found.discard(-1)
-    return sorted(found - index.hidden)
+    return found - index.hidden

@@ -1,11 +1,11 @@
 """Features of the candidates of a query, in columns, computed from stored scores, term sequences and places only."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from palimpsest.core.items import Value
-from palimpsest.memory.recall.candidates import Candidates, RecallQuery
+from palimpsest.memory.recall.candidates import Candidates, RecallQuery, Similar
 from palimpsest.memory.recall.index import RecallIndex, term_character
 
 FEATURES: Final = (
@@ -34,6 +34,8 @@ FEATURES: Final = (
 )
 
 
+# The last column if a query has similarities: cosine to the unit with the one before it, in standard deviations of the candidates.
+SIMILAR: Final = "similar"
 # BM25 of three units together, and of a session: k1, b, and the pivots in terms and in units.
 _WINDOW: Final = (1.2, 0.75, 36.0)
 _SESSION: Final = (1.2, 0.75, 20.0)
@@ -56,8 +58,24 @@ class TermCounts(Value, frozen=True):
         return sum(weight for bit, weight in enumerate(self.query.idf) if mask >> bit & 1) / self.total
 
 
-def feature_columns(index: RecallIndex, query: RecallQuery, candidates: Candidates) -> list[list[float]]:
-    """Return one column for each of `FEATURES`, with a value for each candidate."""
+def feature_columns(
+    index: RecallIndex, query: RecallQuery, candidates: Candidates, similar: Similar | None = None
+) -> dict[str, list[float]]:
+    """Return one column for each of `FEATURES`, and `SIMILAR` if there are similarities, with a value for each candidate."""
+    columns = dict(zip(FEATURES, _columns(index, query, candidates), strict=True))
+    if similar is not None:
+        columns[SIMILAR] = standardized(similar.similarities(candidates.numbers))
+    return columns
+
+
+def standardized(column: Sequence[float]) -> list[float]:
+    """Return a column less its mean, in standard deviations; zeros if all values are equal."""
+    mean = sum(column) / len(column)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in column) / len(column))
+    return [(value - mean) / deviation if deviation > 1e-9 else 0.0 for value in column]
+
+
+def _columns(index: RecallIndex, query: RecallQuery, candidates: Candidates) -> list[list[float]]:
     numbers, scores = candidates.numbers, candidates.scores
     previous, following, asks = index.previous, index.following, index.asks
     before = [previous[number] for number in numbers]

@@ -133,6 +133,11 @@ class RecallIndex:
         """
         self.hidden.update(self.numbers[each] for each in ids if each in self.numbers)
 
+    def with_previous(self, number: int) -> str:
+        """Return the text of a unit behind that of the unit before it: what its vector is made of."""
+        before = self.previous[number]
+        return f"{self.units[before].text} {self.units[number].text}" if before >= 0 else self.units[number].text
+
     def idf(self, term: int) -> float:
         """Return the inverse document frequency of a term."""
         count = len(self.postings[term])

@@ -8,11 +8,11 @@ from operator import mul
 from typing import Final
 
 from palimpsest.core.items import EMPTY_MAPPING, Value
-from palimpsest.memory.recall.candidates import Candidates, find_candidates, read_query
-from palimpsest.memory.recall.features import FEATURES, feature_columns
+from palimpsest.memory.recall.candidates import Candidates, Similar, find_candidates, read_query
+from palimpsest.memory.recall.features import feature_columns
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.recall.weights import WEIGHTS
+from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
 
 # Chosen, not learned, since the training data has neither roles nor files: what a user said is asked for more often than what was replied,
 # and a query that names a file asks for what is about that file. In units of the learned score.
@@ -64,16 +64,20 @@ def rank(
     text: str,
     *,
     most: int = MOST,
-    weights: Mapping[str, float] = WEIGHTS,
+    weights: Mapping[str, float] | None = None,
     options: RankingOptions = NEUTRAL,
+    similar: Similar | None = None,
 ) -> tuple[RecallHit, ...]:
-    """Return the best units for a query, best first, at most `most`; equal scores in the order of the index. No model is asked."""
+    """Return the best units for a query, best first, at most `most`; equal scores in the order of the index. No model is asked.
+
+    `weights` are the shipped ones if not given. `similar` is the similarity of the query to all units, if vectors of them are kept.
+    """
     query = read_query(index, text)
-    candidates = find_candidates(index, query)
+    candidates = find_candidates(index, query, similar=similar)
     if not candidates.numbers:
         return ()
-    columns = feature_columns(index, query, candidates)
-    scores = linear_scores(columns, weights)
+    columns = feature_columns(index, query, candidates, similar)
+    scores = linear_scores(columns, weights or (WEIGHTS if similar is None else SIMILAR_WEIGHTS))
     scores = _with_priors(index, candidates, scores, query.paths)
     scores = _with_standing(index, candidates, scores, options)
     order = sorted(zip([-int(score * _STEPS) for score in scores], candidates.numbers, strict=True))
@@ -84,10 +88,10 @@ def rank(
     return tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most))
 
 
-def linear_scores(columns: list[list[float]], weights: Mapping[str, float]) -> list[float]:
+def linear_scores(columns: Mapping[str, list[float]], weights: Mapping[str, float]) -> list[float]:
     """Return the weighted sum of the features of each candidate; features without a weight do not count."""
-    factors = [weights.get(name, 0.0) for name in FEATURES]
-    return [sum(map(mul, factors, row)) for row in zip(*columns, strict=True)]
+    factors = [weights.get(name, 0.0) for name in columns]
+    return [sum(map(mul, factors, row)) for row in zip(*columns.values(), strict=True)]
 
 
 def _with_priors(index: RecallIndex, candidates: Candidates, scores: list[float], named_paths: frozenset[int]) -> list[float]:

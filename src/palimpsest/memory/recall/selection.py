@@ -63,7 +63,8 @@ class _Choice:
         self._lines: list[str] = []
         self._chosen: dict[str, float] = {}
         self._terms: list[frozenset[str]] = []
-        self._left_out = self._duplicates = 0
+        self._left_out: set[str] = set()
+        self._duplicates: set[str] = set()
 
     def _size(self, line: str) -> int:
         # The line break counts too.
@@ -76,23 +77,21 @@ class _Choice:
         number = self._index.numbers[hit.unit.id]
         found = frozenset(self._index.sequences[number])
         if any(_similar(found, other) for other in self._terms):
-            self._duplicates += 1
+            self._duplicates.add(hit.unit.id)
             return
         if self._most is not None and len(self._chosen) >= self._most:
-            self._left_out += 1
+            self._left_out.add(hit.unit.id)
             return
         for units in self._with_question(number):
             lines = [line_of(unit) for unit in units]
             size = sum(map(self._size, lines))
             if size <= self._left:
                 self._take(units, lines, size, hit.score)
-                self._terms.append(found)
                 return
         if not self._chosen and (line := self._cut(line_of(hit.unit))):
             self._take([hit.unit], [line], self._size(line), hit.score)
-            self._terms.append(found)
             return
-        self._left_out += 1
+        self._left_out.add(hit.unit.id)
 
     def _with_question(self, number: int) -> Iterator[list[RecallUnit]]:
         """Yield the unit with the question that it follows, if there is one that was not taken, then the unit alone."""
@@ -101,7 +100,7 @@ class _Choice:
         room = self._most is None or len(self._chosen) + 2 <= self._most
         if room and before >= 0 and self._index.asks[before] and before not in self._index.hidden:
             question = self._index.units[before]
-            if question.id not in self._chosen:
+            if question.id not in self._chosen and question.id not in self._duplicates:
                 yield [question, unit]
         yield [unit]
 
@@ -110,6 +109,9 @@ class _Choice:
         self._left -= size
         for unit in units:
             self._chosen[unit.id] = score
+            self._terms.append(frozenset(self._index.sequences[self._index.numbers[unit.id]]))
+            # A question that did not fit before may come with its answer.
+            self._left_out.discard(unit.id)
 
     def _cut(self, line: str) -> str:
         """Return the beginning of a line that fits what is left; empty if that is too little."""
@@ -123,10 +125,11 @@ class _Choice:
 
     def result(self) -> RecalledLines:
         """Return the lines, with one that counts what was left out."""
-        lines = [*self._lines, more_line(self._left_out, self._query)] if self._left_out and self._lines else self._lines
+        left_out = len(self._left_out)
+        lines = [*self._lines, more_line(left_out, self._query)] if left_out and self._lines else self._lines
         tokens = estimate("\n".join(lines), self._factor) if lines else 0
         return RecalledLines(
-            tuple(lines), tuple(self._chosen), tuple(self._chosen.values()), tokens, left_out=self._left_out, duplicates=self._duplicates
+            tuple(lines), tuple(self._chosen), tuple(self._chosen.values()), tokens, left_out=left_out, duplicates=len(self._duplicates)
         )
 
 

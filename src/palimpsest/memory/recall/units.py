@@ -38,18 +38,23 @@ class RecallUnit(Value, frozen=True):
 def cut(text: str, most: int = WORDS_A_UNIT) -> Iterator[str]:
     """Yield consecutive parts of a text, at most `most` words each, cut behind the last sentence or line that fits, else behind a word."""
     start = sentence_end = 0
-    size = 0.0
-    sizes_behind_sentence = 0.0
+    size = size_of_sentences = 0.0
     for atom in _ATOMS.finditer(text):
         found = atom[0]
-        size += 0.0 if found.isspace() else 0.5 if found > "\u2e7f" and len(found) == 1 else 1.0
-        if size > most and atom.start() > start:
-            end = sentence_end if sentence_end > start else atom.start()
-            if part := text[start:end].strip():
-                yield part
-            size -= sizes_behind_sentence if end == sentence_end else size - 1.0
-            start, sizes_behind_sentence = end, 0.0
-        if found.endswith(_SENTENCE_ENDS) or (found.isspace() and "\n" in found):
-            sentence_end, sizes_behind_sentence = atom.end(), size
-    if rest := text[start:].strip():
-        yield rest
+        weight = 0.0 if found.isspace() else 0.5 if found > "\u2e7f" else 1.0
+        if size + weight > most and sentence_end > start:
+            yield from _stripped(text[start:sentence_end])
+            start, size, size_of_sentences = sentence_end, size - size_of_sentences, 0.0
+        if size + weight > most and atom.start() > start:
+            yield from _stripped(text[start : atom.start()])
+            start, size = atom.start(), 0.0
+        size += weight
+        if found.endswith(_SENTENCE_ENDS) or "\n" in found:
+            sentence_end, size_of_sentences = atom.end(), size
+    yield from _stripped(text[start:])
+
+
+def _stripped(part: str) -> Iterator[str]:
+    """Yield a part without white space around it, unless nothing is left."""
+    if stripped := part.strip():
+        yield stripped

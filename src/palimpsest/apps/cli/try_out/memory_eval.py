@@ -15,6 +15,7 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, fit_data
 from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
+from palimpsest.providers.embedding import Embedder
 
 _GIT_SECONDS = 5
 _LATENCY_TABLE = "latency"
@@ -42,17 +43,21 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
+@click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
 @document_option(help="Insert the table into a document, at the placeholder with the name of the data, or `latency`.")
 @json_option
-def evaluate(*, data: Path, audit: Path | None, fitting: bool, latency: bool, units: int, into: tuple[Path, ...], as_json: bool) -> None:
+def evaluate(
+    *, data: Path, audit: Path | None, fitting: bool, latency: bool, embedding: bool, units: int, into: tuple[Path, ...], as_json: bool
+) -> None:
     """Measure recall on DATA, conversations with questions and evidence in the format of LoCoMo.
 
     Weights are fitted without the conversation that is scored; the shipped ones are measured beside them. Needs no model and no network.
     With --latency the exit code is 1 if a limit is missed.
     """
+    embedder = Embedder() if embedding else None
     if fitting:
-        weights = fit_data(data, announce=_announce)
+        weights = fit_data(data, embedder=embedder, announce=_announce)
         emit(weights) if as_json else click.echo("\n".join(f'    "{name}": {weight},' for name, weight in weights.items()))
         return
     if latency:
@@ -64,7 +69,7 @@ def evaluate(*, data: Path, audit: Path | None, fitting: bool, latency: bool, un
             click.get_current_context().exit(FINDINGS)
         return
     require_placeholders(into, (data.stem,))
-    run = EvaluationRun(eval_data(data, audit=audit, announce=_announce), _command_line(), _commit())
+    run = EvaluationRun(eval_data(data, audit=audit, embedder=embedder, announce=_announce), _command_line(), _commit())
     insert_tables(into, {data.stem: report_markdown(run)})
     if as_json:
         emit(run)
