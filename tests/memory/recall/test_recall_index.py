@@ -55,6 +55,22 @@ def test_names_of_speakers_are_no_terms_of_a_query() -> None:
     assert read_query(index, "May I see it in 2024-11 or 12 月?").months == frozenset({11, 12})
 
 
+def test_a_name_within_another_word_is_no_name() -> None:
+    index = RecallIndex((RecallUnit("1", "What time is it?", who="Tim"),))
+    query = read_query(index, "What time did he say, and did Timothy hear?")
+
+    assert (query.speakers, query.terms) == (frozenset(), (index.vocabulary["time"],))
+    assert read_query(index, "When was Tim's time?").terms == (index.vocabulary["time"],)
+
+
+def test_only_the_beginning_and_the_rarest_words_of_a_long_query_count() -> None:
+    words = [f"word{number}" for number in range(40)]
+    index = RecallIndex(RecallUnit(str(number), " ".join(words[number:])) for number in range(40))
+
+    assert read_query(index, " ".join(words)).terms == tuple(index.vocabulary[word] for word in words[:16])
+    assert read_query(index, f"{'x ' * 2000}word1").terms == ()
+
+
 def test_a_name_alone_is_searched_for() -> None:
     index = RecallIndex(TURNS)
 

@@ -9,9 +9,10 @@ from palimpsest.lab.memory.conversations import ADVERSARIAL, CATEGORIES, Convers
 from palimpsest.lab.memory.floor import floor_rankings
 from palimpsest.lab.memory.scoring import MeanScores, QuestionScore, mean_scores, score
 from palimpsest.lab.memory.training import PENALTY, Sample, fit, sample
-from palimpsest.memory.recall.candidates import Similar, without_speakers
+from palimpsest.memory.recall.candidates import Similar
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
+from palimpsest.memory.recall.terms import fold
 from palimpsest.memory.recall.weights import TRAINED_ON
 from palimpsest.providers.embedding import Embedder, TextVectors
 
@@ -78,7 +79,7 @@ class IndexedConversation(Value, frozen=True, eq=False):
 
     def similar(self, question: Question) -> Similar | None:
         """Return the similarity of a question to all units; None without vectors."""
-        return None if self.vectors is None else self.vectors.similar(without_speakers(self.index, question.text))
+        return None if self.vectors is None else self.vectors.similar(self.index.without_speakers(fold(question.text)))
 
 
 def eval_data(
@@ -103,7 +104,7 @@ def eval_data(
         if len(indexed) > 1:
             scored, weights = _held_out(indexed, announce)
             rows.append(_row(f"{name}, held out", scored))
-            held_out |= {fold if used is None else f"{fold} with embeddings": table for fold, table in weights.items()}
+            held_out |= {names if used is None else f"{names} with embeddings": table for names, table in weights.items()}
             if audit is not None:
                 rows.append(_row(f"{name}, held out, audited evidence", scored, audited=True))
         detail = detail or scored

@@ -15,7 +15,9 @@ POSTINGS_BUDGET: Final = 20_000
 BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 50, 25
 BEST_BY_SIMILARITY: Final = 50
 # Most terms of a query: those beyond are the most frequent ones.
-MOST_TERMS: Final = 32
+MOST_TERMS: Final = 16
+# Characters of a query that are read: a pasted file is no question.
+QUERY_CHARACTERS: Final = 4_000
 # Names of the calendar, to compare a date in a query with the date of a unit; at the beginning `May` is mostly a verb.
 _MONTHS: Final = (
     "January",
@@ -72,17 +74,11 @@ class Similar(Protocol):
         """Return the similarity of each of these units."""
 
 
-def without_speakers(index: RecallIndex, text: str) -> str:
-    """Return a query folded and without the names of speakers."""
-    rest = fold(text)
-    for name in sorted(index.speakers_named(text), key=len, reverse=True):
-        rest = rest.replace(name, " ")
-    return rest
-
-
 def read_query(index: RecallIndex, text: str) -> RecallQuery:
     """Return the query of a text: names of speakers are no terms, unless there is nothing else."""
-    found = query_terms(without_speakers(index, text)) or query_terms(text)
+    text = text[:QUERY_CHARACTERS]
+    folded = fold(text)
+    found = query_terms(index.without_speakers(folded)) or query_terms(folded)
     known = [index.vocabulary[term] for term in found if term in index.vocabulary]
     place = {term: at for at, term in enumerate(found)}
     by_rarity = sorted(known, key=lambda term: len(index.postings[term]))[:MOST_TERMS]
@@ -90,7 +86,7 @@ def read_query(index: RecallIndex, text: str) -> RecallQuery:
     pairs = tuple(
         (index.vocabulary[first], index.vocabulary[second]) for first, second in pairwise(found) if first in kept and second in kept
     )
-    speakers = frozenset(index.speakers[name] for name in index.speakers_named(text))
+    speakers = frozenset(index.speakers[name] for name in index.speakers_named(folded))
     return RecallQuery(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
 
 

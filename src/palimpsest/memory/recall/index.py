@@ -58,6 +58,7 @@ class RecallIndex:
         self.has_roles = False
         self.hidden: set[int] = set()
         self._last_sessions: list[int] = []
+        self._speaker_patterns: dict[str, re.Pattern[str]] = {}
         self._session_numbers: dict[str, int] = {}
         for unit in units:
             self.add(unit)
@@ -84,7 +85,7 @@ class RecallIndex:
             self.files.setdefault(file_name(path), set()).add(number)
         date = _DATE.match(unit.date)
         self.months.append(int(date[2]) if date else 0)
-        self.speaker_of.append(self.speakers.setdefault(fold(unit.who).strip(), len(self.speakers)) if unit.who.strip() else -1)
+        self.speaker_of.append(self._speaker(fold(unit.who).strip()))
         return number
 
     def _add_postings(self, number: int, found: list[str], size: int) -> None:
@@ -164,12 +165,24 @@ class RecallIndex:
                 counts.append(sum(character in self.sequences[member] for member in members))
         return counts
 
-    def speakers_named(self, query: str) -> frozenset[str]:
-        """Return the names of speakers that occur in a query, folded: as a word, or within a text that has no spaces between words."""
-        folded = fold(query)
-        known = set(words(query))
-        found = {name for name in self.speakers if (name in folded if has_cjk(name) else known.issuperset(words(name)))}
-        return frozenset(found)
+    def speakers_named(self, folded: str) -> list[str]:
+        """Return the names of speakers that occur in a folded query: as words, or within a text that has no spaces between words."""
+        return [name for name, pattern in self._speaker_patterns.items() if pattern.search(folded)]
+
+    def without_speakers(self, folded: str) -> str:
+        """Return a folded query without the names of speakers."""
+        for name in sorted(self.speakers_named(folded), key=len, reverse=True):
+            folded = self._speaker_patterns[name].sub(" ", folded)
+        return folded
+
+    def _speaker(self, name: str) -> int:
+        """Return the number of a speaker; -1 for none."""
+        if not name:
+            return -1
+        if name not in self.speakers:
+            self.speakers[name] = len(self.speakers)
+            self._speaker_patterns[name] = re.compile(re.escape(name) if has_cjk(name) else rf"(?<!\w){re.escape(name)}(?!\w)")
+        return self.speakers[name]
 
 
 def term_character(term: int) -> str:
