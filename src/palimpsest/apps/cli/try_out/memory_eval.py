@@ -15,10 +15,11 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, fit_data
 from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
+from palimpsest.lab.memory.levels import LevelsReport, eval_levels
 from palimpsest.providers.embedding import Embedder
 
 _GIT_SECONDS = 5
-_LATENCY_TABLE = "latency"
+_LATENCY_TABLE, _LEVELS_TABLE = "latency", "levels"
 _NAMES = ("ranking", "questions", "nDCG@10", "R@10", "± s.e.", "R@1", "all@10", "any@10", "sR@5")
 
 
@@ -39,7 +40,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @memory.command("eval", epilog="\b\nExample:\n  pal memory eval locomo.json --audit errors.json")
-@click.argument("data", type=_file)
+@click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
@@ -50,11 +51,14 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 def evaluate(
     *, data: Path, audit: Path | None, fitting: bool, latency: bool, embedding: bool, units: int, into: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Measure recall on DATA, conversations with questions and evidence in the format of LoCoMo.
+    """Measure recall on DATA, a file of conversations with questions and evidence in the format of LoCoMo, or a folder of cases.
 
     Weights are fitted without the conversation that is scored; the shipped ones are measured beside them. Needs no model and no network.
     With --latency the exit code is 1 if a limit is missed.
     """
+    if data.is_dir():
+        _evaluate_levels(data, into, as_json=as_json)
+        return
     embedder = Embedder() if embedding else None
     if fitting:
         weights = fit_data(data, embedder=embedder, announce=_announce)
@@ -75,6 +79,19 @@ def evaluate(
         emit(run)
     else:
         _print(run)
+
+
+def _evaluate_levels(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
+    require_placeholders(into, (_LEVELS_TABLE,))
+    report = eval_levels(folder, announce=_announce)
+    insert_tables(into, {_LEVELS_TABLE: levels_markdown(report)})
+    emit(report) if as_json else click.echo(levels_markdown(report))
+
+
+def levels_markdown(report: LevelsReport) -> str:
+    """Return the scores by level as a Markdown table."""
+    rows = [f"| {row.level} | {row.cases} | {row.score:.2f} | {row.ceiling:.2f} | {row.passed} |" for row in report.rows]
+    return "\n".join(["| level | cases | facts recalled | facts in all messages | passed |", "|---" * 5 + "|", *rows])
 
 
 def report_markdown(run: EvaluationRun) -> str:
