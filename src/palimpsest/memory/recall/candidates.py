@@ -12,7 +12,7 @@ from palimpsest.memory.recall.terms import fold, query_terms
 
 # Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
 POSTINGS_BUDGET: Final = 20_000
-BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 50, 25
+BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 40, 20
 BEST_BY_SIMILARITY: Final = 50
 # Most terms of a query: those beyond are the most frequent ones.
 MOST_TERMS: Final = 16
