@@ -67,7 +67,7 @@ def test_only_the_beginning_and_the_rarest_words_of_a_long_query_count() -> None
     words = [f"word{number}" for number in range(40)]
     index = RecallIndex(RecallUnit(str(number), " ".join(words[number:])) for number in range(40))
 
-    assert read_query(index, " ".join(words)).terms == tuple(index.vocabulary[word] for word in words[:16])
+    assert read_query(index, " ".join(words)).terms == tuple(index.vocabulary[word] for word in words[:12])
     assert read_query(index, f"{'x ' * 2000}word1").terms == ()
 
 
@@ -150,3 +150,9 @@ def test_the_vector_of_a_unit_is_made_of_it_and_the_unit_before() -> None:
 
     assert index.with_previous(2) == "Where did you adopt the kitten? At the shelter on Elm street."
     assert index.with_previous(3) == "Bob likes kittens"
+
+
+def test_a_named_file_is_a_candidate_however_many_units_share_words() -> None:
+    index = RecallIndex([RecallUnit("file", "moved it", paths=("a/login.py",)), *(RecallUnit(str(n), "login check " * 3) for n in range(999))])
+
+    assert 0 in find_candidates(index, read_query(index, "the login check of login.py")).numbers

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from palimpsest.core.items import Value
-from palimpsest.memory.recall.index import RecallIndex, file_name
+from palimpsest.memory.recall.index import HIGHEST_IMPACT, RecallIndex, file_name
 from palimpsest.memory.recall.terms import fold, query_terms
 
 # Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
@@ -15,7 +15,7 @@ POSTINGS_BUDGET: Final = 20_000
 BEST, BEST_WITH_NEIGHBOURS, BEST_WITH_SECOND_NEIGHBOURS = 100, 40, 20
 BEST_BY_SIMILARITY: Final = 50
 # Most terms of a query: those beyond are the most frequent ones.
-MOST_TERMS: Final = 16
+MOST_TERMS: Final = 12
 # Characters of a query that are read: a pasted file is no question.
 QUERY_CHARACTERS: Final = 4_000
 # Names of the calendar, to compare a date in a query with the date of a unit; at the beginning `May` is mostly a verb.
@@ -118,19 +118,24 @@ def find_candidates(index: RecallIndex, query: RecallQuery, *, budget: int = POS
         for number, impact in zip(postings, impacts, strict=True):
             scores[number] += weight * impact
         read.append(postings)
+    found = _with_neighbours(index, _best(index, scores, read, query.idf))
     if query.paths:
-        read.append(nlargest(_MOST_BY_PATH, query.paths))
-    best = _best(index, scores, read)
-    found = _with_neighbours(index, best)
+        found.update(set(nlargest(_MOST_BY_PATH, query.paths)) - index.hidden)
     if similar is not None:
         found.update(set(similar.nearest(BEST_BY_SIMILARITY)) - index.hidden)
     return Candidates(sorted(found), scores)
 
 
-def _best(index: RecallIndex, scores: list[float], read: list[Sequence[int]]) -> list[int]:
+def _best(index: RecallIndex, scores: list[float], read: list[Sequence[int]], weights: Sequence[float]) -> list[int]:
     """Return the units with the best scores, best first, equal ones in the order of the index."""
     lowest = _sampled_threshold(scores, read)
-    found = {number for numbers in read for number in numbers if scores[number] >= lowest} - index.hidden
+    found: set[int] = set()
+    for place, numbers in enumerate(read):
+        # Units that only this list and later ones have cannot score more than this.
+        if sum(weights[place : len(read)]) * HIGHEST_IMPACT < lowest:
+            break
+        found.update([number for number in numbers if scores[number] >= lowest])
+    found -= index.hidden
     if len(found) < BEST and lowest > 0:
         found = {number for numbers in read for number in numbers} - index.hidden
     if len(found) > 4 * BEST:
@@ -140,9 +145,9 @@ def _best(index: RecallIndex, scores: list[float], read: list[Sequence[int]]) ->
 
 
 def _sampled_threshold(scores: list[float], read: list[Sequence[int]]) -> float:
-    """Return a score that about three times as many units reach as are wanted, from every 16th posting; 0 if there are few postings."""
+    """Return a score that about three times as many units reach as are wanted, from every 16th posting of each list; 0 if there are few."""
     sample = [scores[number] for number in {number for numbers in read for number in numbers[::_SAMPLED]}]
-    wanted = 3 * BEST // _SAMPLED * max(1, len(read) // 2)
+    wanted = 3 * BEST // _SAMPLED * len(read)
     return sorted(sample, reverse=True)[wanted] if len(sample) > 4 * wanted else 0.0
 
 

@@ -17,6 +17,8 @@ from palimpsest.memory.recall.units import RecallUnit
 SHORT_WORDS: Final = 60
 SHORT: Final = (0.9, 0.4, 12.0)
 LONG: Final = (1.2, 0.75, 120.0)
+# No impact reaches k1 + 1.
+HIGHEST_IMPACT: Final = 1 + max(SHORT[0], LONG[0])
 # Places in a session and lengths in terms beyond these count as these: the weights were fitted on short units in short sessions.
 LAST_PLACE, LONGEST = 31, 63
 # A term is one character of a string. Surrogates are left out, and terms beyond the range of characters share the first ones.
@@ -157,7 +159,8 @@ class RecallIndex:
         counts: list[int] = []
         for session in sessions:
             members = all_members[session]
-            first, last, size = members[0], members[-1], len(members)
+            size = len(members)
+            first, last = members[0], members[size - 1]
             if last - first + 1 == size:
                 start = bisect_left(postings, first)
                 counts.append(bisect_right(postings, last, start, min(start + size, end)) - start)
