@@ -31,7 +31,7 @@ class EvaluationRun(Struct, frozen=True):
     commit: str
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  pal memory eval locomo.json --json")
 def memory() -> None:
     """Measure recall."""
 
