@@ -153,6 +153,7 @@ def test_the_vector_of_a_unit_is_made_of_it_and_the_unit_before() -> None:
 
 
 def test_a_named_file_is_a_candidate_however_many_units_share_words() -> None:
-    index = RecallIndex([RecallUnit("file", "moved it", paths=("a/login.py",)), *(RecallUnit(str(n), "login check " * 3) for n in range(999))])
+    others = (RecallUnit(str(number), "login check " * 3) for number in range(999))
+    index = RecallIndex([RecallUnit("file", "moved it", paths=("a/login.py",)), *others])
 
     assert 0 in find_candidates(index, read_query(index, "the login check of login.py")).numbers
