@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from palimpsest.memory.consolidate import Consolidated, Step, consolidate, is_over
+from palimpsest.memory.consolidate import Consolidated, ConsolidationStep, consolidate, is_over
 from palimpsest.memory.note import Note
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ def test_me_35_equal_notes_become_one_with_the_evidence_of_all() -> None:
     same = replace(NOTE, name="project_b", body="tests run with make", evidence=("s:2",))
     (step,) = consolidate([NOTE, same], NOW, words).steps
     kept = replace(NOTE, evidence=("s:1", "s:2"), rev=2, supersedes=("project_b@1",))
-    assert step == Step("2 notes say the same", (kept,), (replace(same, status="superseded", superseded_by="project_a@2"),))
+    assert step == ConsolidationStep("2 notes say the same", (kept,), (replace(same, status="superseded", superseded_by="project_a@2"),))
 
 
 def test_me_07_me_35_a_chain_of_corrections_leaves_the_last_value_active() -> None:

@@ -22,7 +22,7 @@ Speaker: TypeAlias = Literal["user", "assistant", "tool", "untrusted"]
 LONGEST_QUOTE_WORDS: Final = 25
 
 
-class Source(Value, frozen=True):
+class QuotableEvent(Value, frozen=True):
     """An event that a change may cite. `at` is its time, with a zone."""
 
     id: str
@@ -47,7 +47,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     intensity: float = 0.0
 
 
-class Add(Struct, frozen=True, tag="add"):
+class AddNote(Struct, frozen=True, tag="add"):
     """Add a note. `evidence` are event ids, and `quote` is a text of at most 25 words in one of them."""
 
     note: Draft
@@ -55,7 +55,7 @@ class Add(Struct, frozen=True, tag="add"):
     quote: str
 
 
-class Supersede(Struct, frozen=True, tag="supersede"):
+class SupersedeNote(Struct, frozen=True, tag="supersede"):
     """Replace the note `name` by one that corrects it."""
 
     name: str
@@ -64,7 +64,7 @@ class Supersede(Struct, frozen=True, tag="supersede"):
     quote: str
 
 
-class Retract(Struct, frozen=True, tag="retract"):
+class RetractNote(Struct, frozen=True, tag="retract"):
     """The note `name` was never true."""
 
     name: str
@@ -73,7 +73,7 @@ class Retract(Struct, frozen=True, tag="retract"):
     quote: str
 
 
-class Confirm(Struct, frozen=True, tag="confirm"):
+class ConfirmNote(Struct, frozen=True, tag="confirm"):
     """The note `name` was said again."""
 
     name: str
@@ -81,7 +81,7 @@ class Confirm(Struct, frozen=True, tag="confirm"):
     quote: str
 
 
-Change: TypeAlias = Add | Supersede | Retract | Confirm
+Change: TypeAlias = AddNote | SupersedeNote | RetractNote | ConfirmNote
 
 
 class Tombstone(Value, frozen=True):
@@ -93,7 +93,7 @@ class Tombstone(Value, frozen=True):
     digest: str = ""
 
 
-class Accepted(Value, frozen=True):
+class AcceptedChange(Value, frozen=True):
     """A change that holds: the notes to write, and those that leave, as they are after it."""
 
     saved: tuple[Note, ...] = ()
@@ -101,7 +101,7 @@ class Accepted(Value, frozen=True):
     reason: str = ""
 
 
-class Refused(Value, frozen=True):
+class RefusedChange(Value, frozen=True):
     """A change that does not hold, and why."""
 
     reason: str
@@ -116,25 +116,25 @@ class Memory(Value, frozen=True):
     by: Author = "extract"
 
 
-def judge_change(change: Change, sources: Sequence[Source], memory: Memory) -> Accepted | Refused:
+def judge_change(change: Change, sources: Sequence[QuotableEvent], memory: Memory) -> AcceptedChange | RefusedChange:
     """Return what a change does to the notes, or why it is refused: everything that it says must rest on events that it quotes.
 
     A quotation counts if it occurs in a cited event, regardless of case and white space. What the user wants must be quoted from the
     user. The trust of a note follows from who is quoted, never from what the text says about itself.
     """
     quoted = _quoted(change, sources)
-    if isinstance(quoted, Refused):
+    if isinstance(quoted, RefusedChange):
         return quoted
     match change:
-        case Add():
+        case AddNote():
             return _added(change.note, change.evidence, quoted, memory)
-        case Supersede():
+        case SupersedeNote():
             return _superseded(change, quoted, memory)
-        case Retract():
+        case RetractNote():
             return _retracted(change, quoted, memory)
-        case Confirm():
+        case ConfirmNote():
             note = memory.notes.get(change.name)
-            return Refused(f"there is no note {change.name[:80]!r}") if note is None else _confirmed(note, change.evidence, quoted)
+            return RefusedChange(f"there is no note {change.name[:80]!r}") if note is None else _confirmed(note, change.evidence, quoted)
 
 
 def attribute_digest(key: bytes, person: str, attribute: str) -> str:
@@ -143,71 +143,71 @@ def attribute_digest(key: bytes, person: str, attribute: str) -> str:
     return keyed_digest(key, text, sha256).hexdigest() if attribute else ""
 
 
-def _quoted(change: Change, sources: Sequence[Source]) -> Source | Refused:
+def _quoted(change: Change, sources: Sequence[QuotableEvent]) -> QuotableEvent | RefusedChange:
     """Return the cited event that contains the quotation, one of the user if there are several."""
     words = change.quote.split()
     if not words or len(words) > LONGEST_QUOTE_WORDS:
-        return Refused(f"a quotation has 1 to {LONGEST_QUOTE_WORDS} words")
+        return RefusedChange(f"a quotation has 1 to {LONGEST_QUOTE_WORDS} words")
     cited = [source for source in sources if source.id in change.evidence]
     if missing := [each for each in change.evidence if all(source.id != each for source in sources)]:
-        return Refused(f"the event {missing[0][:80]!r} is not among those that were read")
+        return RefusedChange(f"the event {missing[0][:80]!r} is not among those that were read")
     holding = [source for source in cited if _folded(change.quote) in _folded(source.text)]
     if not holding:
-        return Refused("the quotation is not in the events that it cites")
+        return RefusedChange("the quotation is not in the events that it cites")
     return next((source for source in holding if source.speaker == "user"), holding[0])
 
 
-def _added(draft: Draft, evidence: tuple[str, ...], quoted: Source, memory: Memory) -> Accepted | Refused:
+def _added(draft: Draft, evidence: tuple[str, ...], quoted: QuotableEvent, memory: Memory) -> AcceptedChange | RefusedChange:
     if draft.kind in ("user", "feedback") and quoted.speaker != "user":
-        return Refused(f"a {draft.kind} note needs a quotation of the user")
+        return RefusedChange(f"a {draft.kind} note needs a quotation of the user")
     if reason := _forgotten(draft, evidence, quoted, memory):
-        return Refused(reason)
+        return RefusedChange(reason)
     note = _note_of(draft, evidence, quoted, memory)
     same = next((each for each in memory.notes.values() if claim_of(each) == claim_of(note)), None)
     if same is not None:
         return _confirmed(same, evidence, quoted)
     try:
-        return Accepted((check_note(note),), reason="added")
+        return AcceptedChange((check_note(note),), reason="added")
     except BadInput as error:
-        return Refused(error.message)
+        return RefusedChange(error.message)
 
 
-def _superseded(change: Supersede, quoted: Source, memory: Memory) -> Accepted | Refused:
+def _superseded(change: SupersedeNote, quoted: QuotableEvent, memory: Memory) -> AcceptedChange | RefusedChange:
     old = memory.notes.get(change.name)
     if old is None:
-        return Refused(f"there is no note {change.name[:80]!r}")
+        return RefusedChange(f"there is no note {change.name[:80]!r}")
     if old.person.casefold() != change.note.person.casefold():
-        return Refused("a note about another person corrects nothing")
+        return RefusedChange("a note about another person corrects nothing")
     if old.trust == "stated" and quoted.speaker != "user":
-        return Refused("what the user stated is corrected by the user only")
+        return RefusedChange("what the user stated is corrected by the user only")
     if time_of(quoted.at) < time_of(old.when):
-        return Refused("what was said earlier does not correct what was said later")
+        return RefusedChange("what was said earlier does not correct what was said later")
     result = _added(change.note, change.evidence, quoted, memory)
-    if isinstance(result, Refused) or result.reason != "added":
+    if isinstance(result, RefusedChange) or result.reason != "added":
         return result
     winner, loser = supersede(result.saved[0], old)
-    return Accepted((winner,), (loser,), "corrected")
+    return AcceptedChange((winner,), (loser,), "corrected")
 
 
-def _retracted(change: Retract, quoted: Source, memory: Memory) -> Accepted | Refused:
+def _retracted(change: RetractNote, quoted: QuotableEvent, memory: Memory) -> AcceptedChange | RefusedChange:
     old = memory.notes.get(change.name)
     if old is None:
-        return Refused(f"there is no note {change.name[:80]!r}")
+        return RefusedChange(f"there is no note {change.name[:80]!r}")
     if old.trust == "stated" and quoted.speaker != "user":
-        return Refused("what the user stated is retracted by the user only")
-    return Accepted((), (replace(old, status="retracted"),), " ".join(change.reason.split())[:LONGEST_ABOUT] or "retracted")
+        return RefusedChange("what the user stated is retracted by the user only")
+    return AcceptedChange((), (replace(old, status="retracted"),), " ".join(change.reason.split())[:LONGEST_ABOUT] or "retracted")
 
 
-def _confirmed(note: Note, evidence: tuple[str, ...], quoted: Source) -> Accepted:
+def _confirmed(note: Note, evidence: tuple[str, ...], quoted: QuotableEvent) -> AcceptedChange:
     """Return a note with further evidence; nothing is saved if all of it was known."""
     joined = tuple(dict.fromkeys((*note.evidence, *evidence)))
     trust: Trust = "stated" if quoted.speaker == "user" else note.trust
     when = quoted.at if time_of(quoted.at) > time_of(note.when) else note.when
     changed = replace(note, evidence=joined, when=when, trust=trust)
-    return Accepted(() if changed == note else (replace(changed, rev=note.rev + 1),), reason="confirmed")
+    return AcceptedChange(() if changed == note else (replace(changed, rev=note.rev + 1),), reason="confirmed")
 
 
-def _note_of(draft: Draft, evidence: tuple[str, ...], quoted: Source, memory: Memory) -> Note:
+def _note_of(draft: Draft, evidence: tuple[str, ...], quoted: QuotableEvent, memory: Memory) -> Note:
     trusts: Mapping[Speaker, Trust] = {"user": "stated", "assistant": "observed", "tool": "observed", "untrusted": "quarantined"}
     about = " ".join(draft.about.split())[:LONGEST_ABOUT]
     return Note(
@@ -230,7 +230,7 @@ def _note_of(draft: Draft, evidence: tuple[str, ...], quoted: Source, memory: Me
     )
 
 
-def _forgotten(draft: Draft, evidence: tuple[str, ...], quoted: Source, memory: Memory) -> str:
+def _forgotten(draft: Draft, evidence: tuple[str, ...], quoted: QuotableEvent, memory: Memory) -> str:
     """Return why a draft would bring back what was forgotten; empty if it does not."""
     digest = attribute_digest(memory.key, draft.person, draft.attribute)
     for stone in memory.tombstones:

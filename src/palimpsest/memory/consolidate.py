@@ -15,7 +15,7 @@ from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, im
 UNUSED_DAYS: Final = 90
 
 
-class Step(Value, frozen=True):
+class ConsolidationStep(Value, frozen=True):
     """One change that consolidation makes: the notes it writes, those that leave as they are then, and why."""
 
     why: str
@@ -26,7 +26,7 @@ class Step(Value, frozen=True):
 class Consolidated(Value, frozen=True):
     """The steps of a consolidation in order, the active notes after it by name, and the pairs that only the user can settle."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ConsolidationStep, ...]
     notes: Mapping[str, Note]
     contested: tuple[tuple[str, str], ...] = ()
 
@@ -44,9 +44,9 @@ def consolidate(
     `words` returns the stemmed content words of a text; `corrections` are names of notes by which the user corrected another.
     """
     active = {note.name: note for note in notes if note.status == "active"}
-    steps: list[Step] = []
+    steps: list[ConsolidationStep] = []
 
-    def take(step: Step) -> None:
+    def take(step: ConsolidationStep) -> None:
         for note in step.past:
             active.pop(note.name, None)
         active.update((note.name, note) for note in step.saved)
@@ -62,7 +62,7 @@ def consolidate(
     return Consolidated(tuple(steps), dict(active), contested)
 
 
-def _merges(active: Iterable[Note]) -> list[Step]:
+def _merges(active: Iterable[Note]) -> list[ConsolidationStep]:
     groups: dict[tuple[str, ...], list[Note]] = {}
     for note in sorted(active, key=lambda each: each.name):
         groups.setdefault(claim_of(note), []).append(note)
@@ -73,12 +73,12 @@ def _merges(active: Iterable[Note]) -> list[Step]:
             gone = [note for note in group if note.name != kept.name]
             kept = replace(kept, rev=kept.rev + 1, supersedes=tuple(dict.fromkeys((*kept.supersedes, *(note.revision for note in gone)))))
             past = tuple(replace(note, status="superseded", superseded_by=kept.revision) for note in gone)
-            steps.append(Step(f"{len(group)} notes say the same", (kept,), past))
+            steps.append(ConsolidationStep(f"{len(group)} notes say the same", (kept,), past))
     return steps
 
 
 def _settle(
-    active: dict[str, Note], words: Words, corrections: frozenset[str], take: Callable[[Step], None]
+    active: dict[str, Note], words: Words, corrections: frozenset[str], take: Callable[[ConsolidationStep], None]
 ) -> tuple[tuple[str, str], ...]:
     """Settle conflicts one after the other, for a note that lost one has no part in the next. Returns the contested pairs."""
     contested: list[tuple[str, str]] = []
@@ -90,21 +90,21 @@ def _settle(
         winner, loser = active.get(conflict.winner.name), active.get(conflict.loser.name)
         if winner is not None and loser is not None:
             saved, past = supersede(winner, loser)
-            take(Step(f"{winner.name} holds against {loser.name}: {conflict.reason}", (saved,), (past,)))
+            take(ConsolidationStep(f"{winner.name} holds against {loser.name}: {conflict.reason}", (saved,), (past,)))
     return tuple(pair for pair in contested if pair[0] in active and pair[1] in active)
 
 
-def _expiries(active: Iterable[Note], now: datetime, weighing: Weighing) -> list[Step]:
+def _expiries(active: Iterable[Note], now: datetime, weighing: Weighing) -> list[ConsolidationStep]:
     """Retire notes that nothing used for 90 days and that weigh little. One whose validity is over stays, and is recalled as history."""
     steps = []
     for note in sorted(active, key=lambda each: each.name):
         unused = now - newest_time(note) > timedelta(days=UNUSED_DAYS)
         if unused and is_compressible(note, now, 0, weighing):
-            steps.append(Step(f"{note.name} was not used for {UNUSED_DAYS} days", (), (replace(note, status="superseded"),)))
+            steps.append(ConsolidationStep(f"{note.name} was not used for {UNUSED_DAYS} days", (), (replace(note, status="superseded"),)))
     return steps
 
 
-def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: Weighing) -> list[Step]:
+def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: Weighing) -> list[ConsolidationStep]:
     listed = list(active)
     near = near_duplicates(listed, words)
 
@@ -117,7 +117,9 @@ def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: 
         standing = replace(cluster, members=leaving).standing_for_all() if leaving else cluster.representative
         if leaving:
             past = tuple(replace(note, status="superseded", superseded_by=f"{standing.name}@{standing.rev + 1}") for note in leaving)
-            steps.append(Step(f"{standing.name} stands for {len(leaving)} notes", (replace(standing, rev=standing.rev + 1),), past))
+            steps.append(
+                ConsolidationStep(f"{standing.name} stands for {len(leaving)} notes", (replace(standing, rev=standing.rev + 1),), past)
+            )
     return steps
 
 

@@ -10,7 +10,7 @@ import msgspec
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.items import Text, Value
 from palimpsest.core.policy import Answer, Ask, Want, ask
-from palimpsest.memory.changes import Accepted, Change, Memory, Refused, Source, judge_change
+from palimpsest.memory.changes import AcceptedChange, Change, Memory, QuotableEvent, RefusedChange, judge_change
 from palimpsest.memory.reading import line_of_source, manifest, newest_within
 
 PURPOSE: Final = "memory"
@@ -30,13 +30,13 @@ class Judged(Value, frozen=True):
     """A proposed change and what became of it."""
 
     change: Change
-    outcome: Accepted | Refused
+    outcome: AcceptedChange | RefusedChange
 
 
 _reply = msgspec.json.Decoder(Changes)
 
 
-def extraction(sources: tuple[Source, ...], memory: Memory, model: str = "") -> Generator[Want, Answer, tuple[Judged, ...]]:
+def extraction(sources: tuple[QuotableEvent, ...], memory: Memory, model: str = "") -> Generator[Want, Answer, tuple[Judged, ...]]:
     """Ask once about the newest of the sources and return each proposed change with its outcome; without sources nothing is asked.
 
     A change is judged by the notes as the changes before it leave them. Raises `CannotFold` if the reply is no list of changes, and the
@@ -56,7 +56,7 @@ def extraction(sources: tuple[Source, ...], memory: Memory, model: str = "") -> 
     for change in proposed:
         outcome = judge_change(change, read, memory)
         judged.append(Judged(change, outcome))
-        if isinstance(outcome, Accepted):
+        if isinstance(outcome, AcceptedChange):
             memory = _after(memory, outcome)
     return tuple(judged)
 
@@ -73,7 +73,7 @@ def _template() -> str:
     return (data or b"").decode()
 
 
-def _prompt(read: tuple[Source, ...], memory: Memory) -> str:
+def _prompt(read: tuple[QuotableEvent, ...], memory: Memory) -> str:
     lines = "\n".join(manifest(memory.notes.values())) or "(none)"
     return _template().replace("{{manifest}}", lines).replace("{{events}}", "\n".join(map(line_of_source, read)))
 
@@ -84,7 +84,7 @@ def _json_in(text: str) -> str:
     return text[start : end + 1] if 0 <= start < end else text
 
 
-def _after(memory: Memory, outcome: Accepted) -> Memory:
+def _after(memory: Memory, outcome: AcceptedChange) -> Memory:
     gone = {note.name for note in outcome.past}
     notes = {name: note for name, note in memory.notes.items() if name not in gone}
     return msgspec.structs.replace(memory, notes={**notes, **{note.name: note for note in outcome.saved}})

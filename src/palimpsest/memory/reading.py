@@ -8,19 +8,19 @@ from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.changes import Source, Speaker
+from palimpsest.memory.changes import QuotableEvent, Speaker
 from palimpsest.memory.note import Note
 
 RESULT_CHARACTERS: Final = 200
 MOST_IN_MANIFEST: Final = 200
 
 
-def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[ToolReturned], bool]) -> tuple[Source, ...]:
+def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[ToolReturned], bool]) -> tuple[QuotableEvent, ...]:
     """Return the events of a session that can be quoted, without secrets; tool results are cut to their first 200 characters.
 
     `is_untrusted` says whether a result brings text from outside of the workspace, such as a web page.
     """
-    found: list[Source] = []
+    found: list[QuotableEvent] = []
     for event in events:
         body = event.body
         speaker: Speaker
@@ -35,13 +35,13 @@ def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[To
             case _:
                 continue
         if text.strip():
-            found.append(Source(f"{session}:{event.seq}", speaker, redact(text), _iso(event.at)))
+            found.append(QuotableEvent(f"{session}:{event.seq}", speaker, redact(text), _iso(event.at)))
     return tuple(found)
 
 
-def newest_within(sources: Iterable[Source], tokens: int) -> tuple[Source, ...]:
+def newest_within(sources: Iterable[QuotableEvent], tokens: int) -> tuple[QuotableEvent, ...]:
     """Return the newest sources that have together at most so many tokens, in their order; the texts of the user are kept first."""
-    kept: dict[str, Source] = {}
+    kept: dict[str, QuotableEvent] = {}
     left = tokens
     listed = list(sources)
     for speakers in (("user",), ("assistant", "tool", "untrusted")):
@@ -53,7 +53,7 @@ def newest_within(sources: Iterable[Source], tokens: int) -> tuple[Source, ...]:
     return tuple(source for source in listed if source.id in kept)
 
 
-def line_of_source(source: Source) -> str:
+def line_of_source(source: QuotableEvent) -> str:
     """Return a source as a prompt shows it: its id, who is quoted and the text, with the marks of our own tags made harmless."""
     return f"[{source.id}] {source.speaker}: {escaped(source.text)}"
 

@@ -22,7 +22,7 @@ from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refus
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.home import Home
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectTrust
 
 PATIENT = McpSettings(start_seconds=60.0)
 ALLOWED = ("mcp__*",)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.memory.changes import Accepted, Add, Draft, Refused, Source, Supersede, judge_change
+from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, RefusedChange, SupersedeNote, judge_change
 from palimpsest.memory.note import Note
 from palimpsest.memory.note_file import encode_note
 from palimpsest.stores.ephemeral import FixedClock
@@ -35,11 +35,11 @@ def book(tmp_path: Path) -> Notebook:
 
 
 def saved(book: Notebook, *notes: Note) -> None:
-    book.apply(Accepted(notes, reason="added"), "extract")
+    book.apply(AcceptedChange(notes, reason="added"), "extract")
 
 
 def test_an_added_note_is_a_file_an_event_and_a_line_of_the_index(book: Notebook, tmp_path: Path) -> None:
-    events = book.apply(Accepted((TABS,), reason="added"), "extract")
+    events = book.apply(AcceptedChange((TABS,), reason="added"), "extract")
     assert events == (NoteSaved("user", "user_indent", 1, digest_of(encode_note(TABS)), "extract", "added", ("s1:1",)),)
     assert book.notes().active == {"user_indent": TABS}
     assert (tmp_path / "memory" / "notes" / "user_indent.md").read_text() == encode_note(TABS)
@@ -76,10 +76,10 @@ def test_a_note_written_by_hand_in_the_short_form_is_picked_up_and_a_deleted_one
 
 def test_me_05_me_08_a_correction_supersedes_and_undoing_it_makes_the_old_note_the_only_active_one(book: Notebook) -> None:
     saved(book, TABS)
-    later = Source("s2:1", "user", "no, spaces please", "2026-06-01T10:00:00Z")
+    later = QuotableEvent("s2:1", "user", "no, spaces please", "2026-06-01T10:00:00Z")
     draft = Draft(kind="user", about="prefers spaces", body="The user prefers spaces.", backstory="corrected")
-    change = judge_change(Supersede("user_indent", draft, ("s2:1",), "no, spaces"), (later,), book.memory("extract"))
-    assert isinstance(change, Accepted)
+    change = judge_change(SupersedeNote("user_indent", draft, ("s2:1",), "no, spaces"), (later,), book.memory("extract"))
+    assert isinstance(change, AcceptedChange)
     book.apply(change, "extract")
     assert list(book.notes().active) == ["user_prefers_spaces"]
     assert list(book.notes().past) == ["user_indent@1"]
@@ -97,7 +97,7 @@ def test_me_09_after_forget_no_byte_of_the_text_is_left_in_the_folder(book: Note
         TABS, about="lives in Xanadu", body="The user lives in Xanadu.\n", attribute="home.city", backstory="Xanadu, said once"
     )
     saved(book, secret)
-    book.apply(Accepted((replace(secret, rev=2),), (replace(secret, status="superseded"),), "corrected"), "extract")
+    book.apply(AcceptedChange((replace(secret, rev=2),), (replace(secret, status="superseded"),), "corrected"), "extract")
     assert (list(book.notes().active), list(book.notes().past)) == (["user_indent"], ["user_indent@1"])
     (event,) = book.forget("user_indent", reason="asked")
     assert event == NoteForgotten("user", "user_indent", 2, "forgotten", "user", "asked", ("s1:1",))
@@ -109,9 +109,9 @@ def test_me_09_after_forget_no_byte_of_the_text_is_left_in_the_folder(book: Note
 def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events(book: Notebook) -> None:
     saved(book, TABS)
     book.forget("user_indent")
-    source = Source("s1:1", "user", "tabs please", "2026-05-01T10:00:00Z")
+    source = QuotableEvent("s1:1", "user", "tabs please", "2026-05-01T10:00:00Z")
     draft = Draft(kind="user", about="prefers tabs", body="tabs", backstory="said")
-    assert judge_change(Add(draft, ("s1:1",), "tabs please"), (source,), book.memory("extract")) == Refused(
+    assert judge_change(AddNote(draft, ("s1:1",), "tabs please"), (source,), book.memory("extract")) == RefusedChange(
         "it rests on events whose note was forgotten"
     )
 

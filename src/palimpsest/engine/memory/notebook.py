@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.memory.changes import Accepted, Memory, Tombstone, attribute_digest
+from palimpsest.memory.changes import AcceptedChange, Memory, Tombstone, attribute_digest
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, redacted
 from palimpsest.memory.note_file import decode_note, encode_note, from_claude
@@ -58,7 +58,7 @@ class Notebook:
         with self._folder.writing() as writer:
             return self._picked_up(writer)
 
-    def apply(self, change: Accepted, by: Author) -> tuple[NoteEvent, ...]:
+    def apply(self, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
         """Save and retire notes as an accepted change says. The successor is there before the predecessor goes."""
         with self._folder.writing() as writer:
             events: list[NoteEvent] = list(self._picked_up(writer))
@@ -113,7 +113,7 @@ class Notebook:
         return tuple(events)
 
     def _without_support(self, writer: NoteWriter, name: str, notes: Notes) -> Iterator[NoteEvent]:
-        """Retract rules and representatives that fewer than two other notes support; those with more lose this one."""
+        """RetractNote rules and representatives that fewer than two other notes support; those with more lose this one."""
         for note in notes.active.values():
             if name not in note.stands_for:
                 continue

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from palimpsest.stores.config.mcp_entries import BadEntry, McpServer, Surroundings, entries_in, server_of
 from palimpsest.stores.config.reading import ConfigProblem, read_text
-from palimpsest.stores.trust import ProjectCommand
+from palimpsest.stores.permissions.trust import ProjectCommand
 
 PROJECT_SERVERS: Final = ".mcp.json"
 USER_SERVERS: Final = Path(".config/palimpsest/mcp.json")

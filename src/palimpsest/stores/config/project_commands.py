@@ -4,7 +4,7 @@ from pathlib import Path
 
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.config.project_hooks import project_hooks
-from palimpsest.stores.trust import ProjectCommand
+from palimpsest.stores.permissions.trust import ProjectCommand
 
 
 def project_commands(folder: Path, user_file: Path | None = None) -> tuple[ProjectCommand, ...]:

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.reading import read_config
 from palimpsest.stores.config.settings import find_project_file, git_root
-from palimpsest.stores.trust import ProjectCommand, ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectCommand, ProjectTrust
 
 _HOOKS = "hooks"
 

@@ -10,7 +10,7 @@ from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.project_commands import project_commands
 from palimpsest.stores.config.project_hooks import trust_of
-from palimpsest.stores.trust import ProjectCommand, ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectCommand, ProjectTrust
 
 
 class ShownCommand(Struct, frozen=True):
