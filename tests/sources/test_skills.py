@@ -6,9 +6,10 @@ from worlds import MemoryWorld, state, texts
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement
+from palimpsest.core.format.front_matter import read_front_matter
 from palimpsest.profiles.named import profile
 from palimpsest.sources.skills.catalogue import catalogue_budget, fitted_lines, in_catalogue_order
-from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills, parse_front_matter, skill_body
+from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills, skill_body
 from palimpsest.sources.skills.mentions import Mentions, loaded_skill, mentioned_bodies, mentioned_skills, mentions_in
 from palimpsest.sources.variants.codex import codex_skills
 from palimpsest.sources.variants.palimpsest import our_skills
@@ -25,7 +26,9 @@ def test_a_front_matter_has_plain_quoted_and_folded_values_and_a_text_without_on
         "---\nname: \"de\\\"ploy\"\ndescription: >-\n  first\n  second\nnote: 'it''s'\nurl: http://x # remark\nlist:\n  - one\nempty:\n"
         "中文: 值\nlines: |\n  a\n  b\n---\nbody"
     )
-    assert parse_front_matter(text) == {
+    front = read_front_matter(text)
+    assert front is not None
+    assert front.texts() == {
         "name": 'de"ploy',
         "description": "first second",
         "note": "it's",
@@ -34,8 +37,8 @@ def test_a_front_matter_has_plain_quoted_and_folded_values_and_a_text_without_on
         "empty": "",
         "lines": "a\nb",
     }
-    assert parse_front_matter("name: x") is None
-    assert parse_front_matter("---\nname: x\n") is None
+    assert read_front_matter("name: x") is None
+    assert read_front_matter("---\nname: x\n") is None
     assert skill_body(DEPLOY) == "Run make."
 
 

@@ -5,7 +5,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "palimpsest"
-LAYERS = ("core", "wire", "audit", "policies", "sources", "profiles", "stores", "foreign", "providers", "tools", "engine", "lab", "apps")
+LAYERS = (
+    "core",
+    "wire",
+    "audit",
+    "policies",
+    "sources",
+    "memory",
+    "profiles",
+    "stores",
+    "foreign",
+    "providers",
+    "tools",
+    "engine",
+    "lab",
+    "apps",
+)
 OPENING = """# A tour of the source
 
 Every file with one sentence, layer by layer from the lowest to the highest. Paths are below `src/palimpsest`.

@@ -1,8 +1,10 @@
 """The type of a profile: its policies in order, its budget, and the numbers that the engine needs."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from palimpsest.audit.gate import Strictness
 from palimpsest.core.events import ToolReturned
@@ -36,8 +38,7 @@ UNLIMITED: Final = for_any_model(_unchanged)
 """Leaves results as they are, for replays; the loop bounds the results of a profile that has no limiter of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRules:
+class AgentRules(Struct, frozen=True):
     """Sub-agents under a profile: the deepest level below the agent of the user, and how many are open at once in the whole tree.
 
     tagged: state ends of sub-agents as `<subagent_notification>` and let `wait_agent` return reports too, as Codex does.
@@ -94,7 +95,7 @@ class Profile:
     interrupted_result: str = ""
     interrupted_notice: str = ""
     snapshot_first: bool = False
-    agents: AgentRules = AgentRules()
+    agents: AgentRules = field(default_factory=AgentRules)
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()

@@ -116,12 +116,14 @@ def test_rows_are_the_same_as_long_as_they_hold_the_very_same_things() -> None:
 @given(steps)
 def test_sums_are_those_up_to_each_item(sampled_steps: list[Step]) -> None:
     view = followed([*sampled_steps, (5, 0, 0)])[-1][1]
-    counter = TokenCounter(claude_size, 1.3)
+    counter, unscaled = TokenCounter(claude_size, 1.3), TokenCounter(claude_size)
     total, sums = 0, {}
     for number, item in enumerate(view.head):
-        total += counter.item(item)
-        sums[f"head:{number}"] = total
+        total += unscaled.item(item)
+        sums[f"head:{number}"] = round(total * 1.3)
     for item in view.items:
-        total += counter.item(item)
-        sums[item.id] = total
+        total += unscaled.item(item)
+        sums[item.id] = round(total * 1.3)
     assert cumulative_tokens(view.head, view.items, counter) == sums
+    # The sum up to the last item is the total of the view, however many small items it has.
+    assert [*sums.values()][-1:] == [counter.total(view)][: len(sums)]

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 from coding_tasks import bash
 from families import PLAIN, Family, answers, children_of, spawn, stalled, wait
@@ -64,7 +65,7 @@ def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: P
     ],
 )
 def test_cx_62_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: Path, request_: SpawnRequest, message: str) -> None:
-    settings = dataclasses.replace(PLAIN, agents=dataclasses.replace(PLAIN.agents, max_threads=1))
+    settings = dataclasses.replace(PLAIN, agents=msgspec.structs.replace(PLAIN.agents, max_threads=1))
     family = Family(tmp_path, settings=settings)
     folder = family.project / ".agents" / "agents"
     folder.mkdir(parents=True)
@@ -84,7 +85,7 @@ def test_cx_62_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: P
 
 
 def test_cx_62_closing_and_death_give_the_slot_back(tmp_path: Path) -> None:
-    settings = dataclasses.replace(PLAIN, agents=dataclasses.replace(PLAIN.agents, max_threads=1))
+    settings = dataclasses.replace(PLAIN, agents=msgspec.structs.replace(PLAIN.agents, max_threads=1))
     family = Family(tmp_path, settings=settings)
 
     async def run() -> list[str]:

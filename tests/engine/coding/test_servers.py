@@ -22,7 +22,7 @@ from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refus
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.home import Home
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectTrust
 
 PATIENT = McpSettings(start_seconds=60.0)
 ALLOWED = ("mcp__*",)
@@ -72,7 +72,7 @@ def session(
         home = Home(folder / "home")
         async with Agent("claude-sonnet-4-5", provider=provider, profile=profile, cwd=folder, home=home, resume=resume) as agent:
             first = agent.session.log.tip + 1
-            notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp), refuse_all)
+            notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp, snapshots=False), refuse_all)
             for prompt in prompts:
                 await agent.ask(prompt)
             events = list(agent.session.log.reader.run(first, agent.session.log.tip))

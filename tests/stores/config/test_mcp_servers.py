@@ -9,7 +9,7 @@ import pytest
 from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.mcp_entries import McpServer
 from palimpsest.stores.config.mcp_servers import configured_servers, project_command, project_servers
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectTrust
 
 CLAUDE_CODE = """{
   "mcpServers": {

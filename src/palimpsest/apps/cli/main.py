@@ -26,6 +26,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
+    "Memory": {
+        "memory": ("try_out.memory_eval:memory", "Measure recall: quality on data with known evidence, and latency."),
+    },
     "Change": {
         "compact": ("change.compact:compact", "Fold a session now, or preview what a fold would hide and cost."),
         "pin": ("change.pins:pin", "Pin items or files so that no policy hides them."),

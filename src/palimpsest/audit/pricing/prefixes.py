@@ -92,7 +92,9 @@ def ends_in_head(prefix: CachedPrefix, blocks: int) -> bool:
 def cumulative_tokens(head: Sequence[Item], items: Sequence[Item], counter: CountsTokens) -> dict[str, int]:
     """Cumulative tokens up to the end of each head block and item."""
     names = (*(f"{_HEAD}{number}" for number in range(len(head))), *map(_id, items))
-    return dict(zip(names, accumulate([*counter.item_sizes(head), *counter.item_sizes(items)]), strict=True))
+    sums = accumulate([*counter.unscaled_sizes(head), *counter.unscaled_sizes(items)])
+    # Scaled as sums, as the total of a view is: rounded one by one, hundreds of small items would add up to another total.
+    return dict(zip(names, map(counter.scaled, sums), strict=True))
 
 
 def last_item_within(read: int, sums: dict[str, int], total: int) -> str:

@@ -57,9 +57,7 @@ def used(
     """
     if view.reported is None:
         return unreported(counter.total(view)) + tools_tokens
-    total = view.reported.tokens
-    for item in view.since(view.reported.seq):
-        total += counter.item(item)
+    total = view.reported.tokens + counter.scaled(sum(counter.unscaled_sizes(view.since(view.reported.seq))))
     return total + old_signatures_size(view, counter) if old_signatures else total
 
 

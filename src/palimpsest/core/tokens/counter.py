@@ -53,12 +53,10 @@ class TokenCounter:
         counted = self._memo.get(item.id)
         return self.scaled(counted[1] if counted is not None and counted[0] is item else self._unscaled(item))
 
-    def item_sizes(self, items: Sequence[Item]) -> list[int]:
-        """Return the tokens of each item; fast for a prefix of the view that was counted last."""
+    def unscaled_sizes(self, items: Sequence[Item]) -> list[int]:
+        """Return the unscaled size of each item; fast for a prefix of the view that was counted last."""
         prefix = shared_prefix_length(self._items, items)
-        sizes = self._sizes[:prefix] + [self._unscaled(item) for item in items[prefix:]]
-        factor = self.factor
-        return sizes if factor == 1.0 else [round(size * factor) for size in sizes]
+        return self._sizes[:prefix] + [self._unscaled(item) for item in items[prefix:]]
 
     def content(self, content: Content) -> int:
         """Return the tokens of a content that is not in the view; it is not cached."""

@@ -15,8 +15,8 @@ class CountsTokens(Protocol):
         """Return the tokens of the visible content of an item."""
         ...
 
-    def item_sizes(self, items: Sequence[Item]) -> list[int]:
-        """Return the tokens of each item."""
+    def unscaled_sizes(self, items: Sequence[Item]) -> list[int]:
+        """Return the unscaled size of each item; a sum of sizes is scaled once, because the rounding of many small ones adds up."""
         ...
 
     def content(self, content: Content) -> int:
@@ -81,10 +81,9 @@ class TokenSizes(Value, frozen=True, eq=False):
         raw = self.sizes[place] if place is not None and self.items[place] is item else self._unscaled(item)
         return raw if self.factor == 1.0 else round(raw * self.factor)
 
-    def item_sizes(self, items: Sequence[Item]) -> list[int]:
-        """Return the tokens of each item."""
-        sizes = self.sizes if items is self.items else [self._unscaled(item) for item in items]
-        return [scaled(size, self.factor) for size in sizes]
+    def unscaled_sizes(self, items: Sequence[Item]) -> list[int]:
+        """Return the unscaled size of each item."""
+        return list(self.sizes) if items is self.items else [self._unscaled(item) for item in items]
 
     def content(self, content: Content) -> int:
         """Return the tokens of a content that is not in the view."""

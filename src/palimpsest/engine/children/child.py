@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, Interrupted, ModelReplied, PermissionAsked, ToolRefused, TurnEnded
@@ -19,8 +20,7 @@ from palimpsest.tools.permissions.decision import Approval
 Result = TypeVar("Result")
 
 
-@dataclass(slots=True)
-class Child:
+class Child(Struct):
     """A sub-agent. It is open while it has an `agent`: its file is locked and it holds a `slot`, also between its turns.
 
     `turn` runs its turn, and `task` records how that ended. `ending` is the outcome that a cancellation of the turn stands for; with

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
+
+from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, ChildOpened, Usage
@@ -41,8 +42,7 @@ _ROLES_SOURCE: Final = "agents"
 _STATES: Final[Mapping[str, ChildState]] = {state: state for state in get_args(ChildState)}
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnRequest:
+class SpawnRequest(Struct, frozen=True):
     """What is asked for: the task, the role, and what differs from the defaults."""
 
     message: str

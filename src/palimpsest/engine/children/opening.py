@@ -1,7 +1,9 @@
 """Opens the session of a sub-agent: a new one, a fork of its parent, or one that exists."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import SessionOpened
@@ -19,8 +21,7 @@ from palimpsest.tools.tool import ToolError
 _INHERITED = ("retries", "sleep", "chance", "offload", "encoder")
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """How a session is opened. `limits` are further ones beside those of the parent; an empty `model` is that of the parent.
 
     With `fork` it begins with the conversation of the parent; with `resume` it exists, and keeps its model.

@@ -1,10 +1,10 @@
 """What the model reads about sub-agents: states, reports of their ends, and the briefing of a sub-agent itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.engine.children.roles import AgentRole
@@ -33,8 +33,7 @@ _LIMITS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChildOutcome:
+class ChildOutcome(Struct, frozen=True):
     """How a run of a sub-agent ended: its state, and its report or the reason."""
 
     state: ChildState

@@ -5,13 +5,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.front_matter import read_front_matter
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
-from palimpsest.sources.skills.files import parse_front_matter, skill_body
 from palimpsest.tools.permissions.decision import Mode
 from palimpsest.tools.tool import bounded, one_line
 
@@ -34,8 +35,7 @@ _INHERIT: Final = "inherit"
 _READING_TOOLS: Final = frozenset({"read", "grep", "glob", "bash", "bash_output", "kill", "recall", "skill", "todo", "compact"})
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRole:
+class AgentRole(Struct, frozen=True):
     """A role. `tools` are the only ones it has, `None` for all of its parent's; `mode` is the widest it works in, `None` for its parent's.
 
     An empty `model` or `profile` is that of the parent. `instructions` are stated to the sub-agent.
@@ -114,9 +114,10 @@ def parse_role(path: Path, text: str, origin: Origin = "user") -> AgentRole:
     Raises `BadInput` without front matter or description, or for a value that cannot be read: a limit that was not understood must not be
     taken for none.
     """
-    fields = parse_front_matter(text)
-    if fields is None:
+    front = read_front_matter(text)
+    if front is None:
         raise BadInput("it does not begin with front matter between lines of ---")
+    fields = front.texts()
     name = fields.get("name") or path.stem
     if _NAME.fullmatch(name) is None:
         raise BadInput("its name may have letters, digits, dashes and underscores, at most 64")
@@ -126,7 +127,7 @@ def parse_role(path: Path, text: str, origin: Origin = "user") -> AgentRole:
     return AgentRole(
         name,
         description,
-        bounded(skill_body(text), LONGEST_INSTRUCTIONS),
+        bounded(front.body.strip(), LONGEST_INSTRUCTIONS),
         tools=_tools(fields),
         mode=_mode(fields.get("mode", "")),
         model="" if fields.get("model", "") == _INHERIT else fields.get("model", ""),

@@ -3,10 +3,10 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.core.events import PermissionAsked
@@ -21,8 +21,7 @@ from palimpsest.tools.tool import ToolError
 _NICKNAME: Final = re.compile(r"\w[\w .'-]{0,39}")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True):
     """Settings of the user for sub-agents; `None` leaves a number to the profile. `limits` hold for each turn of each sub-agent."""
 
     max_depth: int | None = None
@@ -30,8 +29,7 @@ class AgentSettings:
     limits: Limits = NO_LIMITS
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """A place among the open sub-agents of a tree; `release` gives it back, once."""
 
     tree: "AgentTree"

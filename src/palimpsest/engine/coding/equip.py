@@ -22,7 +22,7 @@ from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
 from palimpsest.stores.home import AnyHome
-from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.stores.snapshots.taking import SnapshotLimits
 from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.files.search import GREP

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.children.tools import DELEGATING
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
-from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision, Mode
 from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell

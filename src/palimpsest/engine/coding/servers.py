@@ -16,7 +16,7 @@ from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.loop.deferred import DeferredTools
 from palimpsest.stores.config.mcp_entries import McpServer
 from palimpsest.stores.config.mcp_servers import ConfiguredServers, configured_servers, project_command
-from palimpsest.stores.config.project_commands import trust_of
+from palimpsest.stores.config.project_hooks import trust_of
 from palimpsest.tools.tool import AgentTool
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, structs
+
 from palimpsest.core.events import PermissionAsked
 from palimpsest.engine.children.roles import AgentRole, narrower_mode
 from palimpsest.engine.children.tree import AgentSettings
@@ -18,8 +20,7 @@ from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.web.fetch import Fetcher
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
+class McpSettings(Struct, frozen=True):
     """How MCP servers are used. `files` are files of other clients that name some, beside the user's own and the project's `.mcp.json`.
 
     The first turn waits `start_seconds` for the servers; a call takes at most `call_seconds`, unless a server has a limit of its own.
@@ -35,8 +36,7 @@ class McpSettings:
     active: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(Struct, frozen=True):
     """What a sub-agent has of the agent that started it: the sandbox that was found, and the rules, which grow for both.
 
     `served` returns the tools of its MCP servers, which a sub-agent shares instead of starting servers of its own.
@@ -73,7 +73,7 @@ class CodingSettings:
     states: StateMachine | None = None
     model_sets_state: bool = False
     hooks: tuple[Hook, ...] = ()
-    mcp: McpSettings = McpSettings()
+    mcp: McpSettings = field(default_factory=McpSettings)
     snapshots: bool = True
     largest_saved: int = LARGEST_BYTES
     agents: AgentSettings = field(default_factory=AgentSettings)
@@ -91,7 +91,7 @@ def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) ->
     The business state is that of the parent's task, so a sub-agent has none.
     """
     only = settings.only if role.tools is None else role.tools if settings.only is None else settings.only & role.tools
-    mode, servers = narrower_mode(settings.mode, role.mode), replace(settings.mcp, active=False)
+    mode, servers = narrower_mode(settings.mode, role.mode), structs.replace(settings.mcp, active=False)
     return replace(settings, mode=mode, only=only, inherited=inherited, states=None, mcp=servers)
 
 

@@ -9,8 +9,8 @@ from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.hooks.processes import MARK
 from palimpsest.stores.config.hook_config import HookConfig
-from palimpsest.stores.config.project_commands import ProjectHook
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.config.project_hooks import ProjectHook
+from palimpsest.stores.permissions.trust import ProjectTrust
 from palimpsest.tools.shell.environment import command_environment
 
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
@@ -26,8 +26,7 @@ _LONGEST_REASON: Final = 300
 _MOST_EVENTS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(Struct, frozen=True):
     """How a run ended, the events to be recorded, and the reason if it did not end well."""
 
     status: Literal["done", "failed", "skipped", "cancelled"]

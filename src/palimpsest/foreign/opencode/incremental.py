@@ -51,7 +51,7 @@ class KnownSession(Value, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Note:
+class _ReadNote:
     """Something beside the messages: its key, the digest of its value, how many messages precede it, and its event."""
 
     name: str
@@ -131,7 +131,7 @@ class _IncrementalRead:
         return unchanged
 
     def _changed_events(self, conversation: ConversationState, unchanged: int, *, is_branch: bool) -> Iterator[ReadEvent]:
-        notes: defaultdict[int, list[_Note]] = defaultdict(list)
+        notes: defaultdict[int, list[_ReadNote]] = defaultdict(list)
         for note in self._sorted_notes(unchanged, conversation):
             if self._is_changed(note, unchanged, is_branch=is_branch):
                 notes[note.index].append(note)
@@ -158,47 +158,48 @@ class _IncrementalRead:
         renamed = removed.content_digest.startswith("~") and removed.content_digest != message.content_digest
         return removed.repeats + (not renamed)
 
-    def _is_changed(self, note: _Note, unchanged: int, *, is_branch: bool) -> bool:
+    def _is_changed(self, note: _ReadNote, unchanged: int, *, is_branch: bool) -> bool:
         """Whether a note is new or has changed, or is on a branch that was left."""
         earlier_note = self.notes_read.get(note.name)
         return earlier_note is None or earlier_note.value != note.value or (is_branch and earlier_note.index > unchanged)
 
-    def _note_events(self, notes: list[_Note]) -> Iterator[ReadEvent]:
+    def _note_events(self, notes: list[_ReadNote]) -> Iterator[ReadEvent]:
         for note in notes:
             repeats = self.notes_read[note.name].repeats + 1 if note.name in self.notes_read else 0
             self.notes_read[note.name] = KnownNote(note.value, repeats, len(self.messages_read))
             self.last_key = f"{note.name}~{repeats}" if repeats else note.name
             yield ReadEvent(note.event.body, note.event.at, self.last_key, line=note.event.line)
 
-    def _sorted_notes(self, unchanged: int, conversation: ConversationState) -> list[_Note]:
+    def _sorted_notes(self, unchanged: int, conversation: ConversationState) -> list[_ReadNote]:
         """Everything beside the messages, each at the place of its time, but never before what was read already."""
         found = [*self._session_notes(), *self._row_notes(unchanged), *self._cleared_notes(conversation)]
         return [
-            _Note(note.name, note.value, max(unchanged, note.index), note.event) for note in sorted(found, key=lambda note: note.event.at)
+            _ReadNote(note.name, note.value, max(unchanged, note.index), note.event)
+            for note in sorted(found, key=lambda note: note.event.at)
         ]
 
-    def _session_notes(self) -> Iterator[_Note]:
+    def _session_notes(self) -> Iterator[_ReadNote]:
         session, info = self.session, self.session.info
         created, updated = (number(table_at(info, "time"), name) for name in ("created", "updated"))
         if title := text(info, "title"):
-            yield _Note(f"{session.id}#title", digest(title), 0, ReadEvent(Titled(title, by=FORMAT), created))
+            yield _ReadNote(f"{session.id}#title", digest(title), 0, ReadEvent(Titled(title, by=FORMAT), created))
         row = digest(info)
         if self.earlier is None:
             # `SessionOpened` has the row of the session already.
             self.notes_read[f"{session.id}#row"] = KnownNote(row)
-        yield _Note(f"{session.id}#row", row, 0, ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw_of(info)))
+        yield _ReadNote(f"{session.id}#row", row, 0, ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw_of(info)))
         if session.todo:
             at = max((number(each, "time_updated") for each in session.todo), default=0)
             todo_list = [{name: each.get(name) for name in ("content", "status", "priority") if name in each} for each in session.todo]
             body = TaskChanged("todo", "list", raw_of(todo_list))
-            yield _Note(
+            yield _ReadNote(
                 f"{session.id}#todo", digest(todo_list), len(session.messages), ReadEvent(body, at or updated, line=raw_of(session.todo))
             )
         if session.diff is not None:
             note = ReadEvent(ForeignNoted(FORMAT, (session.id,)), updated, line=raw_of(session.diff))
-            yield _Note(f"{session.id}#diff", digest(session.diff), len(session.messages), note)
+            yield _ReadNote(f"{session.id}#diff", digest(session.diff), len(session.messages), note)
 
-    def _row_notes(self, unchanged: int) -> Iterator[_Note]:
+    def _row_notes(self, unchanged: int) -> Iterator[_ReadNote]:
         """Rows that changed in ways that the model does not see."""
         for index, message in enumerate(self.session.messages[:unchanged]):
             row, known = digest(message.data), self.messages_read[index]
@@ -207,16 +208,16 @@ class _IncrementalRead:
                 event = ReadEvent(
                     ForeignNoted(FORMAT, (message.id,)), message.completed or message.created, line=raw_of({"info": message.data})
                 )
-                yield _Note(f"{message.id}#row", row, unchanged, event)
+                yield _ReadNote(f"{message.id}#row", row, unchanged, event)
 
-    def _cleared_notes(self, conversation: ConversationState) -> Iterator[_Note]:
+    def _cleared_notes(self, conversation: ConversationState) -> Iterator[_ReadNote]:
         messages = self.session.messages
         for number_before, message in enumerate(messages, 1):
             for part in message.parts:
                 at = number(table_at(part.state, "time"), "compacted") if part.type == "tool" and part.status == "completed" else 0
                 if at:
                     index = max(bisect_right(messages, at, key=lambda each: each.created), number_before)
-                    yield _Note(f"{part.id}#cleared", str(at), index, ReadEvent(_clear(conversation, message, part), at))
+                    yield _ReadNote(f"{part.id}#cleared", str(at), index, ReadEvent(_clear(conversation, message, part), at))
 
     def _revert(self, conversation: ConversationState, *, has_moved: bool) -> Iterator[ReadEvent]:
         """Follow a revert: the tip moves to its target. When the user takes it back, the tip is at the end again."""

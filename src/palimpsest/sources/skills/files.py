@@ -1,11 +1,11 @@
-"""Skill files: the front matter of a SKILL.md, and the walk that finds them below the folders of user and project."""
+"""Skill files: what the front matter of a SKILL.md says, and the walk that finds them below the folders of user and project."""
 
 import posixpath
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
+from palimpsest.core.format.front_matter import read_front_matter
 from palimpsest.core.items import Value
-from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.instructions.files import allowed_folders, is_within
 from palimpsest.sources.source import World
 
@@ -19,8 +19,6 @@ DEEPEST: Final = 6
 MOST_FOLDERS: Final = 2_000
 MOST_ENTRIES: Final = 20_000
 MOST_SKILLS: Final = 300
-_KEY: Final = lazy_pattern(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*)|[ \t]*)$")
-_BLOCK: Final = lazy_pattern(r"[|>][+-]?\d?$")
 
 
 class SkillRoot(Value, frozen=True):
@@ -39,55 +37,19 @@ class Skill(Value, frozen=True):
     scope: Scope = "user"
 
 
-def parse_front_matter(text: str) -> dict[str, str] | None:
-    """Return the plain texts of a front matter between lines of `---`; `None` if the text has none. Nested values are left out."""
-    lines = text.lstrip("\ufeff").splitlines()
-    if not lines or lines[0].rstrip() != "---":
-        return None
-    end = next((place for place, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
-    if end is None:
-        return None
-    values: dict[str, str] = {}
-    place = 1
-    while place < end:
-        found = _KEY.match(lines[place])
-        place += 1
-        if found is None:
-            continue
-        more: list[str] = []
-        while place < end and (not lines[place].strip() or lines[place][0] in " \t"):
-            more.append(lines[place].strip())
-            place += 1
-        values[found[1]] = _scalar((found[2] or "").strip(), more)
-    return values
-
-
-def _scalar(text: str, more: Sequence[str]) -> str:
-    if _BLOCK.fullmatch(text):
-        return ("\n" if text[0] == "|" else " ").join(more).strip()
-    joined = " ".join((text, *(line for line in more if line))).strip()
-    if len(joined) >= 2 and joined[0] == joined[-1] == '"':
-        return joined[1:-1].replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")
-    if len(joined) >= 2 and joined[0] == joined[-1] == "'":
-        return joined[1:-1].replace("''", "'")
-    return joined.partition(" #")[0].rstrip() if not joined.startswith("#") else ""
-
-
 def skill_body(text: str) -> str:
     """Return a skill file without its front matter."""
-    if parse_front_matter(text) is None:
-        return text.strip()
-    lines = text.lstrip("\ufeff").splitlines()
-    end = next(place for place, line in enumerate(lines[1:], 1) if line.rstrip() == "---")
-    return "\n".join(lines[end + 1 :]).strip()
+    front = read_front_matter(text)
+    return (text if front is None else front.body).strip()
 
 
 def read_skill(world: World, path: str, scope: Scope, *, needs_description: bool = True) -> Skill | None:
     """Return a skill; `None` if its file cannot be read, has no front matter, or no description where one is needed."""
     data = world.read(path, FILE_BYTES)
-    fields = None if data is None else parse_front_matter(data.decode("utf-8", "replace"))
-    if fields is None:
+    front = None if data is None else read_front_matter(data.decode("utf-8", "replace"))
+    if front is None:
         return None
+    fields = front.texts()
     name = " ".join((fields.get("name") or posixpath.basename(posixpath.dirname(path))).split())
     description = " ".join(fields.get("description", "").split())
     if not name or len(name) > LONGEST_NAME or (needs_description and not description):

@@ -4,13 +4,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from palimpsest.stores.config.mcp_entries import BadEntry, McpServer, Surroundings, entries_in, server_of
 from palimpsest.stores.config.reading import ConfigProblem, read_text
-from palimpsest.stores.trust import ProjectCommand
+from palimpsest.stores.permissions.trust import ProjectCommand
 
 PROJECT_SERVERS: Final = ".mcp.json"
 USER_SERVERS: Final = Path(".config/palimpsest/mcp.json")
@@ -24,8 +25,7 @@ _COMMENT: Final = re.compile(_TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _LAST_COMMA: Final = re.compile(_TEXT + r"|,\s*(?=[}\]])", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredServers:
+class ConfiguredServers(Struct, frozen=True):
     """The servers of some files in the order of their precedence, and what is wrong with the files."""
 
     servers: tuple[McpServer, ...] = ()

@@ -1,24 +1,10 @@
 """The commands that the files of a project want started with the user's authority; each runs only if the user trusts it."""
 
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
-
-from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.mcp_servers import project_servers
-from palimpsest.stores.config.reading import read_config
-from palimpsest.stores.config.settings import find_project_file, git_root
-from palimpsest.stores.trust import ProjectCommand, ProjectTrust
-
-_HOOKS = "hooks"
-
-
-class ProjectHook(NamedTuple):
-    """A hook of a project's file, and the command that the user has to trust."""
-
-    config: HookConfig
-    command: ProjectCommand
+from palimpsest.stores.config.project_hooks import project_hooks
+from palimpsest.stores.permissions.trust import ProjectCommand
 
 
 def project_commands(folder: Path, user_file: Path | None = None) -> tuple[ProjectCommand, ...]:
@@ -27,21 +13,3 @@ def project_commands(folder: Path, user_file: Path | None = None) -> tuple[Proje
     `user_file` is the user's own configuration, which is no file of a project. A file that cannot be read has none.
     """
     return (*(hook.command for hook in project_hooks(folder, user_file)), *project_servers(folder))
-
-
-def project_hooks(folder: Path, user_file: Path | None = None) -> tuple[ProjectHook, ...]:
-    """The hooks of the project's `.palimpsest/config.toml`."""
-    path = find_project_file(folder, user_file)
-    declared = () if path is None else read_config(path).values.get(_HOOKS, ())
-    hooks = [hook for hook in declared if isinstance(hook, HookConfig)] if isinstance(declared, tuple) else []
-    return tuple(ProjectHook(hook, ProjectCommand("hook", hook.called, _definition(hook))) for hook in hooks)
-
-
-def trust_of(home: Path | None, folder: Path) -> ProjectTrust:
-    """What the user trusts of the project of a folder: that of its git root, or of the folder itself outside of git."""
-    return ProjectTrust(home, git_root(folder))
-
-
-def _definition(hook: HookConfig) -> bytes:
-    """All fields as JSON, also those at their default, so that another default in a later version is a change too."""
-    return msgspec.json.encode(hook, order="deterministic")

@@ -4,9 +4,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.files import write_private
@@ -18,8 +19,7 @@ _TEXT_MODES: Final = frozenset({"100644", "100755"})
 _SAMPLE: Final = 8_000
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFiles:
+class SnapshotFiles(Struct, frozen=True):
     """The files of a snapshot by path, and what was left out of it."""
 
     files: Mapping[str, SavedFile]

@@ -12,7 +12,7 @@ import mcp_server
 import pytest
 
 from palimpsest.stores.config.mcp_servers import project_servers
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectTrust
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 

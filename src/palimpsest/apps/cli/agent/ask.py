@@ -30,7 +30,7 @@ from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import Limits, cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
-from palimpsest.stores.config.project_commands import project_hooks, trust_of
+from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id

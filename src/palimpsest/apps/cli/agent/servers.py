@@ -18,8 +18,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.engine.coding.servers import MISSING_EXTRA, is_sdk_missing
 from palimpsest.stores.config.mcp_entries import McpServer
 from palimpsest.stores.config.mcp_servers import configured_servers, project_command
-from palimpsest.stores.config.project_commands import trust_of
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.config.project_hooks import trust_of
+from palimpsest.stores.permissions.trust import ProjectTrust
 from palimpsest.tools.shell.environment import command_environment
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from palimpsest.apps.cli.engine_session import config_path, settings_of, working
 from palimpsest.apps.cli.home import find_home
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.config.project_commands import project_commands, trust_of
-from palimpsest.stores.trust import ProjectCommand, ProjectTrust
+from palimpsest.stores.config.project_commands import project_commands
+from palimpsest.stores.config.project_hooks import trust_of
+from palimpsest.stores.permissions.trust import ProjectCommand, ProjectTrust
 
 
 class ShownCommand(Struct, frozen=True):

@@ -12,7 +12,7 @@ from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.events import HookRan
 from palimpsest.stores.config.hook_config import HookConfig
-from palimpsest.stores.config.project_commands import project_hooks, trust_of
+from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 
 _MOST_RUNS = 50
 

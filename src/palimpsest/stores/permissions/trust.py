@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Value
-from palimpsest.stores.permission_rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 
 CommandKind: TypeAlias = Literal["hook", "mcp"]
 

@@ -1,0 +1,130 @@
+"""A note: one fact that outlives a session, with whom it is about, where it was learned, and how far it can be trusted."""
+
+import re
+import unicodedata
+from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.items import Value
+from palimpsest.core.redaction import redact
+from palimpsest.core.tokens.estimate import estimate
+
+NoteKind: TypeAlias = Literal["user", "feedback", "project", "reference"]
+NoteStatus: TypeAlias = Literal["active", "superseded", "retracted"]
+Trust: TypeAlias = Literal["stated", "observed", "quarantined"]
+ValuePolicy: TypeAlias = Literal["single", "history", "set"]
+NoteLevel: TypeAlias = Literal["fact", "representative", "rule"]
+Author: TypeAlias = Literal["extract", "remember", "memory_tool", "consolidate", "user", "import"]
+
+KINDS: Final[tuple[NoteKind, ...]] = get_args(NoteKind)
+LONGEST_NAME: Final = 60
+LONGEST_ABOUT: Final = 150
+# Tokens.
+LONGEST_BODY: Final = 1_200
+LONGEST_FRONT_MATTER: Final = 400
+_NAME: Final = re.compile(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}")
+# A date, or a time with its zone.
+_WHEN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\S{1,30})?")
+_EVIDENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}:\d{1,15}")
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """A note as its file states it.
+
+    `when` is the time of the newest evidence, with a zone; `valid_from` and `valid_to` are when the fact holds, empty if open. `evidence`
+    are event ids (`session:seq`); `files` are `path@digest@commit` of what the note says about code. `person` is whom it is about, and
+    `relationship` that person's relation to the user. `uses`, `shown` and `last_used` are written back by consolidation only.
+    `other` are fields of the file that are not ours, with their lines; `order` is the order of the fields in the file.
+    """
+
+    name: str
+    kind: NoteKind
+    about: str
+    backstory: str
+    when: str
+    evidence: tuple[str, ...]
+    trust: Trust
+    body: str
+    person: str = "user"
+    relationship: str = "self"
+    status: NoteStatus = "active"
+    valid_from: str = ""
+    valid_to: str = ""
+    attribute: str = ""
+    policy: ValuePolicy = "single"
+    supersedes: tuple[str, ...] = ()
+    superseded_by: str = ""
+    files: tuple[str, ...] = ()
+    intensity: float = 0.0
+    level: NoteLevel = "fact"
+    stands_for: tuple[str, ...] = ()
+    uses: int = 0
+    shown: int = 0
+    last_used: str = ""
+    pinned: bool = False
+    rev: int = 1
+    by: Author = "user"
+    other: tuple[tuple[str, str], ...] = ()
+    order: tuple[str, ...] = ()
+
+    @property
+    def revision(self) -> str:
+        """The name of this version, as `supersedes` and the folder of past versions state it."""
+        return f"{self.name}@{self.rev}"
+
+
+def check_note(note: Note) -> Note:
+    """Return the note without secrets. Raises `BadInput` if a required field is missing or malformed, or the note exceeds a bound."""
+    for field in ("about", "backstory", "person", "relationship", "body"):
+        if not getattr(note, field).strip():
+            raise _bad(note, f"the field {field} is required")
+    if not _NAME.fullmatch(note.name) or len(note.name) > LONGEST_NAME:
+        raise _bad(note, f"a name is <kind>_<slug> of at most {LONGEST_NAME} of the characters a-z, 0-9 and _")
+    if not note.name.startswith(f"{note.kind}_"):
+        raise _bad(note, f"the name must begin with the kind, {note.kind}_")
+    if not _WHEN.fullmatch(note.when):
+        raise _bad(note, "the field when must be a time with a zone, such as 2026-05-04T10:00:00Z")
+    if any(text and not _DATE.fullmatch(text) for text in (note.valid_from, note.valid_to)):
+        raise _bad(note, "valid_from and valid_to are dates such as 2026-05-04")
+    if not note.evidence or not all(_EVIDENCE.fullmatch(each) for each in note.evidence):
+        raise _bad(note, "the field evidence must name at least one event, as session:seq")
+    if len(note.about) > LONGEST_ABOUT or "\n" in note.about:
+        raise _bad(note, f"the field about is one line of at most {LONGEST_ABOUT} characters")
+    if not 0 <= note.intensity <= 1:
+        raise _bad(note, "intensity is a number from 0 to 1")
+    if note.kind in ("user", "feedback") and note.trust == "observed":
+        raise _bad(note, f"a {note.kind} note needs a statement of the user; what tools print is not one")
+    if (size := estimate(note.body)) > LONGEST_BODY:
+        raise _bad(note, f"the text has about {size:,} tokens; at most {LONGEST_BODY:,} fit in a note")
+    return redacted(note)
+
+
+def redacted(note: Note) -> Note:
+    """Return the note with secrets in its texts replaced."""
+    texts = {field: redact(getattr(note, field)) for field in ("about", "backstory", "person", "relationship", "attribute", "body")}
+    return replace(note, **texts, other=tuple((key, redact(line)) for key, line in note.other))
+
+
+def slug(text: str) -> str:
+    """Return the letters and digits of a text for a name: ASCII, lower case, `_` between words.
+
+    Characters without an ASCII form, such as Chinese ones, are written as their code points, so that two texts differ as their slugs do.
+    """
+    folded = "".join(each for each in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(each))
+    words = re.findall(r"[a-z0-9]+|[^\x00-\x7f]", folded)
+    parts = (word if word.isascii() else f"{ord(word):x}" for word in words if word.isascii() or unicodedata.category(word)[0] in "LN")
+    return "_".join(parts)[: LONGEST_NAME - len("reference_")].strip("_") or "note"
+
+
+def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> str:
+    """Return a name for a note of this text that is not taken."""
+    first = f"{kind}_{slug(text)}"
+    numbered = (f"{first[: LONGEST_NAME - 5]}_{number}" for number in range(2, 10_000))
+    return first if first not in taken else next(name for name in numbered if name not in taken)
+
+
+def _bad(note: Note, why: str) -> BadInput:
+    return BadInput(why, where=f"note {note.name[:80]!r}")

@@ -1,0 +1,132 @@
+"""Ranks the units of an index for a query: a linear sum of features with learned weights, and small priors that are not learned."""
+
+import math
+from collections.abc import Mapping
+from datetime import date
+from itertools import islice
+from operator import mul
+from typing import Final
+
+from palimpsest.core.items import EMPTY_MAPPING, Value
+from palimpsest.memory.recall.candidates import Candidates, Similar, find_candidates, read_query
+from palimpsest.memory.recall.features import feature_columns
+from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
+
+# Chosen, not learned, since the training data has neither roles nor files: what a user said is asked for more often than what was replied,
+# and a query that names a file asks for what is about that file. In units of the learned score.
+ROLE_PRIORS: Final[Mapping[str, float]] = {"assistant": -1.0, "tool": -1.5}
+PATH_PRIOR: Final = 1.5
+# Importance, use and age decide between equals: each moves a unit by at most this many standard deviations of the scores.
+STANDING_DEVIATIONS: Final = 0.1
+HALF_LIFE_DAYS: Final = 60.0
+USES_SCALE: Final = 3.0
+# Scores are compared in steps of a billionth, so that the last bit of a logarithm decides nothing on any platform.
+_STEPS: Final = 1e9
+MOST: Final = 50
+
+
+class Standing(Value, frozen=True):
+    """What is known about a unit beside its text: importance from 0 to 1, and how often it was cited."""
+
+    importance: float = 0.0
+    uses: int = 0
+
+
+class RecallHit(Value, frozen=True):
+    """A unit that was found, and its score; only the order of the scores of one query has a meaning."""
+
+    unit: RecallUnit
+    score: float
+
+
+class RankingOptions(Value, frozen=True):
+    """What a ranking considers beside the words.
+
+    now: today as an ISO date; without it age does not matter.
+    standing: importance and uses by unit id; what is missing is neutral.
+    excluded: ids of units that are not returned, such as those shown before.
+    kinds: only units of these kinds, if not empty.
+    """
+
+    now: str = ""
+    standing: Mapping[str, Standing] = EMPTY_MAPPING
+    excluded: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+
+
+NEUTRAL: Final = RankingOptions()
+
+
+def rank(
+    index: RecallIndex,
+    text: str,
+    *,
+    most: int = MOST,
+    weights: Mapping[str, float] | None = None,
+    options: RankingOptions = NEUTRAL,
+    similar: Similar | None = None,
+) -> tuple[RecallHit, ...]:
+    """Return the best units for a query, best first, at most `most`; equal scores in the order of the index. No model is asked.
+
+    `weights` are the shipped ones if not given. `similar` is the similarity of the query to all units, if vectors of them are kept.
+    """
+    query = read_query(index, text)
+    candidates = find_candidates(index, query, similar=similar)
+    if not candidates.numbers:
+        return ()
+    columns = feature_columns(index, query, candidates, similar)
+    scores = linear_scores(columns, weights or (WEIGHTS if similar is None else SIMILAR_WEIGHTS))
+    scores = _with_priors(index, candidates, scores, query.paths)
+    scores = _with_standing(index, candidates, scores, options)
+    order = sorted(zip([-int(score * _STEPS) for score in scores], candidates.numbers, strict=True))
+    excluded, kinds, units = options.excluded, options.kinds, index.units
+    allowed = (
+        (steps, units[number]) for steps, number in order if units[number].id not in excluded and (not kinds or units[number].kind in kinds)
+    )
+    return tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most))
+
+
+def linear_scores(columns: Mapping[str, list[float]], weights: Mapping[str, float]) -> list[float]:
+    """Return the weighted sum of the features of each candidate; features without a weight do not count."""
+    factors = [weights.get(name, 0.0) for name in columns]
+    return [sum(map(mul, factors, row)) for row in zip(*columns.values(), strict=True)]
+
+
+def _with_priors(index: RecallIndex, candidates: Candidates, scores: list[float], named_paths: frozenset[int]) -> list[float]:
+    if not index.has_roles and not named_paths:
+        return scores
+    units = index.units
+    return [
+        score + ROLE_PRIORS.get(units[number].role, 0.0) + (PATH_PRIOR if number in named_paths else 0.0)
+        for score, number in zip(scores, candidates.numbers, strict=True)
+    ]
+
+
+def _with_standing(index: RecallIndex, candidates: Candidates, scores: list[float], options: RankingOptions) -> list[float]:
+    if not options.now and not options.standing:
+        return scores
+    mean = sum(scores) / len(scores)
+    step = STANDING_DEVIATIONS * math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
+    today = _day(options.now)
+    moved: list[float] = []
+    for score, number in zip(scores, candidates.numbers, strict=True):
+        unit = index.units[number]
+        standing = options.standing.get(unit.id)
+        extra = 0.0
+        if standing is not None:
+            extra += min(max(standing.importance, 0.0), 1.0) + 1 - math.exp(-max(standing.uses, 0) / USES_SCALE)
+        day = _day(unit.date)
+        if today is not None and day is not None:
+            extra += 2 ** (-max(0, today - day) / HALF_LIFE_DAYS)
+        moved.append(score + step * extra)
+    return moved
+
+
+def _day(text: str) -> int | None:
+    """Return the day of an ISO date as a number; None if it is no date."""
+    try:
+        return date.fromisoformat(text[:10]).toordinal()
+    except ValueError:
+        return None

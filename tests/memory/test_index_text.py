@@ -1,0 +1,51 @@
+"""MEMORY.md, the index of the notes."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.index_text import IndexText, index_of, line_of
+from palimpsest.memory.note import Note
+
+NOTE = Note(
+    name="user_a",
+    kind="user",
+    about="prefers tabs",
+    backstory="said so",
+    when="2026-05-01T00:00:00Z",
+    evidence=("s:1",),
+    trust="stated",
+    body="x",
+)
+
+
+def test_me_03_the_index_depends_on_the_active_notes_alone() -> None:
+    reference = replace(NOTE, name="reference_b", kind="reference", about="board: http://x")
+    pinned = replace(NOTE, name="project_c", kind="project", about="ships in May", pinned=True)
+    hidden = (replace(NOTE, name="user_d", status="superseded"), replace(NOTE, name="user_e", trust="quarantined"))
+    text = (
+        "- [project_c](notes/project_c.md): ships in May\n"
+        "- [user_a](notes/user_a.md): prefers tabs\n"
+        "- [reference_b](notes/reference_b.md): board: http://x\n"
+    )
+    assert index_of([reference, *hidden, NOTE, pinned]) == index_of([pinned, NOTE, reference]) == IndexText(text)
+    assert index_of([]) == IndexText("")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 400), st.integers(1, 150), st.sampled_from(["a", "中", "word "]))
+def test_me_03_cc_54_the_index_keeps_its_bounds_and_names_the_first_line_that_was_cut(count: int, length: int, letter: str) -> None:
+    notes = [replace(NOTE, name=f"user_{number:04}", about=(letter * length)[:length].strip() or "a") for number in range(count)]
+    index = index_of(notes)
+    lines = index.text.splitlines()
+    assert len(lines) <= 200
+    assert len(index.text.encode()) <= 25_000
+    assert estimate(index.text) <= 2_500
+    if index.first_left_out:
+        kept = len(lines) - 2
+        assert index.first_left_out == line_of(notes[kept])
+        assert lines[-1] == f"> {count - kept:,} of {count:,} notes are not listed here; the first is: {line_of(notes[kept])}"
+        assert lines[:kept] == [line_of(note) for note in notes[:kept]]
+    else:
+        assert lines == [line_of(note) for note in notes]
