@@ -16,7 +16,7 @@ from palimpsest.core.items import text_of
 from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.hooks.configured import configured_hooks
 from palimpsest.engine.hooks.hook import Hook
-from palimpsest.stores.config.project_commands import project_hooks, trust_of
+from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 
 FORMATTER = """\
 import json, pathlib, sys

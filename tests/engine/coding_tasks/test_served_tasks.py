@@ -16,7 +16,7 @@ from palimpsest.core.events import ToolsOffered, ToolStarted, UserSaid
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.engine.coding.settings import McpSettings
 from palimpsest.stores.config.mcp_servers import project_servers
-from palimpsest.stores.trust import ProjectTrust
+from palimpsest.stores.permissions.trust import ProjectTrust
 
 SERVED = replace(AUTO, allow=("bash", "mcp__*", "read_mcp_resource"), mcp=McpSettings(start_seconds=60.0))
 
