@@ -79,3 +79,33 @@ def test_a_fork_under_codex_0_166_keeps_messages_and_closing_replies_and_records
     ]
     (edit,) = [body for body in family.bodies(child) if isinstance(body, ViewEdited)]
     assert edit.by == "fork"
+
+
+def test_a_fork_edits_at_once_what_its_parent_has_read_unless_the_file_changed_or_the_fork_does_not_show_it(tmp_path: Path) -> None:
+    edits = tuple(use("edit", path=path, old="1", new="2") for path in ("a.txt", "b.txt", "c.txt"))
+
+    def results(profile: str) -> list[str]:
+        (tmp_path / profile).mkdir()
+        family = Family(tmp_path / profile, profile=profile)
+        for name in "abc":
+            (family.project / f"{name}.txt").write_text("1\n")
+
+        async def run() -> str:
+            reads = (use("read", path="a.txt"), use("read", path="b.txt"), use("bash", command="echo 7 | tee b.txt"))
+            root = family.agent(reads, spawn("Ada", fork=True), wait("Ada"), "done", children={"Ada": (edits, "changed")})
+            async with root as agent:
+                await agent.ask("go")
+                return agent.id
+
+        child = family.sessions(asyncio.run(run()))["Ada"]
+        found = [text_of(body.result) for body in family.bodies(child) if isinstance(body, ToolReturned) and body.tool == "edit"]
+        assert (family.project / "a.txt").read_text() == ("2\n" if found[0].startswith("Edited") else "1\n")
+        return found
+
+    unread = "{} has not been read in this session; read it before changing it"
+    assert results("palimpsest") == [
+        "Edited a.txt: 1 replacement",
+        "b.txt has changed since it was read; read it again before changing it",
+        unread.format("c.txt"),
+    ]
+    assert results("codex-0.166") == [unread.format(f"{name}.txt") for name in "abc"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from palimpsest.core.events import Body, Failed, ModelReplied, ToolReturned
 from palimpsest.core.items import Item, ToolCall, text_of
 from palimpsest.core.log.verify import VerifyReport, verify
-from palimpsest.core.ports import Sendable
+from palimpsest.core.ports import Provider, Sendable
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
@@ -25,8 +25,17 @@ MODEL = "claude-sonnet-4-5"
 AUTO = CodingSettings(mode="auto", allow=("bash",))
 
 Reply: TypeAlias = str | ToolCall | tuple[ToolCall, ...] | StalledReply
-Step: TypeAlias = Reply | Callable[[str], Reply]
-"""One reply of the model: a text, which ends the turn, calls of tools, or a function of the text of the last results."""
+
+
+@dataclass(frozen=True)
+class FromMessage:
+    """A reply that follows from the whole text of the last message: results, and what hooks and sub-agents state behind them."""
+
+    reply: Callable[[str], Reply]
+
+
+Step: TypeAlias = Reply | Callable[[str], Reply] | FromMessage
+"""One reply of the model: a text, which ends the turn, calls of tools, or a function of the text of the last results or message."""
 
 
 def use(tool: str, **arguments: object) -> ToolCall:
@@ -46,7 +55,10 @@ def scripted(*steps: Step, model: str = "scripted") -> Scripted:
 
 def _on_request(number: int, step: Step) -> Callable[[Sendable], ScriptedAnswer]:
     def answer(request: Sendable) -> ScriptedAnswer:
-        reply = step(last_results(request)) if callable(step) else step
+        if isinstance(step, FromMessage):
+            reply = step.reply(last_message(request))
+        else:
+            reply = step(last_results(request)) if callable(step) else step
         if isinstance(reply, str | StalledReply):
             return reply
         calls = (reply,) if isinstance(reply, ToolCall) else reply
@@ -60,6 +72,13 @@ def last_results(request: Sendable) -> str:
     content = json.loads(request.body)["messages"][-1]["content"]
     results = [block for block in content if isinstance(block, dict) and block["type"] == "tool_result"]
     return "\n".join(_block_text(block["content"]) for block in results)
+
+
+def last_message(request: Sendable) -> str:
+    """All text of the last message of a request, as the model gets it."""
+    content = json.loads(request.body)["messages"][-1]["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return "\n".join(_block_text(block["content"]) if block["type"] == "tool_result" else block.get("text", "") for block in blocks)
 
 
 def _block_text(content: str | list[dict[str, str]]) -> str:
@@ -80,7 +99,7 @@ class Coder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "home", Home(self.project.root.parent / "sessions"))
 
-    def agent(self, provider: Scripted, resume: str = "") -> Agent:
+    def agent(self, provider: Provider, resume: str = "") -> Agent:
         """A new agent, or the one of an earlier session."""
         agent = Agent(MODEL, provider=provider, cwd=self.project.root / self.folder, home=self.home, resume=resume, profile=self.profile)
         equip(agent, self.home, self.settings, self.approve)
@@ -104,7 +123,9 @@ class Coder:
         """The run of a session, whose log is whole and holds exactly one result for every call, and whose scripts were used up."""
         with self.home.open(session, write=False) as log:
             done = TaskRun(session, tuple(event.body for event in log.events()), tuple(log.view.items))
-        assert verify(self.home.store, session, self.home.blobs) == VerifyReport(ok=True, events=len(done.bodies))
+            # A fork has the events before its first in another file, and a rewind leaves events beside the path.
+            own_events = log.tip - log.reader.first + 1
+        assert verify(self.home.store, session, self.home.blobs) == VerifyReport(ok=True, events=own_events)
         replies = [body for body in done.bodies if isinstance(body, ModelReplied) and body.purpose == "turn"]
         called = [part.call_id for reply in replies for part in reply.parts if isinstance(part, ToolCall)]
         assert sorted(body.result.call_id for body in done.returned) == sorted(set(called)) == sorted(called)

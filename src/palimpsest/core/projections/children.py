@@ -8,6 +8,7 @@ from palimpsest.core.events import Event
 from palimpsest.core.events.calls import Usage
 from palimpsest.core.events.context import ContextStated
 from palimpsest.core.events.records import ChildEnded, ChildOpened
+from palimpsest.core.format.path import Path
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope, StateProjection
 
@@ -19,8 +20,8 @@ RUNNING: Final = "running"
 class ChildRecord(Value, frozen=True):
     """A sub-agent as the log of its parent knows it. `status` is `running` until its end is recorded.
 
-    `usage`, `cost_usd` and `children_usd` are those of its newest recorded end. `noticed` is whether that end was stated to the model;
-    until then `text` is its report.
+    `usage`, `cost_usd` and `children_usd` are those of its newest recorded end. `text` is its report until that end was stated to the
+    model. `opened` and `ended` are the events of its newest start and end; `noticed` are those that stated that end, one on each branch.
     """
 
     session: str
@@ -32,14 +33,22 @@ class ChildRecord(Value, frozen=True):
     usage: Usage = Usage()
     cost_usd: float = 0.0
     children_usd: float = 0.0
-    noticed: bool = False
+    opened: int | None = None
+    ended: int | None = None
+    noticed: tuple[int, ...] = ()
+
+    def is_due(self, path: Path) -> bool:
+        """Whether its end has to be stated on a path: one on which it was started and its end was not stated yet."""
+        has_ended = self.ended is not None and self.status != RUNNING
+        started_here = self.opened is not None and self.opened in path
+        return has_ended and started_here and not any(seq in path for seq in self.noticed)
 
 
 class ChildrenProjection(StateProjection):
     """Projection of the sub-agents, over all events of the file, because each of them exists and costs money on every branch."""
 
     name: ClassVar = "children"
-    version: ClassVar = 1
+    version: ClassVar = 2
     watches: ClassVar = frozenset({ChildOpened, ChildEnded, ContextStated})
     scope: ClassVar[Scope] = "file"
     state_type: ClassVar = tuple[ChildRecord, ...]
@@ -56,15 +65,17 @@ class ChildrenProjection(StateProjection):
             case ChildOpened(session=session, role=role, nickname=nickname, depth=depth):
                 known = self._children.get(session, ChildRecord(session))
                 named = {"role": role or known.role, "nickname": nickname or known.nickname, "depth": depth or known.depth}
-                self._children[session] = replace(known, **named, status=RUNNING, text="", noticed=False)
+                self._children[session] = replace(known, **named, status=RUNNING, text="", opened=event.seq, noticed=())
             case ChildEnded(session=session, status=status, text=text):
                 known = self._children.get(session, ChildRecord(session))
                 spent = {"usage": body.usage, "cost_usd": body.cost_usd, "children_usd": body.children_usd}
-                self._children[session] = replace(known, status=status, text=text if known.depth else "", noticed=False, **spent)
+                report = text if known.depth else ""
+                self._children[session] = replace(known, status=status, text=report, ended=event.seq, noticed=(), **spent)
             case ContextStated(items=items):
                 for statement in items:
                     if statement.source == CHILD_NOTICE and statement.value in self._children:
-                        self._children[statement.value] = replace(self._children[statement.value], text="", noticed=True)
+                        known = self._children[statement.value]
+                        self._children[statement.value] = replace(known, text="", noticed=(*known.noticed, event.seq))
             case _:
                 return
 

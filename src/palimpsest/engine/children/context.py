@@ -1,15 +1,18 @@
 """States what concerns sub-agents beside the context of the project: the briefing of a sub-agent, and the ends of those it started."""
 
-from palimpsest.core.events import ContextStated, Statement
+from msgspec.structs import replace
+
+from palimpsest.core.events import ChildEnded, ContextStated, Statement
 from palimpsest.core.items import Part
-from palimpsest.core.projections.children import CHILD_NOTICE, RUNNING
+from palimpsest.core.log.log import Log
+from palimpsest.core.projections.children import CHILD_NOTICE, ChildRecord
 from palimpsest.engine.children.reports import BRIEFING, notice
 from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.session import Session
 
 
 class FamilyContext:
-    """States all that another context states, then the briefing if the view does not show it, and each end that was not stated yet.
+    """States all that another context states, then the briefing if the view does not show it, and each end that this branch lacks.
 
     The loop asks for it at its safe points only, so that an end never enters the view during a call and starts no turn.
     """
@@ -37,10 +40,17 @@ class FamilyContext:
         log, tagged = self._session.log, self._session.profile.agents.tagged
         missing = self._briefing and BRIEFING not in log.view.facts
         statements = [Statement(BRIEFING, self._briefing)] if missing else []
+        path = log.path
         statements += [
-            Statement(CHILD_NOTICE, notice(child, tagged=tagged), value=child.session)
+            Statement(CHILD_NOTICE, notice(_with_report(log, child), tagged=tagged), value=child.session)
             for child in log.children
-            if child.depth and child.status != RUNNING and not child.noticed
+            if child.depth and child.is_due(path)
         ]
         if statements:
             log.append(ContextStated(tuple(statements)))
+
+
+def _with_report(log: Log, child: ChildRecord) -> ChildRecord:
+    """The record with its report, which it does not hold any more once the end was stated on another branch."""
+    ended = None if child.ended is None else log.event(child.ended).body
+    return replace(child, text=ended.text) if isinstance(ended, ChildEnded) else child
