@@ -26,6 +26,7 @@ class HookCall(Value, frozen=True):
     """What a hook gets; fields that do not belong to the moment are at their default.
 
     cwd: the project folder.
+    agent, role: nickname and role of the sub-agent in whose session the hook runs; empty in that of the main agent.
     source: of `session_start`: startup, resume or compact, the last of which means that a fold happened.
     prompt: the text of the user, of `user_prompt`.
     tool, call_id, arguments: the tool call; `arguments` is the JSON text that the model sent, never shortened.
@@ -39,6 +40,8 @@ class HookCall(Value, frozen=True):
     session: str
     moment: HookMoment
     cwd: str = ""
+    agent: str = ""
+    role: str = ""
     source: str = ""
     prompt: str = ""
     tool: str = ""

@@ -144,7 +144,10 @@ class SessionHooks:
     async def _run(
         self, session: Session, moment: HookMoment, *, no_block: str = "", longest: float | None = None, **fields: Any
     ) -> HookVerdict:
-        call = HookCall(session.log.session, moment, self._cwd, **fields)
+        opened = session.log.opened
+        # A fork of a sub-agent's session that the user made is one of the main agent.
+        child = opened.meta if opened.opener is not None else {}
+        call = HookCall(session.log.session, moment, self._cwd, child.get("nickname", ""), child.get("role", ""), **fields)
         return await self._hooks.run(session, call, no_block=no_block, longest=longest)
 
 
