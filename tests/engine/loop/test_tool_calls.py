@@ -137,7 +137,7 @@ def test_a_question_that_is_open_when_the_turn_is_interrupted_is_recorded_as_ref
     async def approve(_: PermissionAsked) -> Approval:
         is_asked.set()
         await asyncio.Event().wait()
-        return Approval("yes", "user")
+        return Approval("once", "user")
 
     asking = Toolbox(loop.toolbox.tools, loop.toolbox.workspace, lambda *_: AskUser("echo?", "echo"), approve)
     loop = Loop(loop.session, asking, loop.feed, loop.limits)
