@@ -13,7 +13,7 @@ import pytest
 from loops import calls
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Event, Failed, PermissionAsked, ToolRefused, ToolReturned, ToolsOffered, UserSaid
+from palimpsest.core.events import ContextStated, Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolsOffered, UserSaid
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
@@ -72,9 +72,9 @@ def session(
         home = Home(folder / "home")
         async with Agent("claude-sonnet-4-5", provider=provider, profile=profile, cwd=folder, home=home, resume=resume) as agent:
             first = agent.session.log.tip + 1
-            notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp), refuse_all)
+            notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp, snapshots=False), refuse_all)
             for prompt in prompts:
-                await agent.ask(prompt)
+                await agent.ask(*filter(None, (prompt,)))
             events = list(agent.session.log.reader.run(first, agent.session.log.tip))
         return Outcome(agent.id, events, notices, provider)
 
@@ -149,6 +149,21 @@ def test_three_hundred_tools_are_deferred_found_and_found_again_in_a_resumed_ses
     assert done.results[1] == "service 271 ran"
     again = session(tmp_path, Scripted("still sunny"), "and now?", resume=done.session)
     assert set(again.declared()) == set(done.declared(2))
+
+
+def test_a_pending_call_of_a_session_that_was_killed_runs_once_its_server_has_joined(tmp_path: Path) -> None:
+    configure(tmp_path, normal=mcp_server.command("normal"))
+    asked = calls(("a", "mcp__normal__add", '{"a":1,"b":2}'))
+    done = session(tmp_path, Scripted(asked, "done"), "add")
+    log = tmp_path / "home/sessions" / f"{done.session}.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    replied = next(event.seq for event in done.events if isinstance(event.body, ModelReplied))
+    # The log as a process leaves it that was killed before the tool was started.
+    log.write_bytes(b"".join(lines[: replied + 1]))
+    provider = Scripted("three")
+    resumed = session(tmp_path, provider, "", resume=done.session)
+    assert (resumed.results, resumed.bodies(Failed)) == (["3"], [])
+    assert "mcp__normal__add" in resumed.declared()
 
 
 def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
