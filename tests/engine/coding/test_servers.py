@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -236,6 +237,19 @@ def test_servers_of_a_project_start_only_once_the_user_trusts_their_exact_defini
         trust.add(command)
     trusted = session(tmp_path, Scripted("two"), "hello")
     assert (trusted.notices, "mcp__theirs__add" in trusted.declared()) == ([], True)
+
+
+def test_a_trusted_server_of_the_git_root_starts_in_the_folder_of_its_file(tmp_path: Path) -> None:
+    inner = tmp_path / "packages/one"
+    inner.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    entry = mcp_server.command("normal")
+    (tmp_path / "serve").write_text(f"exec {shlex.join((entry['command'], *entry['args']))}\n")
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["serve"]}}}))
+    for command in project_servers(inner):
+        ProjectTrust(inner / "home", tmp_path).add(command)
+    done = session(inner, Scripted(calls(("a", "mcp__theirs__add", '{"a":1,"b":2}')), "done"), "add")
+    assert (done.results, done.notices, done.bodies(Failed)) == (["3"], [], [])
 
 
 def test_servers_can_be_turned_off_and_believed(tmp_path: Path) -> None:
