@@ -76,8 +76,10 @@ def test_json_stream_prints_every_event_of_the_log_and_the_deltas(headless: Head
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     names = [line["body"]["type"] if "body" in line else line["type"] for line in lines]
     assert [name for name in names if not name.endswith("_delta")] == [
-        *("user_typed", "turn_started", "context_stated", "user_said", "call_started", "model_replied", "turn_ended")
+        *("user_typed", "turn_started", "context_stated", "user_said", "call_started", "model_replied", "turn_ended"),
+        *("titled", "job_ran"),
     ]
+    assert [line["seq"] for line in lines if "body" in line] == list(range(lines[0]["seq"], lines[0]["seq"] + 9))
     assert "".join(line["text"] for line in lines if line.get("type") == "text_delta") == "a text of more than sixteen letters"
 
 

@@ -235,17 +235,24 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
             failure = error
         # Sub-agents that still run end with the turn, so that the summary has all that they cost.
         await agent.interrupt()
-        for event in await agent.end("done" if failure is None else "failed"):
-            printer.show(event)
+        await agent.end("done" if failure is None else "failed")
+        _show_unseen(agent, printer)
         summary = summarize_run(agent, first, agent.children_usd() - children_before)
         # Before the end of the session, in which jobs may take some seconds.
         printer.end(summary)
+        await agent.jobs.close()
+        _show_unseen(agent, printer)
     for notice in agent.jobs.notices:
         click.echo(f"pal: {plain(notice)}", err=True)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
     return _CODES.get(str(summary["stop"]), ERROR)
+
+
+def _show_unseen(agent: Agent, printer: Printer) -> None:
+    for event in agent.unseen():
+        printer.show(event)
 
 
 def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[str, object]:
