@@ -14,7 +14,17 @@ import pytest
 from loops import calls
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Event, Failed, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, ToolsOffered, UserSaid
+from palimpsest.core.events import (
+    ContextStated,
+    Event,
+    Failed,
+    ModelReplied,
+    PermissionAsked,
+    ToolRefused,
+    ToolReturned,
+    ToolsOffered,
+    UserSaid,
+)
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip

@@ -92,7 +92,7 @@ def project_files(root: Path) -> tuple[Path, ...]:
 
 
 def project_servers(root: Path) -> tuple[ProjectCommand, ...]:
-    """Return the servers that the project's own files want started, which need the trust of the user; a file that cannot be read has none."""
+    """Return the servers that the project's own files want started, which need trust; a file that cannot be read has none."""
     found: dict[str, McpServer] = {}
     for path in project_files(root):
         around = Surroundings({}, path.parent, Path.home(), read_text)
