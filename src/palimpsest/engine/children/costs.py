@@ -9,7 +9,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
-from palimpsest.core.projections.children import RUNNING
+from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.loop.limits import spent_in_events
 from palimpsest.stores.home import AnyHome
@@ -91,11 +91,15 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
     for child in children:
         # Files that name each other must end too.
         if child.session not in inside:
-            # Imported sessions have no depth, and no process of ours.
-            is_lost = child.status == RUNNING and child.depth > 0 and not is_open
-            state = UNKNOWN if is_lost else child.status
+            state = child_state(child, is_open=is_open)
             known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, state)
             yield from _members(home, known, inside, cards)
+
+
+def child_state(child: ChildRecord, *, is_open: bool) -> str:
+    """Return the state of a sub-agent as its parent recorded it, or `UNKNOWN`. `is_open` is whether the parent has a writer."""
+    # Imported sessions have no depth, and no process of ours.
+    return UNKNOWN if child.status == RUNNING and child.depth > 0 and not is_open else child.status
 
 
 def recorded_spending(home: AnyHome, session: str) -> Spent:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from model_server import model_saying
 
-from palimpsest.core.events import JobRan, Titled
+from palimpsest.core.events import EventRef, JobRan, SessionOpened, Titled
 from palimpsest.core.items import text_of
+from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
@@ -102,6 +103,13 @@ def test_a_session_goes_on_by_continue_and_resume_and_branches_by_fork(headless:
     shown = json.loads(headless("show", forked, "--json").stdout)["events"]
     said = [part["text"] for event in shown if event["body"]["type"] == "user_said" for part in event["body"]["parts"]]
     assert said == ["one", "four"]
+
+
+def test_continue_takes_no_sub_agent_also_if_its_file_is_the_newest(headless: Headless) -> None:
+    first = json.loads(headless("-p", "one", "--json", replies=("1",)).stdout)["session"]
+    home = Home(headless.folder / "home")
+    Log.create(home.store, SessionOpened("child", cwd=str(headless.project), opener=EventRef(first, 4)), home.clock).close()
+    assert json.loads(headless("-p", "two", "-c", "--json", replies=("2",)).stdout)["session"] == first
 
 
 def test_model_and_profile_can_change_between_runs(headless: Headless) -> None:

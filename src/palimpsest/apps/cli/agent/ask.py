@@ -300,7 +300,8 @@ def _newest_here(home: AnyHome) -> str:
     for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
         try:
             with Log.open(home.store, stat_.session, home.clock) as log:
-                if log.opened.cwd == here:
+                # After a crash the file of a sub-agent may be newer than that of its parent.
+                if log.opened.cwd == here and log.opened.opener is None:
                     return stat_.session
         except PalimpsestError:
             continue
