@@ -13,9 +13,9 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
-# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `jobs` lists that of the index
-# only where there is one, and the last three touch no home or make their own.
-OTHERWISE = {"fork", "ask", "doctor", "init", "jobs", "completion", "demo", "bench"}
+# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs
+# a folder, `jobs` lists that of the index only where there is one, and the last three touch no home or make their own.
+OTHERWISE = {"fork", "ask", "doctor", "init", "diff", "jobs", "completion", "demo", "bench"}
 # Each line is run in both homes, in this order: those that change something come after those that look.
 LINES: tuple[tuple[str, ...], ...] = (
     ("sessions",),
