@@ -200,6 +200,10 @@ class SessionArchive(SessionStore, Protocol):
         """Return the metadata of all logs, in any order, without opening them."""
         ...
 
+    def has_writer(self, session: str) -> bool:
+        """Return whether a log is open for writing, here or in another process. Raises `BadInput` if there is none."""
+        ...
+
     def remove(self, session: str) -> None:
         """Delete a log with its checkpoint, result files, and copies of torn or damaged bytes.
 

@@ -135,6 +135,7 @@ class Agent:
         self.expand: Expand = unexpanded
         self.children: SubAgents | None = None
         self.meter: TurnMeter | None = None
+        self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
         self._is_resumed = bool(resume)
         self._has_ended = False
@@ -163,13 +164,14 @@ class Agent:
     async def run(self, *parts: str | Part) -> AsyncGenerator[Piece, None]:
         """Queue the input if any, run one turn, and yield its events and stream deltas as they come.
 
+        Events since the last turn, such as those of jobs, come first, unless `unseen` has returned them.
         Without input, queued input is worked on, or an interrupted turn goes on. Closing the generator interrupts the turn. Raises
         `PalimpsestError` if the turn fails; the session stays usable.
         """
         if self._turn is not None and not self._turn.done():
             raise BadInput("a turn is running; use `say` to steer it")
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
-        feed = Feed(self.session.log, pieces.put_nowait)
+        self._feed = feed = Feed(self.session.log, pieces.put_nowait, None if self._feed is None else self._feed.cursor)
         if parts:
             self.say(*await self.expand(parts))
         self.jobs.turn_starts()
@@ -233,16 +235,18 @@ class Agent:
         """Continue under another profile."""
         self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
 
-    async def end(self, stop: str = "done") -> tuple[Event, ...]:
-        """Run the hooks of the session end, once, and return what they recorded. Leaving the context does it too.
+    def unseen(self) -> tuple[Event, ...]:
+        """Return the events since the last that `run` or this method brought, such as those of jobs after a turn; none before a turn."""
+        return () if self._feed is None else self._feed.unpublished()
+
+    async def end(self, stop: str = "done") -> None:
+        """Run the hooks of the session end, once. Leaving the context does it too.
 
         After an interrupt or an error (`stop` is not `done`) each has two seconds, because the program is about to end.
         """
-        first = self.session.log.tip + 1
         if not self._has_ended:
             self._has_ended = True
             await self.hooks.end(self.session, stop, None if stop == "done" else _LAST_SECONDS)
-        return tuple(self.session.log.reader.run(first, self.session.log.tip))
 
     def close(self) -> None:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""

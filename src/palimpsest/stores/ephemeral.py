@@ -277,6 +277,10 @@ class MemorySessions:
         """Return size and time of the last change of every log."""
         return map(self.stat, tuple(self._files))
 
+    def has_writer(self, session: str) -> bool:
+        """Return whether a log is open for writing."""
+        return self._existing(session).writer is not None
+
     def remove(self, session: str) -> None:
         """Delete a session with its results; raise `Locked` while a writer holds it."""
         file = self._existing(session)

@@ -9,7 +9,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import LogStat
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
-from palimpsest.stores.files import Lock, is_temporary, open_in_folder, store_error, store_errors
+from palimpsest.stores.files import Lock, is_locked, is_temporary, open_in_folder, store_error, store_errors
 from palimpsest.stores.logs.log_file import WRITING, JsonlFile
 from palimpsest.stores.result_files import ResultFiles
 
@@ -92,6 +92,12 @@ class JsonlSessions:
             return
         except OSError as error:
             raise store_error(error, self.folder, "list") from error
+
+    def has_writer(self, session: str) -> bool:
+        """Return whether a log is open for writing, here or in another process."""
+        path = self._existing_path(session)
+        with store_errors(path, "read"):
+            return is_locked(path)
 
     def remove(self, session: str) -> None:
         """Delete a session with its side files, the log last; raise `Locked` while a writer holds it."""

@@ -201,6 +201,13 @@ class OverlaySessions:
             return stat
         return stat._replace(size=upper_log.start + len(upper_log.data), changed=stat.changed + upper_log.changes)
 
+    def has_writer(self, session: str) -> bool:
+        """Return whether a log is open for writing, here or in the lower store."""
+        if self._is_new(session):
+            return self._upper.has_writer(session)
+        upper_log = self._upper_logs.get(session)
+        return (upper_log is not None and upper_log.writer is not None) or self._lower.has_writer(session)
+
     def remove(self, session: str) -> None:
         """Delete a session here; the lower store keeps it. Raises `Locked` while a writer holds it here."""
         if self._is_new(session):

@@ -13,9 +13,9 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
-# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, one in memory has no job for
-# an index, and the last four touch no home or make their own.
-OTHERWISE = {"fork", "ask", "doctor", "init", "jobs", "completion", "demo", "bench", "memory"}
+# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs
+# a folder, `jobs` lists that of the index only where there is one, and the last four touch no home or make their own.
+OTHERWISE = {"fork", "ask", "doctor", "init", "diff", "jobs", "completion", "demo", "bench", "memory"}
 # Each line is run in both homes, in this order: those that change something come after those that look.
 LINES: tuple[tuple[str, ...], ...] = (
     ("sessions",),
@@ -27,6 +27,10 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("audit", SMALL, "--json"),
     ("search", "timeout", "--json"),
     ("search", "timeout", "--session", SMALL),
+    ("agents", SMALL, "--json"),
+    ("hooks", SMALL, "--json"),
+    ("trust", "--json"),
+    ("mcp-servers", "--json"),
     ("cards", "--json"),
     ("config", "--json"),
     ("agents", SMALL, "--json"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,17 @@ import pytest
 from loops import calls
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, Event, Failed, PermissionAsked, ToolRefused, ToolReturned, ToolsOffered, UserSaid
+from palimpsest.core.events import (
+    ContextStated,
+    Event,
+    Failed,
+    ModelReplied,
+    PermissionAsked,
+    ToolRefused,
+    ToolReturned,
+    ToolsOffered,
+    UserSaid,
+)
 from palimpsest.core.items import Text, text_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
@@ -74,7 +85,7 @@ def session(
             first = agent.session.log.tip + 1
             notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp, snapshots=False), refuse_all)
             for prompt in prompts:
-                await agent.ask(prompt)
+                await agent.ask(*filter(None, (prompt,)))
             events = list(agent.session.log.reader.run(first, agent.session.log.tip))
         return Outcome(agent.id, events, notices, provider)
 
@@ -151,6 +162,21 @@ def test_three_hundred_tools_are_deferred_found_and_found_again_in_a_resumed_ses
     assert set(again.declared()) == set(done.declared(2))
 
 
+def test_a_pending_call_of_a_session_that_was_killed_runs_once_its_server_has_joined(tmp_path: Path) -> None:
+    configure(tmp_path, normal=mcp_server.command("normal"))
+    asked = calls(("a", "mcp__normal__add", '{"a":1,"b":2}'))
+    done = session(tmp_path, Scripted(asked, "done"), "add")
+    log = tmp_path / "home/sessions" / f"{done.session}.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    replied = next(event.seq for event in done.events if isinstance(event.body, ModelReplied))
+    # The log as a process leaves it that was killed before the tool was started.
+    log.write_bytes(b"".join(lines[: replied + 1]))
+    provider = Scripted("three")
+    resumed = session(tmp_path, provider, "", resume=done.session)
+    assert (resumed.results, resumed.bodies(Failed)) == (["3"], [])
+    assert "mcp__normal__add" in resumed.declared()
+
+
 def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
     configure(tmp_path, normal=mcp_server.command("normal"))
     provider = Scripted("one", "two")
@@ -221,6 +247,19 @@ def test_servers_of_a_project_start_only_once_the_user_trusts_their_exact_defini
         trust.add(command)
     trusted = session(tmp_path, Scripted("two"), "hello")
     assert (trusted.notices, "mcp__theirs__add" in trusted.declared()) == ([], True)
+
+
+def test_a_trusted_server_of_the_git_root_starts_in_the_folder_of_its_file(tmp_path: Path) -> None:
+    inner = tmp_path / "packages/one"
+    inner.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    entry = mcp_server.command("normal")
+    (tmp_path / "serve").write_text(f"exec {shlex.join((entry['command'], *entry['args']))}\n")
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["serve"]}}}))
+    for command in project_servers(inner):
+        ProjectTrust(inner / "home", tmp_path).add(command)
+    done = session(inner, Scripted(calls(("a", "mcp__theirs__add", '{"a":1,"b":2}')), "done"), "add")
+    assert (done.results, done.notices, done.bodies(Failed)) == (["3"], [], [])
 
 
 def test_servers_can_be_turned_off_and_believed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from palimpsest.core.events import ChildOpened, HookRan, PermissionAsked, ToolRe
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.children.tree import AgentSettings
 from palimpsest.engine.hooks.commands import command_hook
+from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
 
@@ -184,3 +185,20 @@ def test_a_worker_that_thinks_it_is_done_is_sent_on_by_a_hook_of_the_user_until_
     assert [body.blocked for body in done.own.bodies if isinstance(body, HookRan)] == [False]
     assert project.files() == {"even.py": EVEN.replace("% 2", "% 2 == 0"), "test_even.py": EVEN_TEST}
     assert project.passes()
+
+
+def test_a_hook_knows_for_which_agent_it_runs(tmp_path: Path) -> None:
+    project = new_project(tmp_path / "project", {"colors.txt": "red=#f00\n"})
+    seen: list[tuple[str, str]] = []
+    watching = Hook("before_tool", lambda call: seen.append((call.agent, call.role)), name="watch")
+    done = do_together(
+        Coder(project, replace(AUTO, hooks=(watching,))),
+        "Let a worker look",
+        spawn("Ada", "Look at colors.txt", role="worker"),
+        wait("Ada"),
+        use("read", path="colors.txt"),
+        "Red is #f00.",
+        team={"Ada": (use("read", path="colors.txt"), "It says red.")},
+    )
+    assert done.ends == [("Ada", "completed", "It says red.")]
+    assert sorted(set(seen)) == [("", ""), ("Ada", "worker")]

@@ -170,23 +170,6 @@ def test_a_hook_of_the_user_holds_for_the_edits_of_a_worker_too(tmp_path: Path) 
     assert project.passes()
 
 
-def test_a_hook_knows_for_which_agent_it_runs(tmp_path: Path) -> None:
-    project = new_project(tmp_path / "project", COLORS)
-    seen: list[tuple[str, str]] = []
-    watching = Hook("before_tool", lambda call: seen.append((call.agent, call.role)), name="watch")
-    done = do_together(
-        hooked(project, watching),
-        "Let a worker look",
-        spawn("Ada", "Look at colors.txt", role="worker"),
-        wait("Ada"),
-        use("read", path="colors.txt"),
-        "Red is #f00.",
-        team={"Ada": (use("read", path="colors.txt"), "It says red.")},
-    )
-    assert done.ends == [("Ada", "completed", "It says red.")]
-    assert sorted(set(seen)) == [("", ""), ("Ada", "worker")]
-
-
 NO_PUSH = """\
 import json, shlex, sys
 

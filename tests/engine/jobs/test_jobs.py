@@ -11,7 +11,7 @@ from loops import PROFILE
 from workplace import work
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Body, CallStarted, JobRan, ModelReplied, Recalled, Rewound, Titled, TurnEnded, Usage
+from palimpsest.core.events import Body, CallStarted, Event, JobRan, ModelReplied, Recalled, Rewound, Titled, TurnEnded, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Answer, EventSpan, JobPlan, JobSteps, Look, Want, path_events
@@ -240,3 +240,22 @@ def test_a_log_with_the_records_of_jobs_is_projected_alike_when_it_is_opened_aga
     session, live = asyncio.run(run())
     with Log.open(Home(tmp_path).store, session, Home(tmp_path).clock, whole=True) as log:
         assert log.jobs == live
+
+
+def test_a_follower_gets_the_events_of_jobs_after_a_turn_once_and_in_order() -> None:
+    async def follow() -> tuple[list[int], list[int], list[int], int]:
+        async with agent_of("one", "two", "three", jobs=(PlainJob(lambda _: (Titled("T", by="probe"),)),)) as agent:
+            assert agent.unseen() == ()
+            first = [piece.seq async for piece in agent.run("go") if isinstance(piece, Event)]
+            await agent.jobs.wait()
+            asked = [event.seq for event in agent.unseen()]
+            assert agent.unseen() == ()
+            second = [piece.seq async for piece in agent.run("on") if isinstance(piece, Event)]
+            await agent.jobs.wait()
+            third = [piece.seq async for piece in agent.run("on") if isinstance(piece, Event)]
+            return first, asked, [*second, *third], agent.session.log.tip
+
+    first, asked, rest, tip = asyncio.run(follow())
+    assert len(asked) == 2
+    # The job of the third turn has not run yet when its events are counted.
+    assert [*first, *asked, *rest] == list(range(first[0], tip + 1))

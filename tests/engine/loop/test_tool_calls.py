@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from loops import ECHO, PROFILE, bodies, calls, loop_of, results, tool, typed
 
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import (
     PermissionAsked,
     Permitted,
@@ -127,6 +128,49 @@ def test_without_a_user_a_question_is_a_refusal() -> None:
     typed(loop.session, "go")
     asyncio.run(run_turn(loop))
     assert results(loop.session)[0][1].startswith("This call was not run: ")
+
+
+def test_a_question_that_is_open_when_the_turn_is_interrupted_is_recorded_as_refused() -> None:
+    loop = loop_of(calls(("a", "echo", "{}")), tools=(ECHO,))
+    is_asked = asyncio.Event()
+
+    async def approve(_: PermissionAsked) -> Approval:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return Approval("once", "user")
+
+    asking = Toolbox(loop.toolbox.tools, loop.toolbox.workspace, lambda *_: AskUser("echo?", "echo"), approve)
+    loop = Loop(loop.session, asking, loop.feed, loop.limits)
+    typed(loop.session, "go")
+
+    async def interrupted() -> None:
+        turn = asyncio.ensure_future(run_turn(loop))
+        await is_asked.wait()
+        turn.cancel()
+        await asyncio.wait([turn])
+
+    asyncio.run(interrupted())
+    decided = [body for body in bodies(loop.session) if isinstance(body, PermissionAsked | Permitted | ToolRefused | ToolStarted)]
+    assert decided == [
+        PermissionAsked("a", "echo", "echo?", "echo"),
+        ToolRefused("a", "echo", "interrupted", "the turn ended before there was an answer"),
+    ]
+    assert results(loop.session) == [("a", "Interrupted by the user before this tool was run.")]
+
+
+def test_an_approver_that_breaks_leaves_a_refusal_and_ends_the_turn() -> None:
+    loop = loop_of(calls(("a", "echo", "{}")), tools=(ECHO,))
+
+    async def approve(_: PermissionAsked) -> Approval:
+        raise BadInput("the window was closed")
+
+    asking = Toolbox(loop.toolbox.tools, loop.toolbox.workspace, lambda *_: AskUser("echo?", "echo"), approve)
+    loop = Loop(loop.session, asking, loop.feed, loop.limits)
+    typed(loop.session, "go")
+    with pytest.raises(BadInput, match="the window was closed"):
+        asyncio.run(run_turn(loop))
+    refusals = [body for body in bodies(loop.session) if isinstance(body, ToolRefused)]
+    assert refusals == [ToolRefused("a", "echo", "failed", "the turn ended before there was an answer")]
 
 
 def test_oc_49_three_equal_consecutive_calls_raise_a_question_before_the_third_runs() -> None:

@@ -253,6 +253,37 @@ def test_the_users_own_servers_win_and_a_project_cannot_replace_them(tmp_path: P
     assert [str(problem) for problem in found.problems] == [f"{project}: db: it is left out: {user} has a server of this name"]
 
 
+def test_files_of_a_project_are_read_up_to_its_git_root_and_the_nearest_wins(tmp_path: Path) -> None:
+    top, inner = tmp_path / "project", tmp_path / "project/packages/one"
+    inner.mkdir(parents=True)
+    (top / ".git").mkdir()
+    for folder, entries in (
+        (tmp_path, {"outside": {"command": "x"}}),
+        (top, {"db": {"command": "${workspaceFolder}/far"}, "all": {"command": "${workspaceFolder}/y"}, "off": {"command": "z"}}),
+        (inner, {"db": {"command": "near"}, "off": {"command": "z", "disabled": True}}),
+    ):
+        (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    found = configured_servers(inner, {}, home=tmp_path / "user")
+    assert [(server.name, server.command, server.origin.parent, server.disabled, server.project) for server in found.servers] == [
+        ("db", "near", inner, False, True),
+        ("off", "z", inner, True, True),
+        ("all", f"{top}/y", top, False, True),
+    ]
+    assert found.problems == ()
+    assert [(command.name, command.definition) for command in project_servers(inner)] == [
+        ("db", b'{"command":"near"}'),
+        ("all", b'{"command":"${workspaceFolder}/y"}'),
+    ]
+    assert [command.name for command in project_servers(top)] == ["db", "all", "off"]
+
+
+def test_outside_of_git_only_the_folder_itself_names_servers(tmp_path: Path) -> None:
+    inner = tmp_path / "project/inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "project/.mcp.json").write_text('{"mcpServers": {"db": {"command": "db"}}}')
+    assert (configured_servers(inner, {}, home=tmp_path).servers, project_servers(inner)) == ((), ())
+
+
 def test_a_server_of_a_project_is_trusted_by_its_exact_entry(tmp_path: Path) -> None:
     file = tmp_path / ".mcp.json"
     file.write_text('{"mcpServers": {"db": {"command": "db", "args": ["${SECRET}"]}, "off": {"command": "x", "disabled": true}}}')

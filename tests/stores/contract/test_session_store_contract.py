@@ -1,5 +1,7 @@
 """The contract of a session store: ids, one writer, listing, and deleting."""
 
+from contextlib import closing
+
 import pytest
 from store_kinds import StoreKind
 
@@ -167,3 +169,17 @@ def test_a_damaged_log_is_repaired_and_its_lines_are_kept(kind: StoreKind) -> No
     assert (done.copy != "", done.changes[0]) == (True, "the torn end of 4 bytes was set aside")
     assert verify(kind.store, "one", MemoryBlobs()).ok
     assert repair(kind.store, "one").changes == ()
+
+
+def test_a_log_has_a_writer_from_its_creation_or_opening_until_it_is_closed(store: SessionArchive) -> None:
+    file = store.create("a", b"{}\n")
+    assert store.has_writer("a")
+    file.close()
+    assert not store.has_writer("a")
+    with closing(store.open("a")):
+        assert not store.has_writer("a")
+    with closing(store.open("a", write=True)):
+        assert store.has_writer("a")
+    assert not store.has_writer("a")
+    with pytest.raises(BadInput, match="there is no session b"):
+        store.has_writer("b")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.errors import BadLog, Locked
+from palimpsest.core.errors import BadLog, Locked, StoreError
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
@@ -151,3 +151,33 @@ def test_another_process_is_refused_when_the_folder_of_locks_was_removed(tmp_pat
         first.append(said(1))
     assert another() == "opened\n"
     assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            lambda path: os.truncate(path, 0),
+            BadLog,
+            r"wrote to the file of this session: it has 0 bytes, and 86 were recorded; see `pal verify s`",
+        ),
+        (lambda path: path.write_bytes(path.read_bytes() + b"{}\n"), BadLog, "wrote to the file of this session"),
+        (lambda path: path.unlink(), StoreError, "deleted or replaced the file of this session"),
+        (lambda path: path.with_suffix(".new").rename(path), StoreError, "deleted or replaced the file of this session"),
+    ],
+    ids=["truncated", "appended to", "deleted", "replaced"],
+)
+def test_a_writer_finds_out_before_its_next_line_that_another_program_changed_its_file(
+    tmp_path: Path, change: Callable[[Path], object], kind: type[Exception], message: str
+) -> None:
+    store = JsonlSessions(tmp_path)
+    path = store.path_of("s")
+    with Log.create(store, SessionOpened("s"), FixedClock(1)) as log:
+        path.with_suffix(".new").write_bytes(path.read_bytes())
+        change(path)
+        found = path.read_bytes() if path.exists() else b""
+        for _ in range(2):
+            with pytest.raises(kind, match=message):
+                log.append(said(1))
+    # Nothing was written behind what the other program left.
+    assert (path.read_bytes() if path.exists() else b"") == found

@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("look.show:show", "Show a session, or any of its requests byte for byte."),
         "context": ("look.context:context", "Show what fills the model's window."),
         "audit": ("look.audit:audit", "Show every edit of the view: its reason, its price, what it hides."),
+        "diff": ("look.diff:diff", "Show what the turns of a session changed in files."),
         "jobs": ("look.jobs:jobs", "Show the background jobs of a session: how far they are, how they ended, what they cost."),
         "search": ("look.search:search", "Find words in all sessions."),
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),

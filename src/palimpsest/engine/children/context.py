@@ -22,6 +22,10 @@ class FamilyContext:
         self._session = session
         self._briefing = briefing
 
+    async def prepare(self, tools: frozenset[str]) -> None:
+        """Make tools available that pending calls need."""
+        await self._inner.prepare(tools)
+
     async def observe(self) -> None:
         """Observe the sources, and state what changed and what the sub-agents did."""
         await self._inner.observe()

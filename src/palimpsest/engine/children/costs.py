@@ -1,6 +1,7 @@
 """What sub-agents cost, read from their files: the file of a session is the only account of its calls."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -8,10 +9,14 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
+from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.loop.limits import spent_in_events
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import ModelCard
+
+UNKNOWN: Final = "unknown"
+"""The state of a sub-agent whose parent has not recorded its end, and is not open in any process."""
 
 
 class Spent(Value, frozen=True):
@@ -43,7 +48,10 @@ class FileMeter:
 
 
 class FamilyMember(Value, frozen=True):
-    """A session of a tree. `cost_usd` and `usage` are those of its own file; `state` is the last that its parent has recorded."""
+    """A session of a tree. `cost_usd` and `usage` are those of its own file; `state` is the last that its parent has recorded.
+
+    It is `UNKNOWN` for a sub-agent that was running when the process of its parent ended without recording how.
+    """
 
     session: str
     parent: str = ""
@@ -70,6 +78,7 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
             (usage, usd), children = FileMeter(log, cards).read(), log.children
             own = {"model": log.view.model, "usage": usage, "cost_usd": usd}
             meta = log.opened.meta if log.opened.opener is not None else {}
+            is_open = home.store.has_writer(member.session) if any(child.status == RUNNING for child in children) else False
     except PalimpsestError:
         if not above:
             raise
@@ -82,8 +91,15 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
     for child in children:
         # Files that name each other must end too.
         if child.session not in inside:
-            known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, child.status)
+            state = child_state(child, is_open=is_open)
+            known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, state)
             yield from _members(home, known, inside, cards)
+
+
+def child_state(child: ChildRecord, *, is_open: bool) -> str:
+    """Return the state of a sub-agent as its parent recorded it, or `UNKNOWN`. `is_open` is whether the parent has a writer."""
+    # Imported sessions have no depth, and no process of ours.
+    return UNKNOWN if child.status == RUNNING and child.depth > 0 and not is_open else child.status
 
 
 def recorded_spending(home: AnyHome, session: str) -> Spent:

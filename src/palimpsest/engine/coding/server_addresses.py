@@ -19,5 +19,6 @@ def _address(server: McpServer, root: Path, environment: Mapping[str, str]) -> S
         headers = {name: value.reveal() for name, value in server.headers.items()}
         return HttpServer(server.url.reveal(), headers, sse=server.transport == "sse")
     own = {name: value.reveal() for name, value in server.env.items()}
-    folder = root / Path(server.cwd).expanduser()
+    # The entry of a project is written for the folder of its file, which may lie above the one that the session works in.
+    folder = (server.origin.parent if server.project else root) / Path(server.cwd).expanduser()
     return StdioServer(server.command, tuple(word.reveal() for word in server.args), {**environment, **own}, folder)

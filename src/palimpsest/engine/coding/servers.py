@@ -83,6 +83,12 @@ class ServedContext:
         self.restate = inner.restate
         self.mention = inner.mention
 
+    async def prepare(self, tools: frozenset[str]) -> None:
+        """Wait for servers that start, if a tool is missing that may be one of theirs, and offer what is new of them."""
+        if not self._servers.are_offered(tools):
+            await self._servers.join()
+        await self._inner.prepare(tools)
+
     async def observe(self) -> None:
         """Wait for servers that start, offer what is new of them, and then observe every source."""
         await self._servers.join()
@@ -119,6 +125,10 @@ class McpServers:
     def instructions(self) -> dict[str, str]:
         """What each server says about itself, by its label."""
         return {each.label: each.catalogue.instructions for each in self._connections or () if each.catalogue.instructions}
+
+    def are_offered(self, tools: frozenset[str]) -> bool:
+        """Whether the agent has tools of all these names."""
+        return tools <= self._agent.toolbox.tools.keys()
 
     async def join(self) -> None:
         """Start the servers and wait for them the first time, and offer the tools that came since."""

@@ -18,6 +18,10 @@ _TASKS: Final = "tasks"
 class ContextStating(Protocol):
     """States what the model should know about the world."""
 
+    async def prepare(self, tools: frozenset[str]) -> None:
+        """Make tools of these names available if they join a session late: pending calls need them before anything is observed."""
+        ...
+
     async def observe(self) -> None:
         """Observe every source, and state what changed since it was last stated."""
         ...
@@ -33,6 +37,9 @@ class ContextStating(Protocol):
 
 class NoContext:
     """States nothing, for agents that have their whole context in the log already."""
+
+    async def prepare(self, tools: frozenset[str]) -> None:
+        """Do nothing."""
 
     async def observe(self) -> None:
         """Do nothing."""
@@ -56,6 +63,9 @@ class SourcedContext:
         self._renewed = renewed
         self._world: World | None = None
         self._observed: Mapping[str, Fields | None] = {}
+
+    async def prepare(self, tools: frozenset[str]) -> None:
+        """Do nothing: sources have no tools."""
 
     async def observe(self) -> None:
         """Observe every source outside the event loop, and state what changed since it was last stated."""

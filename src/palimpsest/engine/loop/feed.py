@@ -15,12 +15,13 @@ class Feed:
     """Publishes what happens in a session to one follower, or to none if `publish` is `None`.
 
     Events are read back from the log, so the follower gets each recorded event exactly once and in order, regardless of what recorded it.
+    `cursor` is the newest event that was published; it starts with the newest of the log, or where an earlier feed stopped.
     """
 
-    def __init__(self, log: Log, publish: Callable[[Piece], None] | None) -> None:
+    def __init__(self, log: Log, publish: Callable[[Piece], None] | None, cursor: int | None = None) -> None:
         self._log = log
         self._publish = publish
-        self._cursor = log.tip
+        self.cursor = log.tip if cursor is None else cursor
 
     def delta(self, delta: Delta) -> None:
         """Publish the events so far, then one stream delta."""
@@ -30,11 +31,14 @@ class Feed:
 
     def events(self) -> None:
         """Publish the events that were recorded since the last time."""
-        publish, tip = self._publish, self._log.tip
-        if publish is not None and tip > self._cursor:
-            first, self._cursor = self._cursor + 1, tip
-            for event in self._log.reader.run(first, tip):
-                publish(event)
+        if self._publish is not None:
+            for event in self.unpublished():
+                self._publish(event)
+
+    def unpublished(self) -> tuple[Event, ...]:
+        """Return the events that were recorded since the last time, as published ones."""
+        first, self.cursor = self.cursor + 1, self._log.tip
+        return tuple(self._log.reader.run(first, self.cursor)) if first <= self.cursor else ()
 
 
 def unfollowed(log: Log) -> Feed:

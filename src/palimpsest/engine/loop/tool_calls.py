@@ -40,6 +40,7 @@ _NOT_RUN: Final[Mapping[str, str]] = {
     "max_seconds": "Not run: the turn reached its time limit before this tool was started.",
     "max_tools": "Not run: the turn reached its limit of tool calls before this one.",
 }
+_UNANSWERED: Final = "the turn ended before there was an answer"
 _TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
 
 
@@ -196,12 +197,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
     if not tool.polls:
         decision = _with_repetition(session, call, decision)
     if isinstance(decision, AskUser):
-        asked = PermissionAsked(call.call_id, call.tool, decision.question, decision.rule)
-        session.log.append(asked)
-        feed.events()
-        # The question must survive a crash that happens while the user thinks.
-        await session.environment.offload(session.log.sync)
-        approval = await toolbox.approve(asked)
+        approval = await _approval(session, toolbox, PermissionAsked(call.call_id, call.tool, decision.question, decision.rule), feed)
         if approval.answer == "no":
             decision = Deny(approval.by, approval.why or "the user did not allow it")
         else:
@@ -215,6 +211,24 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
         return ToolOutput(f"This call was not run: {decision.why}", error=True)
     session.log.append(Permitted(call.call_id, call.tool, decision.by))
     return None
+
+
+async def _approval(session: Session, toolbox: Toolbox, asked: PermissionAsked, feed: Feed) -> Approval:
+    """Ask the user and return the answer. If the turn ends before there is one, the call is recorded as refused."""
+    question = session.log.append(asked)
+    try:
+        feed.events()
+        # The question must survive a crash that happens while the user thinks.
+        await session.environment.offload(session.log.sync)
+        return await toolbox.approve(asked)
+    except BaseException as error:
+        # What asks for a sub-agent has recorded its end already, and knows more about it.
+        later = session.log.reader.run(question.seq + 1, session.log.tip)
+        if not any(isinstance(event.body, ToolRefused) and event.body.call_id == asked.call_id for event in later):
+            by = "interrupted" if isinstance(error, asyncio.CancelledError) else "failed"
+            with suppress(PalimpsestError):
+                session.log.append(ToolRefused(asked.call_id, asked.tool, by, _UNANSWERED))
+        raise
 
 
 def _with_repetition(session: Session, call: ToolCall, decision: Decision) -> Decision:

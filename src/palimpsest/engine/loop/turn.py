@@ -70,6 +70,7 @@ async def _work(loop: Loop) -> str:
     if session.log.health.turn is None:
         await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
+    await loop.context.prepare(frozenset(call.tool for call in pending))
     await run_calls(session, loop.toolbox, pending, loop.feed, loop.hooks)
     await loop.context.observe()
     await loop.hooks.begin(session)

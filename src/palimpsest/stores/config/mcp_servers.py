@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from palimpsest.stores.config.mcp_entries import BadEntry, McpServer, Surroundings, entries_in, server_of
 from palimpsest.stores.config.reading import ConfigProblem, read_text
+from palimpsest.stores.config.settings import git_root
 from palimpsest.stores.permissions.trust import ProjectCommand
 
 PROJECT_SERVERS: Final = ".mcp.json"
@@ -37,19 +38,21 @@ def configured_servers(
 ) -> ConfiguredServers:
     """Return the servers for work in a project: of the user's own file, of `files`, and of the project, the first of a name wins.
 
-    A project so cannot replace a server of the user. What is wrong with an entry is a problem, and the other entries stay.
+    A project so cannot replace a server of the user. Of the files of the project, from the folder up to its git root, the nearest wins.
+    What is wrong with an entry is a problem, and the other entries stay.
     """
     user = Path.home() if home is None else home
-    around = Surroundings(variables, root.resolve(), user, read_text)
     found: dict[str, McpServer] = {}
     problems: list[ConfigProblem] = []
-    own, shared = user / USER_SERVERS, root / PROJECT_SERVERS
-    for path in dict.fromkeys((own, *(_expanded(file, user) for file in files), shared)):
-        read = servers_in(path, around, project=path == shared, required=path not in (own, shared))
+    own, shared = user / USER_SERVERS, project_files(root)
+    for path in dict.fromkeys((own, *(_expanded(file, user) for file in files), *shared)):
+        folder = path.parent if path in shared else root.resolve()
+        around = Surroundings(variables, folder, user, read_text)
+        read = servers_in(path, around, project=path in shared, required=path not in (own, *shared))
         problems += read.problems
         for server in read.servers:
             known = found.setdefault(server.label, server)
-            if known.definition != server.definition:
+            if known.definition != server.definition and not known.project:
                 problems.append(ConfigProblem(f"{path}: {server.name}", f"it is left out: {known.origin} has a server of this name"))
     return ConfiguredServers(tuple(found.values())[:MOST_SERVERS], tuple(problems))
 
@@ -82,11 +85,20 @@ def servers_in(path: Path, around: Surroundings, *, project: bool = False, requi
     return ConfiguredServers(tuple(servers.values()), tuple(problems))
 
 
+def project_files(root: Path) -> tuple[Path, ...]:
+    """Return where the project of a folder may name servers, the nearest first: up to its git root, or in the folder itself without one."""
+    here, top = root.resolve(), git_root(root)
+    return tuple(folder / PROJECT_SERVERS for folder in (here, *here.parents) if folder == top or top in folder.parents)
+
+
 def project_servers(root: Path) -> tuple[ProjectCommand, ...]:
-    """Return the servers that the project's own file wants started, which need the trust of the user; none if it cannot be read."""
-    around = Surroundings({}, root.resolve(), Path.home(), read_text)
-    read = servers_in(root / PROJECT_SERVERS, around, project=True)
-    return tuple(project_command(server) for server in read.servers if not server.disabled)
+    """Return the servers that the project's own files want started, which need trust; a file that cannot be read has none."""
+    found: dict[str, McpServer] = {}
+    for path in project_files(root):
+        around = Surroundings({}, path.parent, Path.home(), read_text)
+        for server in servers_in(path, around, project=True).servers:
+            found.setdefault(server.label, server)
+    return tuple(project_command(server) for server in found.values() if not server.disabled)
 
 
 def project_command(server: McpServer) -> ProjectCommand:

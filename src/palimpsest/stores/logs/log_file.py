@@ -65,9 +65,10 @@ class JsonlFile:
         """Append one or more lines and return the offset where they begin.
 
         Raises `ReadOnly` for a reader, after closing and after a disk failure. Raises `StoreError` if writing fails; the lines are then
-        removed again.
+        removed again. Raises `BadLog` if another program changed the file meanwhile, `StoreError` if it deleted or replaced it.
         """
         self._require_writer()
+        self._check_unchanged()
         start = self._size
         try:
             written = os.write(self._file, line)
@@ -81,6 +82,22 @@ class JsonlFile:
             raise
         self._size = start + len(line)
         return start
+
+    def _check_unchanged(self) -> None:
+        """Raise if another program, which our lock does not stop, took the file away or wrote to it. It costs one system call."""
+        facts = os.fstat(self._file)
+        if not facts.st_nlink:
+            raise StoreError(
+                "another program, such as a hook or a command, deleted or replaced the file of this session while it was written; "
+                "what comes now cannot be recorded, so start a new session",
+                where=self.name,
+            )
+        if facts.st_size != self._size:
+            raise BadLog(
+                f"another program, such as a hook or a command, wrote to the file of this session: it has {facts.st_size:,} bytes, and "
+                f"{self._size:,} were recorded; see `pal verify {self._path.stem}`, and repair it with --repair",
+                where=self.name,
+            )
 
     def _require_writer(self) -> Lock:
         if self._lock is None:

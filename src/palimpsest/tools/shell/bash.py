@@ -29,6 +29,12 @@ _BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(p
 _LONGEST_PATH: Final = 4_096
 # The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
 _SCRIPT: Final = '{command}\npal_code=$?\npwd -P 2>/dev/null > "$PAL_CWD_FILE"\nexit $pal_code\n'
+# What became of the processes that outlived their command.
+_RESTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "none": (),
+    "ended": ("[what the command left running was ended; `background` is for processes that go on]",),
+    "goes_on": ("[a process that the command started has left its group and goes on; its output is not shown]",),
+}
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +85,8 @@ class Shell(Struct):
                 description=(
                     "Run a command with bash in the project. The working directory persists from one command to the next; variables do "
                     f"not. `timeout` is in seconds ({TIMEOUT} by default, at most {LONGEST_TIMEOUT}). With `background` the command "
-                    "goes on and you get an id for `bash_output` and `kill`. There is no terminal and no standard input. Of long output "
+                    "goes on and you get an id for `bash_output` and `kill`; what another command leaves running is ended with it. "
+                    "There is no terminal and no standard input. Of long output "
                     f"the first and the last {HEAD // 1000} kB are kept."
                     + (" With the id of a `task`, the output goes to a log file of that task." if self.keep_output else "")
                 ),
@@ -126,7 +133,8 @@ class Shell(Struct):
             running = await self._start(arguments.command, {"PAL_CWD_FILE": str(place)})
             seconds = max(1, min(arguments.timeout, LONGEST_TIMEOUT))
             try:
-                code = await asyncio.wait_for(running.wait(), seconds)
+                code = await asyncio.wait_for(running.process.wait(), seconds)
+                rest = await running.end_rest()
             except TimeoutError:
                 await running.kill()
                 text = f"{running.output.text()}\n[ended after {seconds} s: the time limit]"
@@ -136,7 +144,8 @@ class Shell(Struct):
                 raise
             self._follow(place, workspace)
         text = running.output.text() or "[no output]"
-        return ToolOutput(text if code == 0 else f"{text.rstrip()}\n[exit code {code}]", error=code != 0, exit=code, events=self.ended())
+        notes = (*_RESTS[rest], *([f"[exit code {code}]"] if code else []))
+        return ToolOutput("\n".join((text.rstrip(), *notes)) if notes else text, error=code != 0, exit=code, events=self.ended())
 
     def _follow(self, place: Path, workspace: Workspace) -> None:
         """Go on in the directory that the command ended in, if it lies in the workspace."""

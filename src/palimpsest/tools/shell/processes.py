@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
@@ -19,6 +19,8 @@ TAIL: Final = 400_000
 _CHUNK: Final = 65_536
 _GRACE: Final = 2.0
 _POLL: Final = 0.02
+# Seconds that processes have to end after the shell that started them, such as the other end of a process substitution.
+_LINGER: Final = 0.5
 
 
 class Output:
@@ -77,11 +79,31 @@ class Running(Struct):
     async def wait(self) -> int:
         """The exit code, once the process has ended and its output was read."""
         code = await self.process.wait()
-        if self.reading is not None:
-            # A child that outlives the command may hold the pipe open; what it writes later belongs to nothing.
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self.reading), 0.5)
+        # A child that outlives the command may hold the pipe open.
+        await self._drained()
         return code
+
+    async def end_rest(self) -> Literal["none", "ended", "goes_on"]:
+        """End what still runs in the group of a process that has ended, after a moment in which it may end by itself.
+
+        Returns what there was: nothing, processes that were ended, or one that has left the group, holds the output and goes on.
+        """
+        try:
+            async with asyncio.timeout(_LINGER):
+                await self._group_ended()
+            ended = False
+        except TimeoutError:
+            await self.kill()
+            ended = True
+        if not await self._drained():
+            return "goes_on"
+        return "ended" if ended else "none"
+
+    async def _drained(self) -> bool:
+        """Whether no process holds the output any more; waits a moment for it."""
+        if self.reading is not None and not self.reading.done():
+            await asyncio.wait((self.reading,), timeout=_LINGER)
+        return self.reading is None or self.reading.done()
 
     async def kill(self) -> None:
         """End the process and all that it started: asked first, then forced. If the task is cancelled meanwhile, forced at once."""
@@ -102,10 +124,30 @@ class Running(Struct):
     async def _group_ended(self) -> None:
         """Wait for the process, and for those of its group that outlive it."""
         await self.process.wait()
-        with suppress(ProcessLookupError, PermissionError):
-            while True:
-                os.killpg(self.process.pid, 0)
-                await asyncio.sleep(_POLL)
+        while True:
+            if not _is_alive(self.process.pid):
+                return
+            await asyncio.sleep(_POLL)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of a group still runs. One that has ended and was not waited for does not, though signals reach it."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    if not Path("/proc/self/stat").exists():
+        return True
+    return any(_runs_in(group, entry) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _runs_in(group: int, process: Path) -> bool:
+    try:
+        # After the name, which may hold anything: state, parent, group.
+        state, _, own, *_ = (process / "stat").read_bytes().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return int(own) == group and state not in (b"Z", b"X")
 
 
 async def start(
@@ -115,36 +157,56 @@ async def start(
 
     With a `watcher`, the group is killed if this process is.
     """
-    creating = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *arguments,
-            cwd=cwd,
-            env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    )
+    creating = asyncio.ensure_future(_created(arguments, cwd, environment))
     try:
-        process = await asyncio.shield(creating)
+        process, pipe = await asyncio.shield(creating)
     except asyncio.CancelledError:
         # asyncio would end the process itself, but not what it has started by then.
-        await Running(await creating, command).kill()
+        process, pipe = await creating
+        os.close(pipe)
+        await Running(process, command).kill()
         raise
     running = Running(process, command)
     if watcher is not None:
         watcher.add(process.pid)
-    running.reading = asyncio.create_task(_read(process, running.output, watcher))
+    running.reading = asyncio.create_task(_read(process, pipe, running.output, watcher))
     return running
 
 
-async def _read(process: asyncio.subprocess.Process, output: Output, watcher: GroupWatcher | None) -> None:
+async def _created(arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str]) -> tuple[asyncio.subprocess.Process, int]:
+    """A new process, and the end of the pipe from which its output is read.
+
+    The pipe is ours, because that of asyncio keeps `wait` from returning as long as any other process holds it.
+    """
+    reading, writing = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return process, reading
+
+
+async def _read(process: asyncio.subprocess.Process, pipe: int, output: Output, watcher: GroupWatcher | None) -> None:
     """Read the output until no process writes to it any more; until then the group is watched."""
-    if process.stdout is None:
-        return
-    while chunk := await process.stdout.read(_CHUNK):
-        output.take(chunk)
+    reader = asyncio.StreamReader()
+    file = os.fdopen(pipe, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    try:
+        while chunk := await reader.read(_CHUNK):
+            output.take(chunk)
+    finally:
+        transport.close()
     if watcher is not None:
         await process.wait()
         watcher.remove(process.pid)

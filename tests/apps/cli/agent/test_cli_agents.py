@@ -102,13 +102,16 @@ def test_a_killed_tree_leaves_no_process_and_parent_and_children_go_on(project: 
         for name in ("Bob", "Cyd"):
             assert (project / f"{name}.ready").read_text() == "ready\n"
         assert len(marked(project)) >= 4
+        (listed,) = pal(project, "sessions")
+        states = {member["nickname"]: member["state"] for member in pal(project, "agents", listed["id"])}
+        assert states == {"": "", "Ada": "running", "Cyd": "running", "Bob": "running"}
         os.killpg(process.pid, signal.SIGKILL)
     for name in ("Bob", "Cyd"):
         subprocess.run(["flock", "-w", "10", project / f"{name}.held", "true"], check=True)
     (listed,) = pal(project, "sessions")
     root = listed["id"]
     before = {member["nickname"]: member for member in pal(project, "agents", root)}
-    assert {name: member["state"] for name, member in before.items()} == {"": "", "Ada": "running", "Cyd": "running", "Bob": "running"}
+    assert {name: member["state"] for name, member in before.items()} == {"": "", "Ada": "unknown", "Cyd": "unknown", "Bob": "unknown"}
     sessions = {name: member["session"] for name, member in before.items()}
 
     resumed = (

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from model_server import model_saying
 
-from palimpsest.core.events import JobRan, Titled
+from palimpsest.core.events import EventRef, JobRan, SessionOpened, Titled
 from palimpsest.core.items import text_of
+from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
@@ -76,8 +77,10 @@ def test_json_stream_prints_every_event_of_the_log_and_the_deltas(headless: Head
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     names = [line["body"]["type"] if "body" in line else line["type"] for line in lines]
     assert [name for name in names if not name.endswith("_delta")] == [
-        *("user_typed", "turn_started", "context_stated", "user_said", "call_started", "model_replied", "turn_ended")
+        *("user_typed", "turn_started", "context_stated", "user_said", "call_started", "model_replied", "turn_ended"),
+        *("titled", "job_ran"),
     ]
+    assert [line["seq"] for line in lines if "body" in line] == list(range(lines[0]["seq"], lines[0]["seq"] + 9))
     assert "".join(line["text"] for line in lines if line.get("type") == "text_delta") == "a text of more than sixteen letters"
 
 
@@ -100,6 +103,13 @@ def test_a_session_goes_on_by_continue_and_resume_and_branches_by_fork(headless:
     shown = json.loads(headless("show", forked, "--json").stdout)["events"]
     said = [part["text"] for event in shown if event["body"]["type"] == "user_said" for part in event["body"]["parts"]]
     assert said == ["one", "four"]
+
+
+def test_continue_takes_no_sub_agent_also_if_its_file_is_the_newest(headless: Headless) -> None:
+    first = json.loads(headless("-p", "one", "--json", replies=("1",)).stdout)["session"]
+    home = Home(headless.folder / "home")
+    Log.create(home.store, SessionOpened("child", cwd=str(headless.project), opener=EventRef(first, 4)), home.clock).close()
+    assert json.loads(headless("-p", "two", "-c", "--json", replies=("2",)).stdout)["session"] == first
 
 
 def test_model_and_profile_can_change_between_runs(headless: Headless) -> None:

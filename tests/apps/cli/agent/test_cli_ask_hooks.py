@@ -145,3 +145,21 @@ def test_a_hook_that_is_declared_wrongly_stops_the_run_before_it_starts(pal: Hoo
     done = pal("-p", "go")
     assert (done.returncode, done.stdout) == (2, "")
     assert complaint in done.stderr
+
+
+def test_a_hook_that_changes_the_log_of_its_session_ends_the_run_with_what_happened_and_what_to_do(pal: HookedPal) -> None:
+    damage = 'for log in "$PAL_HOME"/sessions/*.jsonl; do echo oops >> "$log"; done'
+    # A second hook, at the end, must not hide the error.
+    pal.own(
+        f'[[hooks]]\nmoment = "user_prompt"\ncommand = \'{damage}\'\nname = "bad"\n[[hooks]]\nmoment = "session_end"\ncommand = "true"\n'
+    )
+    done = pal("-p", "go")
+    assert (done.returncode, done.stdout) == (5, "")
+    said = done.stderr.splitlines()[-1]
+    assert "another program, such as a hook or a command, wrote to the file of this session" in said
+    session = next((pal.home / "sessions").glob("*.jsonl")).stem
+    assert f"see `pal verify {session}`, and repair it with --repair" in said
+    assert pal("verify", session).returncode == 1
+    assert pal("verify", session, "--repair").returncode == 0
+    pal.own("")
+    assert pal("-p", "and now?", "--resume", session).stdout == "ok\n"

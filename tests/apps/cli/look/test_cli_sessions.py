@@ -58,6 +58,10 @@ def test_sessions_of_sub_agents_show_only_when_all_are_asked_for(pal: Pal) -> No
 
     assert [row["id"] for row in pal.json("sessions")] == [SMALL]
     assert {row["id"] for row in pal.json("sessions", "--all")} == {SMALL, "child"}
+    assert pal("sessions").stdout.splitlines()[-1] == "… and 1 of sub-agents: --all"
+    with Log.open(pal.home.store, "child", FixedClock(BEGAN), write=True) as log:
+        log.append(Titled("Look for tests"))
+    assert f"  (sub-agent of {SMALL}) Look for tests" in pal("sessions", "--all").stdout.splitlines()
 
 
 def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:

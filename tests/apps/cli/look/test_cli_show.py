@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from pal_runs import BEGAN, SMALL, Pal, edited, small
 
-from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.events import ChildEnded, ChildOpened, EventRef, SessionOpened, UserSaid
 from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
@@ -31,6 +31,25 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
         "  好的。",
         "",
     ]
+
+
+def test_a_sub_agent_names_its_parent_and_the_parent_its_sub_agents(pal: Pal) -> None:
+    small(pal.home)
+    meta = {"nickname": "Ada", "role": "explorer", "depth": "1"}
+    Log.create(pal.home.store, SessionOpened("ada", opener=EventRef(SMALL, 4), meta=meta), FixedClock(BEGAN)).close()
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
+        log.append(ChildOpened("ada", role="explorer", nickname="Ada", depth=1))
+        log.append(ChildEnded("ada", "completed", cost_usd=0.25, children_usd=0.5))
+        log.append(ChildOpened("bob", nickname="Bob", depth=1))
+        while_open = pal("show", SMALL).stdout.splitlines()
+    assert pal("show", "ada").stdout.splitlines()[0] == f"sub-agent Ada (explorer) of session {SMALL}"
+    ada, bob = "sub-agent Ada (explorer): completed, $0.75, session ada", "sub-agent Bob: {}, $0.00, session bob"
+    assert while_open[:2] == [ada, bob.format("running")]
+    assert pal("show", SMALL).stdout.splitlines()[:2] == [ada, bob.format("unknown")]
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
+        for number in range(30):
+            log.append(ChildOpened(f"c{number}", nickname=f"C{number}", depth=1))
+    assert pal("show", SMALL).stdout.splitlines()[20] == f"… and 12 more sub-agents: pal agents {SMALL}"
 
 
 def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:

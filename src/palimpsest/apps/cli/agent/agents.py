@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import dollars, emit, json_option, plain, short
-from palimpsest.engine.children.costs import FamilyMember, family_of
+from palimpsest.engine.children.costs import UNKNOWN, FamilyMember, family_of
 
 
 @click.command(epilog="\b\nExamples:\n  pal agents last\n  pal show SESSION-OF-A-SUB-AGENT")
@@ -16,7 +16,8 @@ def agents(*, session: str, as_json: bool) -> None:
     """Show a session and the sub-agents below it: nickname, role, state and cost.
 
     Each has a session of its own, which the other commands take too. The cost is that of its own calls; the sum of all is
-    what the tree cost. The state is the one that the parent has recorded last.
+    what the tree cost. The state is the one that the parent has recorded last; it is `unknown` if a sub-agent was running
+    when the process of its parent ended, for example in a crash.
     """
     home = find_home()
     found = family_of(home, find_session(home, session).session)
@@ -35,5 +36,7 @@ def _print(members: tuple[FamilyMember, ...]) -> None:
         rows.add_row(*cells, short(member.usage.total), dollars(member.cost_usd))
     screen = console()
     screen.print(rows)
+    if any(member.state == UNKNOWN for member in members):
+        click.echo("unknown: it was running, and the process of its parent has ended; resuming the parent records how it ended")
     count, total = len(members) - 1, sum(member.cost_usd for member in members)
     click.echo(f"{count} sub-agent{'' if count == 1 else 's'}, {dollars(total)} in all")

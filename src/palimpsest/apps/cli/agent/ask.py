@@ -233,19 +233,32 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
                 printer.show(piece)
         except PalimpsestError as error:
             failure = error
-        # Sub-agents that still run end with the turn, so that the summary has all that they cost.
-        await agent.interrupt()
-        for event in await agent.end("done" if failure is None else "failed"):
-            printer.show(event)
-        summary = summarize_run(agent, first, agent.children_usd() - children_before)
-        # Before the end of the session, in which jobs may take some seconds.
-        printer.end(summary)
+        stop = ""
+        try:
+            # Sub-agents that still run end with the turn, so that the summary has all that they cost.
+            await agent.interrupt()
+            await agent.end("done" if failure is None else "failed")
+            _show_unseen(agent, printer)
+            summary = summarize_run(agent, first, agent.children_usd() - children_before)
+            stop = str(summary["stop"])
+            # Before the end of the session, in which jobs may take some seconds.
+            printer.end(summary)
+            await agent.jobs.close()
+            _show_unseen(agent, printer)
+        except PalimpsestError as error:
+            # A log that can be neither read nor written any more has ended the turn already, and that error says why.
+            failure = failure or error
     for notice in agent.jobs.notices:
         click.echo(f"pal: {plain(notice)}", err=True)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
-    return _CODES.get(str(summary["stop"]), ERROR)
+    return _CODES.get(stop, ERROR)
+
+
+def _show_unseen(agent: Agent, printer: Printer) -> None:
+    for event in agent.unseen():
+        printer.show(event)
 
 
 def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[str, object]:
@@ -293,7 +306,8 @@ def _newest_here(home: AnyHome) -> str:
     for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
         try:
             with Log.open(home.store, stat_.session, home.clock) as log:
-                if log.opened.cwd == here:
+                # After a crash the file of a sub-agent may be newer than that of its parent.
+                if log.opened.cwd == here and log.opened.opener is None:
                     return stat_.session
         except PalimpsestError:
             continue

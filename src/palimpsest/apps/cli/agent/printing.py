@@ -41,7 +41,7 @@ class Printer(Protocol):
         ...
 
     def end(self, summary: dict[str, object]) -> None:
-        """Show the outcome."""
+        """Show the outcome. What jobs record afterwards is shown after it."""
         ...
 
 
@@ -151,7 +151,7 @@ class JsonStreamPrinter:
         sys.stdout.flush()
 
     def end(self, summary: dict[str, object]) -> None:
-        """Print nothing: the last event says how the turn ended."""
+        """Print nothing: the event `turn_ended` says how the turn ended."""
 
 
 def _log_line(event: Event) -> bytes:

@@ -43,6 +43,7 @@ def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
 
 
 def _report(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
+    children = 0 if everything else sum(row.opener is not None for row in found)
     if not everything:
         found = [row for row in found if row.opener is None]
     count = len(found)
@@ -58,6 +59,8 @@ def _report(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, ev
     _print(found, cards)
     if count > len(found):
         click.echo(f"… and {count - len(found):,} more: --limit N or --all")
+    if children:
+        click.echo(f"… and {children:,} of sub-agents: --all")
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
@@ -85,12 +88,14 @@ def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
     for row in found:
         price = dollars(cost_of(row, cards)) if row.usage else "-"
         cells = (row.id, short_time(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
-        rows.append((cells, Text(one_line(row.title or _default_title(row), 76), style="" if row.title else "dim")))
+        rows.append((cells, Text(one_line(_title(row), 76), style="" if row.title and row.opener is None else "dim")))
     header = ("session", "when", "model", "events", "tokens", "cost")
     print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))
 
 
-def _default_title(row: SessionRow) -> str:
+def _title(row: SessionRow) -> str:
     if row.opener is not None:
-        return f"(sub-agent of {row.opener.session})"
+        return f"(sub-agent of {row.opener.session}) {row.title}".rstrip()
+    if row.title:
+        return row.title
     return "(untitled)" if row.base is None else f"(fork of {row.base.session} at event {row.base.seq})"

@@ -12,17 +12,20 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain
+from palimpsest.apps.cli.output.values import dollars, emit, json_option, local_time, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
+from palimpsest.core.projections.children import RUNNING
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
+from palimpsest.engine.children.costs import child_state, recorded_spending
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.past_requests import PastRequest, next_request, past_request
 
 _LINES = 12
+_CHILDREN = 20
 _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": "dim", "thinking": "dim italic", "summary": "yellow"}
 
 
@@ -63,6 +66,31 @@ def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, 
         _print_item(screen, item, counter, "head", full=full)
     for item in view.items:
         _print_item(screen, item, counter, "", full=full)
+
+
+def print_family(screen: Console, home: AnyHome, location: SessionLocation, log: Log) -> None:
+    """Print the session that started this one as a sub-agent, if one did, and a line for each sub-agent that this one started."""
+    opened, children = log.opened, log.children
+    if opened.opener is not None:
+        name, role = opened.meta.get("nickname", ""), opened.meta.get("role", "")
+        screen.print(Text(plain(f"sub-agent {_called(name, role)} of session {opened.opener.session}")), soft_wrap=True)
+    is_open = bool(children) and location.store.has_writer(log.session)
+    for child in children[:_CHILDREN]:
+        state = child_state(child, is_open=is_open)
+        usd = child.cost_usd + child.children_usd
+        if child.status == RUNNING:
+            spent = recorded_spending(home, child.session)
+            usd = spent.usd + spent.children_usd
+        price = dollars(usd) if usd or child.depth else "-"
+        screen.print(
+            Text(plain(f"sub-agent {_called(child.nickname, child.role)}: {state}, {price}, session {child.session}")), soft_wrap=True
+        )
+    if len(children) > _CHILDREN:
+        screen.print(Text(f"… and {len(children) - _CHILDREN:,} more sub-agents: pal agents {log.session}"), soft_wrap=True)
+
+
+def _called(nickname: str, role: str) -> str:
+    return one_line(f"{nickname or '-'} ({role})" if role else nickname or "-", 60)
 
 
 def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *, full: bool) -> None:
@@ -117,7 +145,7 @@ Examples:
 def show(
     *, session: str, number: str | None, wire: str | None, model: str, at: int | None, events: bool, full: bool, as_json: bool
 ) -> None:
-    """Show a session as the model sees it.
+    """Show a session as the model sees it, and the sub-agents that it started or the session that it is a sub-agent of.
 
     With --request, the exact bytes of a request are written to standard output. Standard error says whether they are
     `verified` against the recorded digest, are `as it would be sent`, or differ from it (exit code 1).
@@ -138,6 +166,8 @@ def show(
         elif events:
             print_events(console(), log, last, full=full)
         else:
+            if at is None:
+                print_family(console(), home, location, log)
             print_view(console(), log, view, counter_of(view, log.ledger.calibration), full=full)
 
 
