@@ -13,6 +13,7 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider
 from palimpsest.engine.environment import Environment
@@ -42,11 +43,16 @@ from palimpsest.wire.models.cards import ModelCard, card
 _LAST_SECONDS = 2.0
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 Expand = Callable[[tuple[str | Part, ...]], Awaitable[tuple[str | Part, ...]]]
+Prepare = Callable[[], Awaitable[None]]
 
 
 async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
     """Return the input as it is."""
     return parts
+
+
+async def unprepared() -> None:
+    """Do nothing."""
 
 
 class SubAgents(Protocol):
@@ -133,6 +139,8 @@ class Agent:
         self.business: BusinessState | None = None
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
+        # Makes tools available that start late, such as those of MCP servers.
+        self.prepare: Prepare = unprepared
         self.children: SubAgents | None = None
         self.meter: TurnMeter | None = None
         self._turn: asyncio.Task[str] | None = None
@@ -176,6 +184,9 @@ class Agent:
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
+            if pending_calls(self.session.log.view.items):
+                # It is run before the turn observes anything, so its tool has to be there by then.
+                await self.prepare()
             self.jobs.start("resumed")
         self.meter = TurnMeter(self.session, self.limits, self.children_usd)
         loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter)

@@ -69,7 +69,7 @@ def serve(
         joined = McpServers(agent, servers, settings, environment, deferred)
         agent.resources.push_async_callback(joined.close)
         agent.context = ServedContext(agent.context, joined)
-        agent.expand = joined.expand
+        agent.expand, agent.prepare = joined.expand, joined.join
         world.servers = joined
     return notices
 
