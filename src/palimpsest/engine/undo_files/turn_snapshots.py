@@ -1,5 +1,6 @@
 """Snapshots around a turn: before its first tool that may change files, and when it ends."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -147,14 +148,23 @@ class TurnSnapshots:
 
     async def _take(self, session: Session, shadow: Shadow) -> TakenSnapshot | None:
         def work() -> TakenSnapshot:
-            with shadow.locked():
-                taken = take_snapshot(shadow, self._limits)
+            with own.locked():
+                taken = take_snapshot(own, self._limits)
                 # Before the lock is released, because another process may remove what no session needs.
-                shadow.keep(session.log.session, taken.id)
+                own.keep(session.log.session, taken.id)
                 return taken
 
         try:
-            return await session.environment.offload(work)
+            own = shadow.again()
+            running = asyncio.ensure_future(session.environment.offload(work))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # A first snapshot can take minutes, and a thread ends only with what it waits for.
+                own.git.stop()
+                running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                await asyncio.wait((running,))
+                raise
         except (PalimpsestError, OSError) as error:
             kind = error.kind if isinstance(error, PalimpsestError) else "store"
             session.log.append(Failed(SNAPSHOT, kind, f"{_shown(str(error))}; what this turn changes in files cannot be undone"))
