@@ -20,7 +20,7 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.servers import MISSING_EXTRA, ServedContext
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
-from palimpsest.engine.hooks.hook import Hook
+from palimpsest.engine.hooks.hook import Hook, HookCall
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.home import Home
@@ -206,13 +206,15 @@ def test_a_tool_that_a_server_gets_during_the_session_joins_with_the_next_turn(t
 
 def test_a_call_that_a_crash_left_unstarted_runs_in_the_resumed_session(tmp_path: Path) -> None:
     configure(tmp_path, normal=mcp_server.command("normal"))
-    # The home as a crash would leave it right before the tool starts.
-    crash = Hook("before_tool", lambda _: shutil.copytree(tmp_path / "home", tmp_path / "crashed" / "home") and None)
+
+    def keep(_: HookCall) -> None:
+        """Keep the home as a crash would leave it right before the tool starts."""
+        shutil.copytree(tmp_path / "home", tmp_path / "crashed" / "home")
 
     async def first() -> str:
         home, provider = Home(tmp_path / "home"), Scripted(calls(("a", "mcp__normal__add", '{"a":1,"b":2}')), "done")
         async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path, home=home) as agent:
-            equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT, hooks=(crash,)))
+            equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT, hooks=(Hook("before_tool", keep),)))
             await agent.ask("add")
             return agent.id
 
