@@ -13,9 +13,9 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
-# The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, and the last three touch no
-# home or make their own.
-OTHERWISE = {"fork", "ask", "doctor", "init", "completion", "demo", "bench"}
+# The ids of a fork and of a new session are made at random, a home in memory has no job that keeps an index, a home tells `doctor` and
+# `init` how it is kept, and the last three touch no home or make their own.
+OTHERWISE = {"fork", "ask", "jobs", "doctor", "init", "completion", "demo", "bench"}
 # Each line is run in both homes, in this order: those that change something come after those that look.
 LINES: tuple[tuple[str, ...], ...] = (
     ("sessions",),
@@ -29,6 +29,11 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("search", "timeout", "--session", SMALL),
     ("cards", "--json"),
     ("config", "--json"),
+    ("agents", SMALL, "--json"),
+    ("hooks", SMALL, "--json"),
+    ("hooks",),
+    ("trust", "--json"),
+    ("mcp-servers", "--json"),
     ("compact", LONG, "--preview", "--json"),
     ("pin", SMALL, "2.0", "--json"),
     ("unpin", SMALL, "2.0"),
