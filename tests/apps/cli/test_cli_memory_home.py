@@ -36,6 +36,8 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("agents", SMALL, "--json"),
     ("hooks", "--json"),
     ("hooks", SMALL, "--json"),
+    ("hooks", SMALL, "--json"),
+    ("hooks",),
     ("trust", "--json"),
     ("mcp-servers", "--json"),
     ("compact", LONG, "--preview", "--json"),

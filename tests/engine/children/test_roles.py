@@ -49,7 +49,14 @@ def test_a_role_file_is_read_whole() -> None:
 
 @pytest.mark.parametrize(
     ("tools", "expected"),
-    [("[read, 'grep']", {"read", "grep"}), ("\n  - read\n  - Bash", {"read", "bash"}), ("", set()), ('"*"', None)],
+    [
+        ("[read, 'grep']", {"read", "grep"}),
+        ("\n  - read\n  - Bash", {"read", "bash"}),
+        ("Read, mcp__GitHub__createIssue", {"read", "mcp__GitHub__createIssue"}),
+        ("", set()),
+        ('"*"', None),
+        ('["*"]', None),
+    ],
 )
 def test_tools_are_a_list_of_any_form(tools: str, expected: set[str] | None) -> None:
     assert parse_role(Path("x.md"), f"---\ndescription: x\ntools: {tools}\n---\n").tools == expected

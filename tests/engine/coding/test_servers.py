@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.servers import MISSING_EXTRA, ServedContext
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
+from palimpsest.engine.hooks.hook import Hook, HookCall
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.home import Home
@@ -226,6 +228,31 @@ def test_a_tool_that_a_server_gets_during_the_session_joins_with_the_next_turn(t
     names = [[tool["name"] for tool in json.loads(request.body)["tools"]] for request in provider.requests]
     assert names[0] == names[1]
     assert names[2] == names[3] == [*names[0], "mcp__normal__grown"]
+
+
+def test_a_call_that_a_crash_left_unstarted_runs_in_the_resumed_session(tmp_path: Path) -> None:
+    configure(tmp_path, normal=mcp_server.command("normal"))
+
+    def keep(_: HookCall) -> None:
+        """Keep the home as a crash would leave it right before the tool starts."""
+        shutil.copytree(tmp_path / "home", tmp_path / "crashed" / "home")
+
+    async def first() -> str:
+        home, provider = Home(tmp_path / "home"), Scripted(calls(("a", "mcp__normal__add", '{"a":1,"b":2}')), "done")
+        async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path, home=home) as agent:
+            equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT, hooks=(Hook("before_tool", keep),)))
+            await agent.ask("add")
+            return agent.id
+
+    async def again(session: str) -> list[str]:
+        home = Home(tmp_path / "crashed" / "home")
+        async with Agent("claude-sonnet-4-5", provider=Scripted("3"), cwd=tmp_path, home=home, resume=session) as agent:
+            equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT))
+            await agent.ask()
+            bodies = [event.body for event in agent.session.log.reader.run(1, agent.session.log.tip)]
+            return [text_of(body.result) for body in bodies if isinstance(body, ToolReturned)]
+
+    assert asyncio.run(again(asyncio.run(first()))) == ["3"]
 
 
 def test_a_prompt_of_a_server_becomes_the_message_of_the_user(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from file_turns import allow_once, call
@@ -118,3 +120,39 @@ def test_under_codex_the_files_are_kept_before_the_first_call_and_a_reading_turn
     bodies = turn(root, home, call("read", path="a.py"), "done", profile="codex")
     before, after = (body for body in bodies if isinstance(body, FilesSnapshotted))
     assert (before.snapshot, before.moment, after.moment, after.took_ms) == (after.snapshot, "before", "after", 0)
+
+
+SLOW_GIT = """#!/bin/sh
+case "$*" in *" update-index "*) echo ready > {folder}/ready; exec cat {folder}/never ;; esac
+exec {git} "$@"
+"""
+
+
+def test_an_interrupt_does_not_wait_for_a_snapshot_that_takes_long(
+    tmp_path: Path, root: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "git").write_text(SLOW_GIT.format(folder=programs, git=shutil.which("git")))
+    (programs / "git").chmod(0o755)
+    for name in ("ready", "never"):
+        os.mkfifo(programs / name)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    async def work() -> list[Body]:
+        provider = Scripted(call("write", path="b.py", content="b"), "done")
+        async with Agent("claude-sonnet-4-5", provider=provider, cwd=root, home=home) as agent:
+            equip(agent, home, SETTINGS, allow_once)
+            turn = asyncio.ensure_future(agent.ask("work"))
+            assert await asyncio.to_thread((programs / "ready").read_text) == "ready\n"
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            return [event.body for event in agent.session.log.events()]
+
+    started = monotonic()
+    bodies = asyncio.run(work())
+    # Without the interrupt, git has five minutes.
+    assert monotonic() - started < 60
+    assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["interrupted"]
+    assert (moments(bodies), (root / "b.py").exists()) == ([], False)

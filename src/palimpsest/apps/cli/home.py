@@ -1,12 +1,15 @@
 """Finds the home folder of `pal`, and the session that a command line argument names."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import click
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.events import SessionOpened
+from palimpsest.core.format.reading import open_reader
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
@@ -20,6 +23,7 @@ __all__ = [
     "expand_path",
     "find_home",
     "find_session",
+    "is_of_sub_agent",
     "new_session_id",
     "stores_of_folder",
 ]
@@ -64,7 +68,10 @@ class SessionLocation(Struct, frozen=True):
 
 
 def find_session(home: AnyHome, word: str) -> SessionLocation:
-    """Find a session by id, unique id prefix, path, or `last`. Raises `BadInput` if there is none or more than one."""
+    """Find a session by id, unique id prefix, path, or `last`, the newest that is none of a sub-agent.
+
+    Raises `BadInput` if there is none or more than one.
+    """
     if word.endswith(SUFFIX) or os.sep in word:
         return _find_file(home, expand_path(word))
     stats = {stat.session: stat.changed for stat in home.store.stats()}
@@ -75,7 +82,10 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
             f"there is no session {word!r}: the home has no sessions yet; `pal demo --home DIR` creates one", where=home.store.name
         )
     if word == NEWEST:
-        return SessionLocation(max(stats, key=lambda session: (stats[session], session)), home.store, home.blobs, home.clock)
+        newest_first = sorted(stats, key=lambda session: (stats[session], session), reverse=True)
+        # A sub-agent that was killed with its parent may have written last.
+        newest = next((session for session in newest_first if not is_of_sub_agent(home, session)), newest_first[0])
+        return SessionLocation(newest, home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching:
         raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
@@ -84,6 +94,16 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         raise BadInput(f"{word!r} is the prefix of {len(matching)} sessions: {some}; give a longer prefix", where=home.store.name)
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
+
+
+def is_of_sub_agent(home: AnyHome, session: str) -> bool:
+    """Whether another agent started a session. One that cannot be read counts as the user's, so that a command says what is wrong."""
+    try:
+        with closing(home.store.open(session)) as lines, closing(open_reader(home.store, session, lines, check=False)) as reader:
+            body = reader.opened.body
+    except PalimpsestError:
+        return False
+    return isinstance(body, SessionOpened) and body.opener is not None
 
 
 def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:

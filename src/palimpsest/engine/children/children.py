@@ -242,6 +242,12 @@ class ChildAgents:
             child.cancel(ChildOutcome("interrupted", INTERRUPTED))
         await self._settled(running)
 
+    async def settle(self) -> None:
+        """End the turns of the sub-agents that do not outlive that of this agent: of all if it was cancelled, or they never do."""
+        turn = asyncio.current_task()
+        if self.depth or self._tree.end_with_turn or (turn is not None and turn.cancelling()):
+            await self.interrupt()
+
     async def close(self) -> None:
         """Interrupt the running sub-agents and close all, also if this task is cancelled meanwhile."""
         with suppress(ValueError):

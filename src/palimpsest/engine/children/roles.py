@@ -32,6 +32,7 @@ _LIST_LETTERS: Final = re.compile(r"[\s,\[\]\"']+")
 # From the mode that allows least to the one that allows most.
 _MODES: Final[tuple[Mode, ...]] = ("plan", "ask", "edits", "auto")
 _INHERIT: Final = "inherit"
+_SERVED: Final = "mcp__"
 _READING_TOOLS: Final = frozenset({"read", "grep", "glob", "bash", "bash_output", "kill", "recall", "skill", "todo", "compact"})
 
 
@@ -138,10 +139,12 @@ def parse_role(path: Path, text: str, origin: Origin = "user") -> AgentRole:
 
 
 def _tools(fields: Mapping[str, str]) -> frozenset[str] | None:
-    """The tools that a role names; names of other agents such as `Read` are those of ours in lower case."""
-    if "tools" not in fields or fields["tools"].strip() == "*":
-        return None
-    return frozenset(word.lower() for word in _LIST_LETTERS.split(fields["tools"]) if word not in ("", "-"))
+    """The tools that a role names; names of other agents such as `Read` are those of ours in lower case.
+
+    Tools of MCP servers keep their letters, because servers choose them.
+    """
+    words = [word for word in _LIST_LETTERS.split(fields.get("tools", "*")) if word not in ("", "-")]
+    return None if words == ["*"] else frozenset(word if word.startswith(_SERVED) else word.lower() for word in words)
 
 
 def _mode(text: str) -> Mode | None:

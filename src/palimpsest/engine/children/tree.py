@@ -22,11 +22,15 @@ _NICKNAME: Final = re.compile(r"\w[\w .'-]{0,39}")
 
 
 class AgentSettings(Struct, frozen=True):
-    """Settings of the user for sub-agents; `None` leaves a number to the profile. `limits` hold for each turn of each sub-agent."""
+    """Settings of the user for sub-agents; `None` leaves a number to the profile. `limits` hold for each turn of each sub-agent.
+
+    With `end_with_turn`, sub-agents of the agent that the user talks to end with its turn, as those of a sub-agent do in any case.
+    """
 
     max_depth: int | None = None
     max_threads: int | None = None
     limits: Limits = NO_LIMITS
+    end_with_turn: bool = False
 
 
 class Slot(Struct):
@@ -55,6 +59,7 @@ class AgentTree:
         self.depth = settings.max_depth or rules.depth
         self.threads = settings.max_threads or rules.threads
         self.limits = settings.limits
+        self.end_with_turn = settings.end_with_turn
         self.roles = roles
         self.problems: tuple[str, ...] = ()
         self.open = 0

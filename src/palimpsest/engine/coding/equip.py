@@ -86,7 +86,7 @@ def equip(
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
     folders = (root, *workspace.extra) if settings.snapshots else ()
-    files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files)
+    files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files, children.settle)
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)

@@ -10,6 +10,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from palimpsest.tools.shell.watcher import GroupWatcher
+
 KEPT_BYTES: Final = 64 * 1024
 """Bytes of each output stream that are kept; the rest is read and discarded, so that the command does not wait."""
 MARK: Final = "PAL_HOOK_RUN"
@@ -86,7 +88,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
     """Run a command with the shell in a folder and wait for its end. Raises `OSError` if it cannot be started.
 
     The input comes from a file, so that a command which reads none of it, or only a part, delays nothing. If the task is cancelled, the
-    command and all that it started are killed.
+    command and all that it started are killed; if this process is killed, its process group is.
     """
     mark = os.urandom(16).hex()
     with ExitStack() as opened:
@@ -99,6 +101,10 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
         stdin.seek(0)
         await out.open()
         await err.open()
+        # Before the command, which would run unwatched while it starts.
+        watcher = GroupWatcher()
+        opened.callback(watcher.close)
+        await asyncio.to_thread(watcher.start)
         creating = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 *(_SHELL, "-c", command),
@@ -119,6 +125,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
             raise
         out.close_write()
         err.close_write()
+        watcher.add(process.pid)
         try:
             code = await process.wait()
             # In a thread, because it looks at every process of the system.

@@ -1,7 +1,8 @@
 """Snapshots around a turn: before its first tool that may change files, and when it ends."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -56,12 +57,20 @@ def always_changes(tool: AgentTool, call: ToolCall) -> bool:
     return tool.kind in ("edits", "runs")
 
 
+async def nothing_to_settle() -> None:
+    """Do nothing."""
+
+
 def turn_files(
-    home: AnyHome, folders: tuple[Path, ...], limits: SnapshotLimits, may_change: Callable[[AgentTool, ToolCall], bool]
+    home: AnyHome,
+    folders: tuple[Path, ...],
+    limits: SnapshotLimits,
+    may_change: Callable[[AgentTool, ToolCall], bool],
+    settle: Callable[[], Awaitable[None]] = nothing_to_settle,
 ) -> tuple[TurnFiles, tuple[str, ...]]:
     """What keeps the state of some folders around the turns of a session, and what the user should know: folders that cannot be kept.
 
-    A home in memory has no place for snapshots, so it keeps nothing.
+    `settle` ends what would still change files after the turn. A home in memory has no place for snapshots, so it keeps nothing.
     """
     shadows: list[Shadow] = []
     notices: list[str] = []
@@ -75,14 +84,14 @@ def turn_files(
             shadows.append(Shadow(place, folder))
         except BadInput as error:
             notices.append(f"Changes of files cannot be undone in {error.where}: {error.message}.")
-    return (TurnSnapshots(tuple(shadows), limits, may_change) if shadows else NoTurnFiles()), tuple(notices)
+    return (TurnSnapshots(tuple(shadows), limits, may_change, settle) if shadows else NoTurnFiles()), tuple(notices)
 
 
 class TurnSnapshots:
     """Keeps the state of each folder before and after every turn that may change files, and records both.
 
     A snapshot that fails is recorded and does not stop the turn; the folder then gets none for the rest of the turn. `may_change` tells
-    calls that change nothing, such as commands that only read.
+    calls that change nothing, such as commands that only read. `settle` is awaited before the state after a turn is kept.
     """
 
     def __init__(
@@ -90,10 +99,12 @@ class TurnSnapshots:
         shadows: tuple[Shadow, ...],
         limits: SnapshotLimits = LIMITS,
         may_change: Callable[[AgentTool, ToolCall], bool] = always_changes,
+        settle: Callable[[], Awaitable[None]] = nothing_to_settle,
     ) -> None:
         self._shadows = shadows
         self._limits = limits
         self._may_change = may_change
+        self._settle = settle
         self._before: dict[Path, str] | None = None
         self._has_effects = False
 
@@ -111,10 +122,11 @@ class TurnSnapshots:
 
     async def after_turn(self, session: Session) -> None:
         """Keep the state after the turn. A turn whose calls changed nothing needs no second look at the files."""
+        if self._before is None:
+            return
+        await self._settle()
         before, self._before = self._before, None
         has_effects, self._has_effects = self._has_effects, False
-        if before is None:
-            return
         for shadow in self._shadows:
             known = before.get(shadow.root)
             if known is None:
@@ -136,14 +148,23 @@ class TurnSnapshots:
 
     async def _take(self, session: Session, shadow: Shadow) -> TakenSnapshot | None:
         def work() -> TakenSnapshot:
-            with shadow.locked():
-                taken = take_snapshot(shadow, self._limits)
+            with own.locked():
+                taken = take_snapshot(own, self._limits)
                 # Before the lock is released, because another process may remove what no session needs.
-                shadow.keep(session.log.session, taken.id)
+                own.keep(session.log.session, taken.id)
                 return taken
 
         try:
-            return await session.environment.offload(work)
+            own = shadow.again()
+            running = asyncio.ensure_future(session.environment.offload(work))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # A first snapshot can take minutes, and a thread ends only with what it waits for.
+                own.git.stop()
+                running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                await asyncio.wait((running,))
+                raise
         except (PalimpsestError, OSError) as error:
             kind = error.kind if isinstance(error, PalimpsestError) else "store"
             session.log.append(Failed(SNAPSHOT, kind, f"{_shown(str(error))}; what this turn changes in files cannot be undone"))

@@ -40,6 +40,14 @@ class ShadowGit:
         self._program = program
         self.folder = folder
         self._seconds = seconds
+        self._running: subprocess.Popen[bytes] | None = None
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """Kill the command that runs, perhaps in another thread, and let every later one fail with `StoreError`."""
+        self.is_stopped = True
+        if self._running is not None:
+            self._running.kill()
 
     def run(
         self, *arguments: str, tree: Path | None = None, index: Path | None = None, data: bytes = b"", settings: tuple[str, ...] = ()
@@ -74,6 +82,10 @@ class ShadowGit:
                 raise StoreError(f"git cannot be started: {error.strerror}", where=self._program) from error
             timer = Timer(self._seconds, process.kill)
             timer.start()
+            self._running = process
+            if self.is_stopped:
+                # Asked for before there was a process to kill.
+                process.kill()
             try:
                 with process:
                     yield process.stdout if process.stdout is not None else io.BytesIO()
@@ -82,11 +94,13 @@ class ShadowGit:
                 raise
             finally:
                 timer.cancel()
+                self._running = None
             if process.returncode != 0:
                 errors.seek(0)
                 said = errors.read(_MESSAGE_BYTES).decode("utf-8", "backslashreplace").strip().replace("\n", "; ")
                 killed = process.returncode == -signal.SIGKILL
-                reason = f"it took more than {self._seconds:g} seconds" if killed else said or f"exit code {process.returncode}"
+                late = "it was stopped" if self.is_stopped else f"it took more than {self._seconds:g} seconds"
+                reason = late if killed else said or f"exit code {process.returncode}"
                 raise StoreError(f"git {arguments[0]} failed: {reason}", where=str(tree or self.folder))
 
     def _environment(self, tree: Path | None, index: Path | None) -> Mapping[str, str]:

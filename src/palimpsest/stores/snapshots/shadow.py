@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha1, sha256
 from pathlib import Path
@@ -66,7 +66,12 @@ class Shadow:
         if program is None:
             raise BadInput("snapshots of files need git, which is not installed", where=str(self.root))
         self.git = ShadowGit(program, self.folder)
+        self._search_path = search_path
         self._is_held = False
+
+    def again(self) -> "Shadow":
+        """The same repository for work of its own, which can be stopped alone. Raises as making one does."""
+        return Shadow(self.home, self.root, search_path=self._search_path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -78,7 +83,7 @@ class Shadow:
         with store_errors(place, "lock the snapshots with"):
             handle = open_in_folder(place, os.O_RDWR | os.O_CREAT)
         try:
-            _lock(handle, place)
+            _lock(handle, place, lambda: self.git.is_stopped)
             self._make()
             self._is_held = True
             yield
@@ -135,13 +140,15 @@ class Shadow:
                 yield data
 
 
-def _lock(handle: int, place: Path) -> None:
-    """Lock a file, waiting at most a minute. Raises `Locked`."""
+def _lock(handle: int, place: Path, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    """Lock a file, waiting at most a minute, or until that is stopped. Raises `Locked`."""
     end = monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if is_stopped():
+                raise Locked("another process took a snapshot when this one was stopped", where=str(place)) from None
             if monotonic() > end:
                 raise Locked("another process has been taking a snapshot for over a minute; try again later", where=str(place)) from None
             sleep(_POLL_SECONDS)

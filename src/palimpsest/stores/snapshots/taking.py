@@ -77,6 +77,8 @@ def take_snapshot(shadow: Shadow, limits: SnapshotLimits = LIMITS) -> TakenSnaps
         try:
             left_out = _update(shadow, tree, limits)
         except StoreError:
+            if shadow.git.is_stopped:
+                raise
             # A file may have gone while it was read, or a power cut have damaged the index, which can be made again.
             tree.index_file.unlink(missing_ok=True)
             left_out = _update(shadow, tree, limits)

@@ -31,11 +31,15 @@ class GroupWatcher:
     def __init__(self) -> None:
         self._pipe: int | None = None
 
-    def add(self, group: int) -> None:
-        """Watch a process group. Without a shell that could watch, nothing is watched."""
+    def start(self) -> None:
+        """Start the watching process, unless it runs. Without a shell that could watch, nothing is watched."""
         if self._pipe is None:
             with suppress(OSError):
                 self._pipe = _started()
+
+    def add(self, group: int) -> None:
+        """Watch a process group."""
+        self.start()
         self._write(f"+ {group}\n")
 
     def remove(self, group: int) -> None:

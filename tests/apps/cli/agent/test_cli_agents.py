@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palimpsest.core.events import Body, ChildEnded, ChildOpened, Interrupted, ToolReturned, TurnEnded
+from palimpsest.core.events import Body, ChildEnded, ChildOpened, FilesSnapshotted, HookRan, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.engine.children.reports import KILLED
@@ -78,6 +78,12 @@ def marked(project: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def snapshots_and_ends(project: Path, session: str) -> list[str]:
+    """The ends of children and turns, and the moments of snapshots, in the log of a session."""
+    kinds = [body for body in bodies(project, session) if isinstance(body, ChildEnded | FilesSnapshotted | TurnEnded)]
+    return [getattr(body, "moment", type(body).__name__) for body in kinds]
 
 
 def ends(project: Path, session: str) -> list[tuple[str, str, str]]:
@@ -193,6 +199,9 @@ def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, 
     assert ends(project, listed["id"]) == [("Bob", "interrupted", "The agent that started it was interrupted.")]
     assert bob["state"] == "interrupted"
     assert [body.stop for body in bodies(project, bob["session"]) if isinstance(body, TurnEnded)] == ["interrupted"]
+    if times == 1:
+        # What the child wrote until its end is part of the turn that a rewind takes back.
+        assert snapshots_and_ends(project, listed["id"]) == ["before", "ChildEnded", "after", "TurnEnded"]
 
 
 def test_a_child_that_is_not_waited_for_ends_with_the_run_and_lines_say_so(project: Path) -> None:
@@ -215,9 +224,26 @@ def test_a_child_that_is_not_waited_for_ends_with_the_run_and_lines_say_so(proje
     assert "pal: the sub-agent Bob (default) starts\n" in done.stderr
     (listed,) = pal(project, "sessions")
     assert [(name, status) for name, status, _ in ends(project, listed["id"])] == [("Bob", "interrupted")]
+    assert snapshots_and_ends(project, listed["id"]) == ["before", "ChildEnded", "after", "TurnEnded"]
     words = [*PAL, "agents", listed["id"]]
     table = subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in table.splitlines()]
     assert rows[0] == ["session", "nickname", "role", "state", "tokens", "cost"]
     assert [row[1:4] for row in rows[1:-1]] == [["-", "-", "-"], ["Bob", "default", "interrupted"]]
     assert rows[-1][:2] == ["1", "sub-agent,"]
+
+
+def test_the_newest_session_is_none_of_a_child_that_wrote_later(project: Path) -> None:
+    (project.parent / "home").mkdir()
+    (project.parent / "home" / "config.toml").write_text('[[hooks]]\nmoment = "session_end"\ncommand = "true"\n')
+    script = (
+        reply(call("spawn_agent", message="a", nickname="Ada")),
+        reply(call("wait_agent", ids=["Ada"])),
+        reply(text="done"),
+        reply(text="report", by="Ada"),
+    )
+    root = pal(project, "-p", "go", script=script)["session"]
+    (_, ada) = pal(project, "agents", "last")
+    assert isinstance(bodies(project, ada["session"])[-1], HookRan)
+    assert ada["parent"] == root
+    assert pal(project, "-p", "and more", "--continue", script=(reply(text="more"),))["session"] == root

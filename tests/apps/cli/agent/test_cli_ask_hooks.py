@@ -163,3 +163,19 @@ def test_a_hook_that_changes_the_log_of_its_session_ends_the_run_with_what_happe
     assert pal("verify", session, "--repair").returncode == 0
     pal.own("")
     assert pal("-p", "and now?", "--resume", session).stdout == "ok\n"
+
+
+def test_a_hook_that_runs_when_pal_is_killed_is_killed_too(pal: HookedPal) -> None:
+    held, ready, never = (pal.home / name for name in ("held", "ready", "never"))
+    os.mkfifo(ready)
+    os.mkfifo(never)
+    # Its output is more than a pipe holds, so it is ready only when pal has gone on for a while after its start.
+    command = f"exec 9> {held}; flock 9; head -c 1000000 /dev/zero; echo ready > {ready}; cat < {never}"
+    pal.own(f'[[hooks]]\nmoment = "user_prompt"\ncommand = "{command}"\n')
+    pal.script.write_text('"ok"\n')
+    settings = {**os.environ, "PAL_HOME": str(pal.home), "PAL_SCRIPT": str(pal.script), "PAL_SANDBOX": "off"}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*PAL, "-p", "go"], cwd=pal.project, env=settings, stdin=quiet, stderr=quiet) as process:
+        assert ready.read_text() == "ready\n"
+        process.kill()
+    subprocess.run(["flock", "-w", "10", held, "true"], check=True)

@@ -199,6 +199,7 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
             config.agents.max_depth,
             config.agents.max_threads,
             Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
+            end_with_turn=True,
         ),
         mcp=mcp_settings(settings),
         snapshots=config.files.snapshots,
@@ -301,12 +302,11 @@ def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
 
 
 def _newest_here(home: AnyHome) -> str:
-    """Return the newest session whose folder is the working directory. Raises `BadInput` if there is none."""
+    """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
     here = str(Path.cwd())
     for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
         try:
             with Log.open(home.store, stat_.session, home.clock) as log:
-                # After a crash the file of a sub-agent may be newer than that of its parent.
                 if log.opened.cwd == here and log.opened.opener is None:
                     return stat_.session
         except PalimpsestError:
