@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from coding_tasks import Coder, FromMessage, bash, use
 from families import spawn, stalled, wait
-from git_projects import UNITTEST, new_project
+from git_projects import PYTHON, UNITTEST, new_project
 from team_tasks import do_together, ends_of, roles_of
 
 from palimpsest.core.events import ChildEnded, ChildOpened, TurnEnded
@@ -115,8 +115,13 @@ def test_two_workers_fix_two_modules_at_the_same_time_and_the_parent_commits_bot
         bash(f"{UNITTEST} && git commit -q -a -m 'Fix slugs and pages'"),
         "Both are fixed.",
         team={
-            "Ada": (use("read", path="slug.py"), ada, bash(f"{UNITTEST} test_slug"), "Changed slug.py; its test passes."),
-            "Bob": (use("read", path="pages.py"), bob, bash(f"{UNITTEST} test_pages"), "Changed pages.py; its test passes."),
+            "Ada": (use("read", path="slug.py"), ada, bash(f"{PYTHON} -m unittest -q test_slug"), "Changed slug.py; its test passes."),
+            "Bob": (
+                use("read", path="pages.py"),
+                bob,
+                bash(f"{PYTHON} -m unittest -q test_pages"),
+                "Changed pages.py; its test passes.",
+            ),
         },
         meanwhile=until_both_work,
     )

@@ -77,7 +77,7 @@ def do_together(
             return agent.id
 
     done = checked_team(coder, asyncio.run(run()), own, scripts)
-    assert done.failing == failing
+    assert done.failing == failing, (done.failing, {name: run.results for name, run in {"": done.own, **done.members}.items()})
     return done
 
 
