@@ -1,4 +1,4 @@
-"""Runs a coroutine and turns SIGTERM and SIGHUP into its cancellation, so that open calls are recorded before the process ends."""
+"""Runs a coroutine and turns Ctrl-C, SIGTERM and SIGHUP into its cancellation, so that open calls are recorded before the process ends."""
 
 import asyncio
 import signal
@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-# Sent by service managers and by closed terminals. Ctrl-C needs no entry: asyncio itself turns it into a cancellation.
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+# Sent by the keyboard, by service managers and by closed terminals. Asyncio would turn only the first Ctrl-C into a cancellation and raise
+# an exception for the second at any line, also in the middle of what removes temporary folders.
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
