@@ -13,6 +13,7 @@ from palimpsest.engine.children.tree import AgentSettings
 from palimpsest.engine.coding.gatekeeper import LiveRules
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.sources.state import StateMachine
+from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.snapshots.taking import LARGEST_BYTES
 from palimpsest.tools.permissions.decision import Approval, Mode
 from palimpsest.tools.shell.sandbox import Sandbox
@@ -56,7 +57,7 @@ class CodingSettings:
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
     `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
-    them; files of more than `largest_saved` bytes are left out. `agents` are the limits of sub-agents.
+    them; files of more than `largest_saved` bytes are left out. `agents` are the limits of sub-agents; `memory` says how notes are used.
     `only` are the names of all tools that a sub-agent may have, `None` for any, and `inherited` is set for a sub-agent.
     """
 
@@ -77,6 +78,7 @@ class CodingSettings:
     snapshots: bool = True
     largest_saved: int = LARGEST_BYTES
     agents: AgentSettings = field(default_factory=AgentSettings)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     only: frozenset[str] | None = None
     inherited: Inherited | None = None
 

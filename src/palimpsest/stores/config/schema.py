@@ -7,6 +7,7 @@ from msgspec import NODEFAULT, Meta, Struct, structs
 
 from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
+from palimpsest.stores.config.memory_config import Budget, MemoryConfig, Number, Span
 
 # Model of a new session if none is named anywhere.
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
@@ -193,6 +194,7 @@ class Config(Struct, frozen=True, kw_only=True):
     files: FilesConfig = FilesConfig()
     mcp: McpConfig = McpConfig()
     jobs: JobsConfig = JobsConfig()
+    memory: MemoryConfig = MemoryConfig()
     providers: Mapping[str, ProviderConfig] = {}
 
 
@@ -204,6 +206,7 @@ _WANTED: Final = {
     "retries": "a whole number from 0 to 100",
     "jobs.keep_alive_most": "a whole number from 1 to 1000000",
     "jobs.exit_seconds": "a number of seconds from 0 to 3600",
+    "memory.parallel": "a whole number from 1 to 64",
 }
 _WANTED_KINDS: Final[Mapping[object, str]] = {
     bool: "true or false",
@@ -214,7 +217,14 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
     _Seconds | None: "a number of seconds above 0 and up to a year",
     float: "a number of seconds above 0 and up to a year",
     _Texts: "a list of texts",
+    Number: "a whole number from 0",
+    Span: "a number from 0",
+    Budget: "a number from 0 to 1000000",
 }
+
+
+# Tables and keys that no environment variable sets.
+_ONLY_IN_FILES: Final = frozenset({"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "providers", "hooks"})
 
 
 class Key(Struct, frozen=True):
@@ -261,7 +271,9 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "providers.", "hooks"))
+    from_environment = not name.startswith(
+        ("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "providers.", "hooks")
+    )
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 

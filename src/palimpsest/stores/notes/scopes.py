@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 USER_SCOPE: Final = "user"
+TEAM_SCOPE: Final = "team"
 TEAM_FOLDER: Final = ".palimpsest/memory"
 _ID_LENGTH: Final = 12
 _SECONDS: Final = 10

@@ -202,6 +202,7 @@ def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], f
             end_with_turn=True,
         ),
         mcp=mcp_settings(settings),
+        memory=config.memory,
         snapshots=config.files.snapshots,
         largest_saved=config.files.largest_mb * 1024 * 1024,
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
