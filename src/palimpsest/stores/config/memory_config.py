@@ -47,4 +47,4 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     unused_days: Annotated[Span, Meta(description="Days without use after which the summary of a session is left out.")] = 30.0
     most_sessions: Annotated[Number, Meta(description="Most summaries of sessions that one consolidation reads.")] = 256
     notes_a_scope: Annotated[Number, Meta(description="Most active notes of a user or project; more are clustered.")] = 1_000
-    quarantine_days: Annotated[Span, Meta(description="Days after which a note in quarantine that nobody promoted is deleted.")] = 30.0
+    quarantine_days: Annotated[Span, Meta(description="Days after which a note in quarantine is deleted, unless it was promoted.")] = 30.0
