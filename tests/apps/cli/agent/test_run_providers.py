@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.apps.cli.agent.providers import RunProviders, model_of
-from palimpsest.apps.cli.engine_session import settings_of
+from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.core.errors import NoModel
 from palimpsest.providers.http import HttpProvider
 from palimpsest.stores.home import Home

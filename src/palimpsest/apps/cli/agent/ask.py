@@ -12,9 +12,9 @@ import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.agent.providers import RunProviders, model_of
-from palimpsest.apps.cli.engine_session import config_path, model_name_of, profile_name_of, settings_of
-from palimpsest.apps.cli.home import NEWEST, AnyHome, find_home, find_session
-from palimpsest.apps.cli.opening import cards_of
+from palimpsest.apps.cli.opening.engine_session import config_path, model_name_of, profile_name_of, settings_of
+from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.apps.cli.output.values import json_option, plain
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited

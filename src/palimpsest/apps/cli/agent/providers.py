@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from palimpsest.apps.cli.engine_session import configured_provider, is_offline
+from palimpsest.apps.cli.opening.engine_session import configured_provider, is_offline
 from palimpsest.core.errors import NoModel
 from palimpsest.core.ports import Provider
 from palimpsest.stores.config.schema import ProviderConfig

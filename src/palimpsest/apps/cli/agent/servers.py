@@ -10,8 +10,8 @@ import click
 
 from palimpsest.apps.cli.agent.ask import mcp_settings
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.engine_session import settings_of, working_folder
-from palimpsest.apps.cli.home import find_home
+from palimpsest.apps.cli.opening.engine_session import settings_of, working_folder
+from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput

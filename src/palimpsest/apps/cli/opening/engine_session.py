@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from palimpsest.apps.cli.home import AnyHome, SessionLocation
-from palimpsest.apps.cli.opening import close_open_call
+from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation
+from palimpsest.apps.cli.opening.logs import close_open_call
 from palimpsest.apps.cli.output.values import plain
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
