@@ -73,7 +73,7 @@ class NoteFolder:
             os.close(handle)
 
     def history(self) -> tuple[Event, ...]:
-        """Return the events of the log of this scope, oldest first; none if nothing was changed. Raises `PalimpsestError` if it is damaged."""
+        """Return the events of the log of this scope, oldest first. Raises `PalimpsestError` if it is damaged."""
         store = JsonlSessions(self.folder)
         if not store.path_of(_LOG).exists():
             return ()
