@@ -3,7 +3,7 @@
 import pytest
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.memory.sessions.steps import CommandStep, FileStep, OpenedStep, SaidStep, is_within, session_steps
+from palimpsest.memory.sessions.steps import AccessStep, CommandStep, OpenedStep, SaidStep, is_within, session_steps
 
 
 def test_texts_files_and_commands_are_steps_in_their_order_with_paths_within_the_folder() -> None:
@@ -16,8 +16,8 @@ def test_texts_files_and_commands_are_steps_in_their_order_with_paths_within_the
     assert list(session_steps(session.events)) == [
         OpenedStep("/repo", "feat/x"),
         SaidStep(1, BEGIN + 1_000, "user", "make it pass", begins=True),
-        FileStep(3, BEGIN + 3_000, "src/a.py", changes=False),
-        FileStep(5, BEGIN + 5_000, "/elsewhere/b.py", changes=True),
+        AccessStep(3, BEGIN + 3_000, "src/a.py", changes=False),
+        AccessStep(5, BEGIN + 5_000, "/elsewhere/b.py", changes=True),
         CommandStep(7, BEGIN + 7_000, "pytest -q", "failed", ("E   ValueError: bad",), tests=True),
         SaidStep(8, BEGIN + 8_000, "assistant", "It fails."),
     ]
@@ -35,7 +35,7 @@ def test_texts_files_and_commands_are_steps_in_their_order_with_paths_within_the
 def test_an_edit_by_the_tool_of_any_program_is_a_change_of_the_same_path(tool: str, args: dict[str, object]) -> None:
     session = PastSession("/repo")
     seq = session.call(tool, args)
-    assert list(session_steps(session.events))[1:] == [FileStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)]
+    assert list(session_steps(session.events))[1:] == [AccessStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_paths_in_a_worktree_where_commands_ran_are_relative_to_it() -> None:
     session = PastSession("/home/me/repo")
     session.call("exec_command", {"cmd": "ls", "workdir": "/home/me/repo.worktrees/x"}, exit_code=0)
     seq = session.edit("/home/me/repo.worktrees/x/src/a.py")
-    assert list(session_steps(session.events))[-1] == FileStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)
+    assert list(session_steps(session.events))[-1] == AccessStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)
 
 
 def test_paths_of_windows_are_relative_with_slashes() -> None:
     session = PastSession("D:\\repo")
     seq = session.edit("D:\\repo\\src\\a.py")
-    assert list(session_steps(session.events))[-1] == FileStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)
+    assert list(session_steps(session.events))[-1] == AccessStep(seq, BEGIN + seq * 1_000, "src/a.py", changes=True)
 
 
 def test_context_that_a_program_put_into_the_role_of_the_user_is_not_said() -> None:

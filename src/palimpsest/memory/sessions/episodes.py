@@ -11,7 +11,7 @@ from palimpsest.core.redaction import redact
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.units import RecallUnit, cut
-from palimpsest.memory.sessions.steps import SEARCHED_CHARACTERS, CommandStep, FileStep, OpenedStep, SaidStep, SessionStep
+from palimpsest.memory.sessions.steps import SEARCHED_CHARACTERS, AccessStep, CommandStep, OpenedStep, SaidStep, SessionStep
 
 FIX: Final = "fix"
 # Failures that wait for a success at one time, and what one of them remembers: edits, files and commands, the newest.
@@ -92,7 +92,7 @@ class FixReader:
 
     def __init__(self) -> None:
         self._open: dict[str, _Failure] = {}
-        self._changes: list[FileStep] = []
+        self._changes: list[AccessStep] = []
         self._successes: list[CommandStep] = []
         self._proved: list[Fix] = []
         self._closing: SaidStep | None = None
@@ -104,7 +104,7 @@ class FixReader:
                 yield from self.ended()
             case SaidStep(role="assistant"):
                 self._closing = step
-            case FileStep(changes=True):
+            case AccessStep(changes=True):
                 self._changes.append(step)
             case CommandStep(outcome="failed", errors=errors) if errors:
                 if step.command not in self._open:
@@ -115,7 +115,7 @@ class FixReader:
                 if (failure := self._open.pop(step.command, None)) is not None:
                     self._add(failure, step)
                 self._successes.append(step)
-            case SaidStep() | FileStep() | CommandStep() | OpenedStep():
+            case SaidStep() | AccessStep() | CommandStep() | OpenedStep():
                 pass
 
     def _add(self, failure: _Failure, proof: CommandStep) -> None:

@@ -47,7 +47,7 @@ class SaidStep(Value, frozen=True):
     begins: bool = False
 
 
-class FileStep(Value, frozen=True):
+class AccessStep(Value, frozen=True):
     """A file was read, or changed; `seq` is that of the result.
 
     The path is relative to the folder of the session, or to a worktree in which its commands ran, if it is within.
@@ -76,7 +76,7 @@ class CommandStep(Value, frozen=True):
     tests: bool = False
 
 
-SessionStep: TypeAlias = OpenedStep | SaidStep | FileStep | CommandStep
+SessionStep: TypeAlias = OpenedStep | SaidStep | AccessStep | CommandStep
 
 
 class _Pending(Value, frozen=True):
@@ -182,8 +182,8 @@ class _StepReader:
         outcome: Literal["succeeded", "failed", "unknown"] = "failed" if failed else "unknown" if code is None else "succeeded"
         yield CommandStep(event.seq, event.at, pending.command, outcome, errors, pending.tests)
 
-    def _file(self, event: Event, path: str, *, changes: bool) -> FileStep:
-        return FileStep(event.seq, event.at, self._relative(path), changes)
+    def _file(self, event: Event, path: str, *, changes: bool) -> AccessStep:
+        return AccessStep(event.seq, event.at, self._relative(path), changes)
 
     def _relative(self, path: str) -> str:
         plain = _slashed(path)

@@ -10,7 +10,7 @@ from palimpsest.core.events import Event
 from palimpsest.core.redaction import redact
 from palimpsest.memory.recall.units import RecallUnit, cut
 from palimpsest.memory.sessions.episodes import FixReader, fix_unit
-from palimpsest.memory.sessions.steps import CommandStep, FileStep, OpenedStep, SaidStep, SessionStep, session_steps
+from palimpsest.memory.sessions.steps import AccessStep, CommandStep, OpenedStep, SaidStep, SessionStep, session_steps
 
 # What the text of a unit states beside its words: files and commands, the newest, error lines, the first; a longer text would not be
 # found better by any one of them. Files that it is about beyond these are in `paths` only.
@@ -40,11 +40,11 @@ def units_of_steps(session: str, steps: Iterable[SessionStep]) -> Iterator[Recal
     """Yield the units of a session from its steps, which `session_steps` gives."""
     positions = count()
     reader = FixReader()
-    turn = _Turn("")
+    turn = _TurnUnits("")
     for step in steps:
         if isinstance(step, SaidStep) and step.begins:
             yield from turn.units(session, positions)
-            turn = _Turn(turn.branch)
+            turn = _TurnUnits(turn.branch)
         for fix in reader.read(step):
             yield fix_unit(session, fix, next(positions), _date(fix.at))
         turn.read(step)
@@ -63,13 +63,13 @@ class _Passage:
         self.commands: dict[str, str] = {}
         self.errors: dict[str, None] = {}
 
-    def take(self, step: FileStep | CommandStep) -> None:
+    def take(self, step: AccessStep | CommandStep) -> None:
         """Add a file or a command."""
         match step:
-            case FileStep(changes=True):
+            case AccessStep(changes=True):
                 self.edited.pop(step.path, None)
                 self.edited[step.path] = None
-            case FileStep():
+            case AccessStep():
                 self.read[step.path] = None
             case CommandStep():
                 self.commands.pop(step.command, None)
@@ -90,7 +90,7 @@ class _Passage:
         return " ".join(found)
 
 
-class _Turn:
+class _TurnUnits:
     """The passages of a turn; steps before the first text belong to no unit."""
 
     def __init__(self, branch: str) -> None:
@@ -104,7 +104,7 @@ class _Turn:
                 self.branch = step.branch
             case SaidStep():
                 self._passages.append(_Passage(step))
-            case FileStep() | CommandStep():
+            case AccessStep() | CommandStep():
                 if self._passages:
                     self._passages[-1].take(step)
 
