@@ -7,8 +7,8 @@ from rich.text import Text
 
 from palimpsest.apps.cli.change.file_rewind import file_rewinding, file_rows, files_json, print_files
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import find_home, find_session, new_session_id
-from palimpsest.apps.cli.opening import open_log, session_argument
+from palimpsest.apps.cli.opening.home import find_home, find_session, new_session_id
+from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput

@@ -2,7 +2,8 @@
 
 import click
 
-from palimpsest.apps.cli.engine_session import (
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
+from palimpsest.apps.cli.opening.engine_session import (
     ModelChoice,
     ModelProviders,
     card_of,
@@ -13,9 +14,8 @@ from palimpsest.apps.cli.engine_session import (
     open_in_memory,
     settings_of,
 )
-from palimpsest.apps.cli.home import SessionLocation, find_home, find_session
-from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
-from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument
+from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError

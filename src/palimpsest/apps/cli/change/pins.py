@@ -5,8 +5,8 @@ from posixpath import normpath
 import click
 from msgspec.structs import replace
 
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import open_log, session_argument
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.audit.pins import pinned
 from palimpsest.core.errors import BadInput

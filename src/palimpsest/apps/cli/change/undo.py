@@ -3,8 +3,8 @@
 import click
 from msgspec.structs import replace
 
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, open_log, require_room, session_argument, view_tokens
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument, view_tokens
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.core.errors import BadInput

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from palimpsest.apps.cli.home import SessionLocation, expand_path, find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path as EventPath

@@ -11,7 +11,7 @@ from types import FrameType
 from msgspec import Struct, structs
 
 from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch
-from palimpsest.apps.cli.home import AnyHome
+from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.foreign.reading.cursors import Cursors, SourceCursor

@@ -18,7 +18,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, find_home
+from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput, PalimpsestError

@@ -4,9 +4,9 @@ import click
 from click.shell_completion import get_completion_class
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.main import cli
-from palimpsest.apps.cli.opening import print_index_faults, session_argument
+from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
+from palimpsest.apps.cli.opening.logs import print_index_faults, session_argument
 from palimpsest.apps.cli.output.values import confirm, emit, json_option, progress
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.home import remove

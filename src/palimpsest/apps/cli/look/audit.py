@@ -2,9 +2,9 @@
 
 import click
 
-from palimpsest.apps.cli.home import find_home, find_session
 from palimpsest.apps.cli.look.edits import audited_edits, edit_as_builtins, print_edit, print_edits
-from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput

@@ -4,8 +4,8 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import find_home
-from palimpsest.apps.cli.opening import own_cards_of
+from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.logs import own_cards_of
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short
 from palimpsest.wire.models.cards import CARDS, ModelCard

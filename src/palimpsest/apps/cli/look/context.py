@@ -8,8 +8,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.items import Value

@@ -4,8 +4,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import open_log, session_argument
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput

@@ -9,8 +9,8 @@ import msgspec
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import find_home, find_session
-from palimpsest.apps.cli.opening import refresh_index
+from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.logs import refresh_index
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain
 from palimpsest.core.items import Kind

@@ -6,8 +6,8 @@ import click
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, find_home
-from palimpsest.apps.cli.opening import cards_of, refresh_index
+from palimpsest.apps.cli.opening.home import AnyHome, find_home
+from palimpsest.apps.cli.opening.logs import cards_of, refresh_index
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import dollars, emit, json_option, short, short_time
 from palimpsest.core.errors import BadInput

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening import cards_of, counter_of, open_log, session_argument
+from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
+from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import dollars, emit, json_option, local_time, plain
 from palimpsest.core.events import Event, Unknown

@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.home import AnyHome, Home
 from palimpsest.apps.cli.look.context import print_census
 from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins
-from palimpsest.apps.cli.opening import budget_of, counter_of
+from palimpsest.apps.cli.opening.home import AnyHome, Home
+from palimpsest.apps.cli.opening.logs import budget_of, counter_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import dollars, emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.apps.cli.home import AnyHome
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
-from palimpsest.apps.cli.opening import counter_of
+from palimpsest.apps.cli.opening.home import AnyHome
+from palimpsest.apps.cli.opening.logs import counter_of
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.home import AnyHome, SessionLocation, find_home
+from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import plain, progress
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
