@@ -16,7 +16,7 @@ from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tom
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
 from palimpsest.memory.note_file import encode_note
-from palimpsest.stores.notes.folder import INDEX_FILE, NoteFolder, NoteWriter, RecordedNote, digest_of
+from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
 from palimpsest.stores.notes.scopes import write_ignore_file
 
 __all__ = ["INDEX_FILE", "NoteEvent", "Notebook", "Notes", "Propose"]
@@ -112,16 +112,20 @@ class Notebook:
             successor = notes.active.get(old.superseded_by.partition("@")[0], notes.active.get(name))
             newest = max(note.rev for note in (*versions, *notes.active.values()) if note.name == name)
             back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
-            events: list[NoteEvent] = []
             if successor is not None:
+                # With this link a crash between the two files leaves the one that holds again.
+                back = replace(back, supersedes=tuple(dict.fromkeys((*back.supersedes, successor.revision))))
+            text = encode_note(as_saved(back, is_shared=self.is_shared))
+            events: list[NoteEvent] = [NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)]
+            if successor is not None and successor.name == name:
+                writer.keep_past(successor.revision, encode_note(replace(successor, status="retracted", superseded_by=back.revision)))
+            writer.restore(name, old.revision, text, events[0])
+            if successor is not None and successor.name != name:
                 # The link lets an undo of this undo retire what is brought back now.
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
                 events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
-            text = encode_note(back)
-            event = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
-            writer.restore(name, old.revision, text, event)
             self._write_index(writer)
-        return (*events, event)
+        return tuple(events)
 
     def promote(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Make a note in quarantine an active one, because a person has read it; the event says who.
@@ -228,9 +232,19 @@ class Notebook:
         events += [NoteForgotten(self.scope, name, 0, "retracted", by, "deleted by hand", recorded[name].evidence) for name in gone]
         for event in events:
             writer.record(event)
-        if events:
-            self._write_index(writer)
+        self._complete(writer, files, decoded)
+        self._write_index(writer)
         return tuple(events)
+
+    def _complete(self, writer: NoteWriter, files: NoteFiles, decoded: Notes) -> None:
+        """Do what a process did not come to that was killed between two files of a correction or a promotion."""
+        for note in decoded.past.values():
+            if note.name in files.active and note.name not in decoded.active and note.revision not in files.past:
+                holder = next((each.revision for each in decoded.active.values() if note.revision in each.supersedes), "")
+                self._retired(writer, replace(note, superseded_by=holder), "consolidate", "its correction was interrupted")
+        for name in files.quarantine:
+            if name in decoded.active:
+                writer.discard_quarantined(name)
 
     def _author_of(self, note: Note, known: RecordedNote | None) -> tuple[str, str]:
         """Return who wrote a file that the log does not know, and how: a person, or a process that was killed before it recorded it."""
