@@ -7,7 +7,9 @@ from typing import Final
 from palimpsest.core.items import Value
 
 # A stop behind a capital and at most two letters ends an abbreviation rather than a sentence.
-_ENDS: Final = re.compile(r"(?<![A-Z])(?<![A-Z][a-z])(?<![A-Z][a-z][a-z])[.!?]+[\"')\]]*\s+|[!?]+[\"')\]]*\s+|[。！？]+[」』”’）]*\s*|\s*\n+\s*")
+_ENDS: Final = re.compile(
+    r"(?<![A-Z])(?<![A-Z][a-z])(?<![A-Z][a-z][a-z])[.!?]+[\"')\]]*\s+|[!?]+[\"')\]]*\s+|[。！？]+[」』”’）]*\s*|\s*\n+\s*"
+)
 # A run of letters and digits with at least one digit, and the marks that hold amounts, times and codes together.
 _NUMBER: Final = re.compile(r"[^\W_]*(?:[-.][^\W\d_]+)*-?\d[\w.,:%/-]*")
 _NAME: Final = re.compile(r"\b[^\W\d_a-z][\w&-]+")
