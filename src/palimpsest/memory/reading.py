@@ -88,5 +88,5 @@ def _shortened(text: str, characters: int) -> str:
 
 
 def iso_time(milliseconds: int) -> str:
-    """Return a time of an event as notes state it, in UTC."""
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC, to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

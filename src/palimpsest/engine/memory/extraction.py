@@ -1,7 +1,7 @@
 """The job that extracts notes at the end of a turn: reads what is new in the session, asks a model, and applies what the events support."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ class ExtractNotes:
     one by one and written by the engine, in one step with the events and the cursor.
     """
 
-    memories: Memories
+    memories: Callable[[], Memories]
     budget: DayBudget
     config: MemoryConfig
     root: Path
@@ -65,12 +65,12 @@ class ExtractNotes:
         sources = sources_of(situation.session, events, untrusted_results(events, str(self.root)))
         if not any(source.speaker == "user" for source in sources):
             return None
-        notes = [note for _, note in self.memories.active()]
+        notes = [note for _, note in self.memories().active()]
         proposed = yield from self.budget.metered(proposed_changes(sources, notes, self.config.model))
         return JobEnd(commit=partial(self._apply, proposed))
 
     def _apply(self, proposed: Proposed) -> JobEnd:
-        applied = apply_changes(self.memories, proposed.changes, proposed.read, "extract")
+        applied = apply_changes(self.memories(), proposed.changes, proposed.read, "extract")
         return JobEnd(applied.events, _refusals(applied.refused, proposed.left_out))
 
     def _skipped(self, events: Sequence[Event]) -> JobEnd | None:

@@ -44,7 +44,7 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
 def _statements(memory: SessionMemory, _: Path) -> Job:
     from palimpsest.engine.memory.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
 
-    return NoteStatements(memory.memories)
+    return NoteStatements(lambda: memory.memories)
 
 
 def _extraction(memory: SessionMemory, home: Path) -> Job:
@@ -52,7 +52,7 @@ def _extraction(memory: SessionMemory, home: Path) -> Job:
     from palimpsest.engine.memory.extraction import ExtractNotes  # noqa: PLC0415 - as above
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
-    return ExtractNotes(memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
+    return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
 
 
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:

@@ -23,11 +23,6 @@ _FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n?", re.MULTILINE)
 _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
 
 
-def begins_command(opening: str) -> bool:
-    """Return whether a message that begins with these words may be a command to remember something."""
-    return _COMMAND.match(opening) is not None
-
-
 class UserStatement(Value, frozen=True):
     """What the user asked to remember: the kind of the note and its text, with the event as it can be quoted."""
 
