@@ -35,7 +35,7 @@ def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[To
             case _:
                 continue
         if text.strip():
-            found.append(QuotableEvent(f"{session}:{event.seq}", speaker, redact(text), _iso(event.at)))
+            found.append(QuotableEvent(f"{session}:{event.seq}", speaker, redact(text), iso_time(event.at)))
     return tuple(found)
 
 
@@ -73,5 +73,6 @@ def _texts(parts: tuple[Content, ...]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def _iso(milliseconds: int) -> str:
+def iso_time(milliseconds: int) -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC, to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -120,7 +120,9 @@ class Notebook:
             back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
             events: list[NoteEvent] = []
             if successor is not None:
-                events.append(self._retired(writer, replace(successor, status="retracted"), by, f"undone: {name} holds again"))
+                # The link lets an undo of this undo retire what is brought back now.
+                undone = replace(successor, status="retracted", superseded_by=back.revision)
+                events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
             text = encode_note(back)
             event = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
             writer.restore(name, old.revision, text, event)
