@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ LONGEST_ABOUT: Final = 150
 # Tokens.
 LONGEST_BODY: Final = 1_200
 LONGEST_FRONT_MATTER: Final = 400
+# Between the evidence of a note and the dates that it gives.
+MOST_YEARS: Final = 100
 _NAME: Final = re.compile(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}")
 # A date, or a time with its zone.
 _WHEN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)")
@@ -89,8 +91,8 @@ def check_note(note: Note) -> Note:
         raise _bad(note, f"the name must begin with the kind, {note.kind}_")
     if not _WHEN.fullmatch(note.when) or not _is_time(note.when):
         raise _bad(note, "the field when must be a time with a zone, such as 2026-05-04T10:00:00Z")
-    if any(text and not (_DATE.fullmatch(text) and _is_time(text)) for text in (note.valid_from, note.valid_to)):
-        raise _bad(note, "valid_from and valid_to are dates such as 2026-05-04")
+    if reason := _wrong_dates(note):
+        raise _bad(note, reason)
     if not note.evidence or not all(_EVIDENCE.fullmatch(each) for each in note.evidence):
         raise _bad(note, "the field evidence must name at least one event, as session:seq")
     if note.last_used and not _is_time(note.last_used):
@@ -106,6 +108,19 @@ def check_note(note: Note) -> Note:
     if (size := estimate(note.body)) > LONGEST_BODY:
         raise _bad(note, f"the text has about {size:,} tokens; at most {LONGEST_BODY:,} fit in a note")
     return redacted(note)
+
+
+def _wrong_dates(note: Note) -> str:
+    """Return what is wrong with the time in which a note holds; empty if nothing is."""
+    found: list[date] = []
+    for text in filter(None, (note.valid_from, note.valid_to)):
+        try:
+            found.append(date.fromisoformat(text[:10] if _DATE.fullmatch(text) else text))
+        except ValueError:
+            return "valid_from and valid_to are dates such as 2026-05-04"
+    if any(abs(each.year - int(note.when[:4])) > MOST_YEARS for each in found):
+        return f"valid_from and valid_to lie within {MOST_YEARS} years of the evidence"
+    return "valid_to lies before valid_from" if note.valid_from and note.valid_to and found[1] < found[0] else ""
 
 
 def redacted(note: Note) -> Note:

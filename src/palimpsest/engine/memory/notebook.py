@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tom
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
 from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
 from palimpsest.stores.notes.scopes import write_ignore_file
 
@@ -30,12 +32,16 @@ _stones = msgspec.json.Decoder(Tombstone)
 
 
 class Notebook:
-    """The notes of one scope. Every change returns the events that a session which caused it records too."""
+    """The notes of one scope. Every change returns the events that a session which caused it records too.
 
-    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
+    `index_file` is the database of recall and use of these notes, beside them unless another place is given.
+    """
+
+    def __init__(self, folder: NoteFolder, clock: Clock, index_file: Path | None = None) -> None:
         self._folder = folder
         self._clock = clock
-        self._forgetting = NoteForgetting(folder, clock)
+        self.index_file = folder.folder / "index.sqlite" if index_file is None else index_file
+        self._forgetting = NoteForgetting(folder, clock, self.index_file)
 
     @property
     def scope(self) -> str:
@@ -54,7 +60,21 @@ class Notebook:
 
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
-        return notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock, is_shared=self.is_shared)
+        return self._notes(self._folder.read(hidden=self._forgetting.hidden()))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the scope."""
+        return self._folder.folder
+
+    def stamps(self) -> dict[str, str]:
+        """Return the state of the file of each active note, by name; equal states mean equal notes."""
+        return self._folder.stamps()
+
+    def note(self, name: str) -> Note | None:
+        """Return an active note as its file states it now; `None` if there is none, or it is no note."""
+        text = None if name in self._forgetting.hidden() else self._folder.active_text(name)
+        return None if text is None else self._notes(NoteFiles({name: text}, {}, {})).active.get(name)
 
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
@@ -116,10 +136,11 @@ class Notebook:
                 # With this link a crash between the two files leaves the one that holds again.
                 back = replace(back, supersedes=tuple(dict.fromkeys((*back.supersedes, successor.revision))))
             text = encode_note(as_saved(back, is_shared=self.is_shared))
-            events: list[NoteEvent] = [NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)]
+            restored = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
+            events: list[NoteEvent] = [restored]
             if successor is not None and successor.name == name:
                 writer.keep_past(successor.revision, encode_note(replace(successor, status="retracted", superseded_by=back.revision)))
-            writer.restore(name, old.revision, text, events[0])
+            writer.restore(name, old.revision, text, restored)
             if successor is not None and successor.name != name:
                 # The link lets an undo of this undo retire what is brought back now.
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
@@ -182,6 +203,13 @@ class Notebook:
             self._forgetting.complete()
             with self._folder.logged() as writer:
                 yield writer
+
+    def _notes(self, files: NoteFiles) -> Notes:
+        """Return the notes of files; one that a person has edited since it was written by a job is a statement of that time."""
+        notes = notes_of(files, self._clock, is_shared=self.is_shared)
+        edits = {} if self.is_shared else self._folder.edits()
+        active = {name: _edited(note, edits[name]) if name in edits else note for name, note in notes.active.items()}
+        return replace(notes, active=active)
 
     def _tombstones(self) -> tuple[Tombstone, ...]:
         return tuple(_stones.decode(line) for line in self._folder.tombstones())
@@ -285,3 +313,8 @@ def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
         renamed[note.revision] = saved[-1].revision
     past = tuple(replace(note, superseded_by=renamed.get(note.superseded_by, note.superseded_by)) for note in change.past)
     return AcceptedChange(tuple(saved), past, change.reason)
+
+
+def _edited(note: Note, at: int) -> Note:
+    when = iso_of(at)
+    return replace(note, by="user", trust="stated", when=when if time_of(when) > time_of(note.when) else note.when)
