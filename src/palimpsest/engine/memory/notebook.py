@@ -16,7 +16,7 @@ from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
-from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.note_file import encode_note, fitting
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
 from palimpsest.stores.notes.scopes import write_ignore_file
@@ -215,7 +215,9 @@ class Notebook:
         return tuple(_stones.decode(line) for line in self._folder.tombstones())
 
     def _memory(self, by: Author) -> Memory:
-        return Memory(self.notes().active, (*self._tombstones(), *self._retracted()), self._folder.key(), by)
+        stones = self._tombstones()
+        # Without a tombstone no digest is compared, and reading makes no file.
+        return Memory(self.notes().active, (*stones, *self._retracted()), self._folder.key() if stones else b"", by)
 
     def _retracted(self) -> Iterator[Tombstone]:
         """Yield what was retracted and not brought back since: it is not learned again from the same events."""
@@ -236,7 +238,7 @@ class Notebook:
         going_on = {note.name for note in change.saved}
         for note in change.past:
             if note.name in going_on:
-                writer.keep_past(note.revision, encode_note(redacted(note)))
+                writer.keep_past(note.revision, encode_note(fitting(redacted(note))))
         saved = tuple(self._saved(writer, note, by, change.reason) for note in change.saved)
         retired = tuple(self._retired(writer, note, by, change.reason) for note in change.past if note.name not in going_on)
         self._write_index(writer)
@@ -283,7 +285,7 @@ class Notebook:
         return "user", "written by hand" if known is None else "edited by hand"
 
     def _saved(self, writer: NoteWriter, note: Note, by: Author, reason: str) -> NoteSaved:
-        clean = as_saved(redacted(note), is_shared=self.is_shared)
+        clean = fitting(as_saved(redacted(note), is_shared=self.is_shared))
         text = encode_note(clean)
         event = NoteSaved(self.scope, note.name, note.rev, digest_of(text), by, reason, note.evidence)
         writer.save(note.name, text, event, quarantined=note.trust == "quarantined")
@@ -293,7 +295,7 @@ class Notebook:
         event = NoteForgotten(self.scope, note.name, note.rev, "retracted", by, reason, note.evidence)
         if note.status == "superseded":
             event = replace(event, how="superseded")
-        writer.retire(note.name, note.revision, encode_note(redacted(note)), event)
+        writer.retire(note.name, note.revision, encode_note(fitting(redacted(note))), event)
         return event
 
     def _write_index(self, writer: NoteWriter) -> None:

@@ -54,8 +54,8 @@ def erasure_of(gone: Iterable[Note], kept: Iterable[Note]) -> Erasure:
 def said_by(name: str, notes: Iterable[Note]) -> frozenset[str]:
     """Return the names of all notes that say what the note of this name says: to forget it is to forget them.
 
-    These are notes of the same claim, those that a representative stands for, and past versions of the same fact: of the same attribute,
-    or nearly the same words, about the same person.
+    These are notes of the same claim, those that a representative stands for, and past versions of the same fact: those that it replaced,
+    one after the other, and those of the same attribute or nearly the same words about the same person.
     """
     listed = list(notes)
     own = [note for note in listed if note.name == name]
@@ -67,6 +67,7 @@ def said_by(name: str, notes: Iterable[Note]) -> frozenset[str]:
         is_near = any(overlap(_claim_terms(note), _claim_terms(each)) >= NEAR for each in own) if is_past else False
         if claim_of(note) in claims or (is_past and (note.attribute in attributes or is_near)):
             found.add(note.name)
+    found |= _replaced_by(found, listed)
     # A note that stands for others is rewritten instead, unless it is the one that was asked for.
     return frozenset(found - {note.name for note in listed if note.name != name and name in note.stands_for})
 
@@ -96,6 +97,23 @@ def without_links(note: Note, gone: frozenset[str]) -> Note:
     supersedes = tuple(each for each in note.supersedes if each.partition("@")[0] not in gone)
     by = "" if note.superseded_by.partition("@")[0] in gone else note.superseded_by
     return replace(note, supersedes=supersedes, superseded_by=by, stands_for=tuple(each for each in note.stands_for if each not in gone))
+
+
+def _replaced_by(names: set[str], notes: list[Note]) -> set[str]:
+    """Return the names of past notes that lead to one of these names over the links of their successors."""
+    successors = {note.name: note.superseded_by.partition("@")[0] for note in notes if note.status != "active" and note.superseded_by}
+    for note in notes:
+        if note.name in names or note.status != "active":
+            successors |= {link.partition("@")[0]: note.name for link in note.supersedes}
+    active = {note.name for note in notes if note.status == "active"}
+    found: set[str] = set()
+    for name in successors:
+        path = [name]
+        while path[-1] in successors and path[-1] not in names and successors[path[-1]] not in path:
+            path.append(successors[path[-1]])
+        if path[-1] in names:
+            found |= set(path) - active
+    return found
 
 
 def _text(note: Note) -> str:

@@ -41,16 +41,19 @@ class Wording(Value, frozen=True):
     copied_pairs: tuple[tuple[str, str], ...] = ()
 
 
+@lru_cache(maxsize=1_024)
 def folded(text: str) -> str:
     """Return a text without differences of case, width and white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
+@lru_cache(maxsize=1_024)
 def own_words(text: str) -> str:
     """Return what a message says outside of fenced blocks and cited lines, which are usually pasted."""
     return _CITED_LINE.sub(" ", _FENCED.sub("\n", text))
 
 
+@lru_cache(maxsize=1_024)
 def pasted_words(text: str) -> str:
     """Return what stands in fenced blocks and cited lines of a message."""
     fenced = [match[2] for match in _FENCED.finditer(text)]
