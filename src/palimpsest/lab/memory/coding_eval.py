@@ -126,8 +126,8 @@ def _rows(rule: Rule, variant: Variant, asked: Sequence[tuple[PastProject, Codin
 
 def _row(rule: Rule, variant: Variant, ranking: str, ranks: Sequence[int], setting: str = "") -> CodingRow:
     count = len(ranks)
-    recalls = [sum(0 < rank <= depth for rank in ranks) / count for depth in (1, 5, 10)]
-    return CodingRow(rule, variant, ranking, count, *recalls, sum(map(_gain, ranks)) / count, setting)
+    first, fifth, tenth = (sum(0 < rank <= depth for rank in ranks) / count for depth in (1, 5, 10))
+    return CodingRow(rule, variant, ranking, count, first, fifth, tenth, sum(map(_gain, ranks)) / count, setting)
 
 
 def _gain(place: int) -> float:
