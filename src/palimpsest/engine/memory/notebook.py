@@ -14,8 +14,9 @@ from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, attribute_digest
 from palimpsest.memory.index_text import index_of
-from palimpsest.memory.note import Author, Note, check_note, redacted
+from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, check_note, redacted
 from palimpsest.memory.note_file import decode_note, encode_note, from_claude
+from palimpsest.memory.weighing.abstraction import written_again
 from palimpsest.stores.notes.folder import NoteFiles, NoteFolder, NoteWriter, digest_of
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
@@ -180,7 +181,7 @@ class Notebook:
             if len(rest) < 2:
                 yield self._retired(writer, replace(note, status="retracted"), "consolidate", f"too little supports it without {name}")
             else:
-                yield self._saved(writer, replace(note, stands_for=rest, rev=note.rev + 1), "consolidate", f"{name} was forgotten")
+                yield self._saved(writer, _without(note, rest, notes), "consolidate", f"{name} was forgotten")
 
     def _memory(self, writer: NoteWriter, by: Author) -> Memory:
         stones = tuple(_stones.decode(line) for line in writer.tombstones())
@@ -242,6 +243,16 @@ class Notebook:
         replaced = {link for note in active.values() for link in note.supersedes}
         shown = {name: note for name, note in active.items() if note.status == "active" and note.revision not in replaced}
         return Notes(shown, past, quarantine, tuple(problems))
+
+
+def _without(note: Note, rest: tuple[str, ...], notes: Notes) -> Note:
+    """Return a note that stands for others without one of them: nothing that was made of its text stays."""
+    supports = [notes.active[name] for name in rest if name in notes.active]
+    if note.level == "rule" and supports:
+        return written_again(note, supports)
+    # A line about all members may have words of the one that goes; the text below is that of the note itself.
+    about = next((line.strip() for line in note.body.split("\n") if line.strip()), note.about)[:LONGEST_ABOUT]
+    return replace(note, about=about, stands_for=rest, rev=note.rev + 1)
 
 
 def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
