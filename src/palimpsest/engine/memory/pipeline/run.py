@@ -11,6 +11,7 @@ from palimpsest.core.policy import Answer, Want, drive, run_steps
 from palimpsest.engine.environment import in_thread
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, due_sessions
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
+from palimpsest.engine.memory.pipeline.scope_files import drop_lost, lost_rows
 from palimpsest.engine.memory.pipeline.scope_work import ScopeResult, is_dirty, scope_steps
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, SessionResult, session_steps, watermark_of
 from palimpsest.stores.notes.claims import ClaimRow
@@ -62,7 +63,8 @@ def planned(places: PipelinePlaces, *, by_model: bool, everything: bool = False,
             _count(counts, "later" if waiting == "due" else waiting)
     for reason in found.not_due.values():
         _count(counts, reason)
-    scopes = tuple(scope for scope in places.scopes() if is_dirty(places, scope))
+    lost = {row.scope for rows in lost_rows(places) for row in rows}
+    scopes = tuple(scope for scope in places.scopes() if scope in lost or is_dirty(places, scope))
     return RunPlan(tuple(due), counts, scopes)
 
 
@@ -99,6 +101,7 @@ async def run_with_model(
 
 def background_steps(places: PipelinePlaces, use: ModelUse | None, current: str) -> Generator[Want, Answer, RunReport]:
     """Run the pipeline for a few sessions, one after the other, beside a session whose driver answers the wants."""
+    drop_lost(places)
     plan = planned(places, by_model=use is not None, most=places.config.sessions_per_start, current=current)
     sessions: tuple[SessionResult, ...] = ()
     for due in plan.sessions:

@@ -1,7 +1,7 @@
 """The files of a scope that phase two compares, replaces and deletes: the state by digests, summaries of sessions, and generated files."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -10,12 +10,14 @@ import msgspec
 
 from palimpsest.core.errors import StoreError
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
+from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.pipeline.phase_two import SkillFile
 from palimpsest.memory.pipeline.rollout_file import RolloutFile, decode_rollout
 from palimpsest.memory.pipeline.selection import RolloutUse, pruned, selected
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.files import store_errors, write_private
 from palimpsest.stores.notes.rollouts import RolloutRow
+from palimpsest.stores.notes.scopes import USER_SCOPE
 
 SUMMARY_FILE: Final = "SUMMARY.md"
 INDEX_FILE: Final = "MEMORY.md"
@@ -77,19 +79,18 @@ class ScopeRollouts:
         self._files = places.rollouts(scope)
 
     def synchronise(self) -> int:
-        """Delete what has no session, no row or no file any more, what was forgotten, and what is stale. Returns how many files went."""
+        """Bring files and rows in line, and delete what is stale. Returns how many files went.
+
+        A file without a row is deleted, unless its session is being read right now.
+        """
         places, texts = self._places, self._files.read()
-        sessions = {stat.session for stat in places.home.store.stats()}
         rows = {row.stem: row for row in places.rows.all(self._scope)}
-        self._adopt(texts, rows, sessions)
+        self._adopt(texts, rows)
         stale = {each.session for each in pruned(map(_use, rows.values()), places.home.clock.now(), self._unused_ms)}
-        outdated = self._forgotten()
-        gone = [row for row in rows.values() if row.session not in sessions or row.stem not in texts or row.session in stale | outdated]
+        gone = [row for row in rows.values() if row.stem not in texts or row.session in stale]
         places.rows.drop(row.session for row in gone)
-        # They are read once more, without what was forgotten.
-        places.claims.reset("session", outdated)
         kept = set(rows) - {row.stem for row in gone}
-        orphans = [stem for stem in texts if stem not in kept]
+        orphans = [stem for stem, text in texts.items() if stem not in kept and not self._is_being_read(text)]
         for stem in orphans:
             self._files.delete(stem)
         return len(orphans)
@@ -115,26 +116,57 @@ class ScopeRollouts:
     def _unused_ms(self) -> int:
         return int(self._places.config.unused_days * _DAY_MS)
 
-    def _adopt(self, texts: Mapping[str, str], rows: dict[str, RolloutRow], sessions: set[str]) -> None:
+    def _adopt(self, texts: Mapping[str, str], rows: dict[str, RolloutRow]) -> None:
         """Make rows for files that have none although no job made them, as after the database was deleted."""
         found: list[RolloutRow] = []
         for stem, text in texts.items():
             file = decode_rollout(text) if stem not in rows else None
-            if file is not None and file.session in sessions and self._places.claims.row("session", file.session) is None:
+            if file is not None and self._places.claims.row("session", file.session) is None:
                 found.append(RolloutRow(file.session, self._scope, stem, file.updated, self._places.home.clock.now()))
         if found:
             self._places.rows.adopt(found)
             rows.update((row.stem, row) for row in self._places.rows.all(self._scope))
 
-    def _forgotten(self) -> set[str]:
-        """Sessions with a summary that was made before something they say was forgotten."""
-        stones = (*self._places.tombstones("user"), *self._places.tombstones(self._scope))
-        newest: dict[str, int] = {}
-        for stone in stones:
-            at = int(time_of(stone.at).timestamp() * 1_000) + 999
-            for session in {each.rpartition(":")[0] for each in stone.evidence}:
-                newest[session] = max(at, newest.get(session, 0))
-        return {row.session for row in self._places.rows.all(self._scope) if row.made_at <= newest.get(row.session, -1)}
+    def _is_being_read(self, text: str) -> bool:
+        file = decode_rollout(text)
+        row = None if file is None else self._places.claims.row("session", file.session)
+        return row is not None and row.status == "running" and row.lease_until > self._places.home.clock.now()
+
+
+def lost_rows(places: PipelinePlaces) -> tuple[tuple[RolloutRow, ...], tuple[RolloutRow, ...]]:
+    """Return the summaries of sessions that were deleted, and those that were made before something in them was forgotten."""
+    rows = places.rows.all()
+    sessions = {stat.session for stat in places.home.store.stats()} if rows else set[str]()
+    forgotten: dict[str, dict[str, int]] = {}
+    outdated: list[RolloutRow] = []
+    for row in rows:
+        if row.scope not in forgotten:
+            forgotten[row.scope] = _forgotten_sessions((*places.tombstones(USER_SCOPE), *places.tombstones(row.scope)))
+        if row.session in sessions and row.made_at <= forgotten[row.scope].get(row.session, -1):
+            outdated.append(row)
+    return tuple(row for row in rows if row.session not in sessions), tuple(outdated)
+
+
+def drop_lost(places: PipelinePlaces) -> int:
+    """Delete the summaries that `lost_rows` names, and return how many. Sessions that still exist are read once more."""
+    deleted, outdated = lost_rows(places)
+    for row in (*deleted, *outdated):
+        places.rollouts(row.scope).delete(row.stem)
+    if deleted or outdated:
+        places.claims.reset("session", [row.session for row in (*deleted, *outdated)])
+        places.rows.drop(row.session for row in (*deleted, *outdated))
+    return len(deleted) + len(outdated)
+
+
+def _forgotten_sessions(stones: Iterable[Tombstone]) -> dict[str, int]:
+    """The last time at which something of a session was forgotten, in milliseconds, by session."""
+    newest: dict[str, int] = {}
+    for stone in stones:
+        # Tombstones state whole seconds.
+        at = int(time_of(stone.at).timestamp() * 1_000) + 999
+        for session in {each.rpartition(":")[0] for each in stone.evidence}:
+            newest[session] = max(at, newest.get(session, 0))
+    return newest
 
 
 def write_skills(folder: Path, skills: tuple[SkillFile, ...], known: Mapping[str, str]) -> None:

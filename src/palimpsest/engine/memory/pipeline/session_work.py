@@ -22,7 +22,7 @@ from palimpsest.stores.notes.rollouts import RolloutRow, delete_row, put_row
 from palimpsest.stores.notes.scopes import USER_SCOPE
 
 Announce: TypeAlias = Callable[[str, str], None]
-"""Called with a step and what it is about, before the step takes place."""
+"""Called with a step and what it is about, after the step has taken place."""
 SESSION: Final = "session"
 
 
