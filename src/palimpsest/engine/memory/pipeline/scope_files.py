@@ -41,6 +41,12 @@ def state_of(folder: Path) -> Mapping[str, str]:
     return found
 
 
+def with_generated(read: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the state that was read, with the generated files as they are now; what is gone now is left out."""
+    generated = {path: digest for path, digest in now.items() if path in (SUMMARY_FILE, INDEX_FILE) or path.startswith(_SKILLS)}
+    return {path: digest for path, digest in read.items() if path in now} | generated
+
+
 def encode_state(state: Mapping[str, str]) -> str:
     """Return a state as text, equal for equal states."""
     return msgspec.json.encode(dict(sorted(state.items()))).decode()

@@ -24,6 +24,7 @@ from palimpsest.engine.memory.pipeline.scope_files import (
     refuse_links,
     skill_names,
     state_of,
+    with_generated,
     write_skills,
 )
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, skip_text
@@ -72,14 +73,20 @@ def scope_steps(
 
     A failure is recorded with its claim, not raised; the files that were there before stay.
     """
-    if not is_dirty(places, scope):
-        return ScopeResult(scope, "unchanged")
+    has_changed = is_dirty(places, scope)
     row = places.claims.row("scope", scope)
     if row is None or row.watermark <= row.success_watermark:
+        if not has_changed:
+            return ScopeResult(scope, "unchanged")
         places.claims.enqueue("scope", scope)
-    claim = places.claims.claim_pending("scope", scope, 0 if at_once else int(places.config.cooldown_hours * _HOUR_MS))
+    cooldown = 0 if at_once or not has_changed else int(places.config.cooldown_hours * _HOUR_MS)
+    claim = places.claims.claim_pending("scope", scope, cooldown)
     if not isinstance(claim, Claim):
         return ScopeResult(scope, "skipped", skip_text(claim))
+    if row is not None and not has_changed:
+        # What was enqueued has been read by the run before.
+        places.claims.complete(claim, row.baseline)
+        return ScopeResult(scope, "unchanged")
     announce("claimed", scope)
     started = places.home.clock.now()
     with kept_alive(places.claims, claim, places.config.heartbeat_seconds) as owner:
@@ -129,6 +136,7 @@ def _consolidated(work: _Work) -> Generator[Want, Answer, ScopeResult]:
     rollouts.synchronise()
     chosen = rollouts.selected()
     announce("consolidated", scope)
+    state = state_of(folder)
     given = _summary_input(work, chosen)
     row = places.claims.row("scope", scope)
     known = decode_state("" if row is None else row.baseline)
@@ -136,12 +144,15 @@ def _consolidated(work: _Work) -> Generator[Want, Answer, ScopeResult]:
         work.owner.prove()
         delete_generated(folder, known)
     else:
-        changed += yield from _written(work, given, chosen, known, made)
+        reworded = yield from _written(work, given, chosen, known, made)
+        changed += len(reworded)
+        state = {**state, **{path: digest for path, digest in state_of(folder).items() if path in reworded}}
     rollouts.drop_unselected(chosen)
     announce("replaced", scope)
     selected = {file.session: file.updated for file in chosen.values()}
-    state = encode_state(state_of(folder))
-    if not places.claims.complete(work.claim, state, also=lambda database: mark_selected(database, scope, selected)):
+    # What others have written meanwhile was not read, so that it must count as a change the next time.
+    baseline = encode_state(with_generated(state, state_of(folder)))
+    if not places.claims.complete(work.claim, baseline, also=lambda database: mark_selected(database, scope, selected)):
         return ScopeResult(scope, "failed", "another process took over this consolidation")
     announce("completed", scope)
     return ScopeResult(scope, "done", "", len(given.notes) + len(chosen), changed)
@@ -215,12 +226,15 @@ def _discard_expired(places: PipelinePlaces, scope: str) -> int:
 
 def _written(
     work: _Work, given: SummaryInput, chosen: dict[str, RolloutFile], known: dict[str, str], made: frozenset[str]
-) -> Generator[Want, Answer, int]:
-    """Ask for wordings, skills and the summary, or make the summary by structure, and replace the files. Returns the changes of notes."""
+) -> Generator[Want, Answer, frozenset[str]]:
+    """Ask for wordings, skills and the summary, or make the summary by structure, and replace the files.
+
+    Returns the paths of notes that were worded by the model.
+    """
     folder, use = work.places.scope_folder(work.scope), work.use
     if use is None:
         text, skills = structural_summary(given), None
-        reworded = 0
+        reworded = frozenset[str]()
     else:
         reworded = yield from _reworded(work, made, use)
         skills = yield from metered(skills_of(chosen, use.name), use.meter)
@@ -250,8 +264,11 @@ def _asked_summary(work: _Work, given: SummaryInput, use: ModelUse) -> Generator
         raise
 
 
-def _reworded(work: _Work, names: frozenset[str], use: ModelUse) -> Generator[Want, Answer, int]:
-    """Ask once for lines about the representatives and rules that this consolidation has made, and save those that hold."""
+def _reworded(work: _Work, names: frozenset[str], use: ModelUse) -> Generator[Want, Answer, frozenset[str]]:
+    """Ask once for lines about the representatives and rules that this consolidation has made, and save those that hold.
+
+    Returns the paths of the notes that have a new line.
+    """
     notebook = work.places.notebook(work.scope)
     notes = notebook.notes()
     versions = {note.name: note for note in (*notes.past.values(), *notes.active.values())}
@@ -262,7 +279,7 @@ def _reworded(work: _Work, names: frozenset[str], use: ModelUse) -> Generator[Wa
         work.owner.prove()
         note = replace(worded(versions[name], about), rev=versions[name].rev + 1)
         notebook.apply(AcceptedChange((note,), reason="worded by a model"), "consolidate")
-    return len(found)
+    return frozenset(f"notes/{name}.md" for name in found)
 
 
 def _summary_input(work: _Work, chosen: dict[str, RolloutFile], skills: tuple[SkillFile, ...] | None = None) -> SummaryInput:
