@@ -1,7 +1,7 @@
 """Evaluates recall over past coding sessions: questions made by rules, our ranking, and SQLite's full-text index at its best setting."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -35,7 +35,10 @@ _ERROR_RULES: Final[frozenset[Rule]] = frozenset({"first failure", "later failur
 
 
 class CodingRow(Value, frozen=True):
-    """Means over the questions of a rule; one right event is enough. `setting` is the one of the rival that scored best here."""
+    """Means over the questions of a rule; one right event is enough.
+
+    setting: that of the rival which scored best here. project: the last folder of the only project that counts; empty for all.
+    """
 
     rule: Rule
     variant: Variant
@@ -46,13 +49,14 @@ class CodingRow(Value, frozen=True):
     recall_10: float
     ndcg_10: float
     setting: str = ""
+    project: str = ""
 
 
 class CodingReport(Value, frozen=True):
     """Everything that was measured.
 
     failures: commands that failed with error lines; repairs: those that succeeded again after something was done.
-    elsewhere: questions about failures whose error was repaired in an earlier session.
+    elsewhere: questions about failures whose error was repaired in an earlier session. by_project: our ranking for each project.
     """
 
     data: str
@@ -63,6 +67,7 @@ class CodingReport(Value, frozen=True):
     repairs: int
     elsewhere: int
     rows: tuple[CodingRow, ...]
+    by_project: tuple[CodingRow, ...]
 
 
 class PastProject(Value, frozen=True):
@@ -110,6 +115,14 @@ def eval_coding(folder: Path, *, announce: Callable[[str], None] = lambda _: Non
         repairs=sum(len(record.repairs) for record in records),
         elsewhere=sum(question.elsewhere for _, questions in asked for question in questions),
         rows=tuple(row for rule in RULES for variant in VARIANTS for row in _rows(rule, variant, found)),
+        by_project=tuple(
+            replace(row, project=PurePosixPath(project.name.replace("\\", "/")).name)
+            for project in projects
+            for rule in RULES
+            for variant in VARIANTS
+            for row in _rows(rule, variant, [each for each in found if each.question.project == project.name])
+            if row.ranking == OURS
+        ),
     )
 
 
