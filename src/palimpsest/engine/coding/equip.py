@@ -18,6 +18,7 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
+from palimpsest.engine.memory.equipping import equip_memory
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -81,7 +82,8 @@ def equip(
     children = ChildAgents(
         agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, inherited), ask, family)
     )
-    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
+    offered = (*toolset.tools, *child_tools(children), *equip_memory(agent, home, settings.memory))
+    deferred, tools = _declared(agent, offered, installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)

@@ -56,7 +56,10 @@ class LocatedNote(Struct, frozen=True):
 
 
 def locate(memories: Memories, name: str, scope: str = "", places: tuple[Place, ...] = ("active", "quarantine", "past")) -> LocatedNote:
-    """Return the note of a name, active ones first, or the past version `name@rev`. Raises `BadInput` if there is none, with the nearest name."""
+    """Return the note of a name, active ones first, or the past version `name@rev`.
+
+    Raises `BadInput` if there is none, with the nearest name.
+    """
     notebooks = (memories.of_scope(scope),) if scope else memories.notebooks
     known = {notebook.scope: notebook.notes() for notebook in notebooks}
     for place in places:
@@ -87,10 +90,10 @@ def add_note(notebook: Notebook, given: NewNote, now: str) -> tuple[NoteEvent, .
         valid_from=given.valid_from,
         valid_to=given.valid_to,
     )
-    words = "\n".join((text, given.about, given.backstory, given.person, given.relationship, given.attribute, given.valid_from, given.valid_to))
+    words = "\n".join(str(getattr(given, field)) for field in given.__struct_fields__)
 
     def propose(memory: Memory, event: str) -> AcceptedChange | RefusedChange:
-        replaced = given.replaces or _same_attribute(memory, draft)
+        replaced = given.replaces or same_attribute(memory, draft)
         quote = " ".join(text.split()[:LONGEST_QUOTE_WORDS])
         change: Change = SupersedeNote(replaced, draft, (event,), quote) if replaced else AddNote(draft, (event,), quote)
         return judge_change(change, (QuotableEvent(event, "user", words, now),), memory)
@@ -125,7 +128,7 @@ def first_line(text: str) -> str:
     return line if len(line) <= LONGEST_ABOUT else f"{line[: LONGEST_ABOUT - 1]}…"
 
 
-def _same_attribute(memory: Memory, draft: Draft) -> str:
+def same_attribute(memory: Memory, draft: Draft) -> str:
     """Return the name of the active note with another value of the same attribute of the same person; empty if there is none."""
     if not draft.attribute or draft.policy != "single":
         return ""
