@@ -67,9 +67,7 @@ def equip(
     agent.resources.push_async_callback(_close_shell, session, shell)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
-    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
-    if settings.inherited is not None:
-        installed = installed._replace(tools=(*installed.tools, *inherited.served()))
+    installed = _installed(settings)
     toolset = standard_tools(
         shell,
         tasks=tasks,
@@ -110,6 +108,13 @@ def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
 
 def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
     return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+
+
+def _installed(settings: CodingSettings) -> InstalledTools:
+    """The tools of other packages, and in a sub-agent those of its parent's MCP servers."""
+    found = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    served = () if settings.inherited is None else settings.inherited.served()
+    return found._replace(tools=(*found.tools, *served))
 
 
 def _declared(
