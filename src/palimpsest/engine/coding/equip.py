@@ -20,7 +20,9 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
-from palimpsest.engine.memory.equipping import equip_memory
+from palimpsest.engine.memory.jobs import memory_jobs
+from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -82,8 +84,8 @@ def equip(
     below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
-    offered = (*toolset.tools, *child_tools(children), *equip_memory(agent, home, settings.memory))
-    deferred, tools = _declared(agent, offered, installed, settings)
+    memory = session_memory(agent, home, settings.memory)
+    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
@@ -94,6 +96,8 @@ def equip(
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = children.context(SourcedContext(session, world, world.renewed))
     agent.hooks.add(settings.hooks)
+    if memory is not None:
+        agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     agent.mode = mode
     mode.record()

@@ -7,13 +7,13 @@ from palimpsest.tools.memory.remember import RememberArguments, remember_tool
 from palimpsest.tools.tool import AgentTool, ToolOutput
 
 
-def memory_tools(memory: SessionMemory) -> tuple[AgentTool, ...]:
-    """Return `remember`, or with the setting `memory.tool` the tool `memory` in its place; none for a sub-agent.
+def memory_tools(memory: SessionMemory | None) -> tuple[AgentTool, ...]:
+    """Return `remember`, or with the setting `memory.tool` the tool `memory` in its place; none without memory, and none for a sub-agent.
 
     Two tools for one thing would cost tokens in each request. What a sub-agent learns goes into its report, and its parent decides what
     to keep.
     """
-    if memory.agent.session.log.opened.opener is not None:
+    if memory is None or memory.agent.session.log.opened.opener is not None:
         return ()
     return (_memory_tool(memory),) if memory.config.tool else (remember_tool(_Keeper(memory)),)
 
@@ -27,11 +27,12 @@ class _Keeper(Struct, frozen=True):
         """Save a note, see `SessionKeeper.remember`."""
         from palimpsest.engine.memory.access.remembering import SessionKeeper  # noqa: PLC0415 - a start is measured in milliseconds
 
-        return await SessionKeeper(self.memory.agent.session, self.memory.memories).remember(given)
+        agent = self.memory.agent
+        return await SessionKeeper(agent.session, agent.toolbox.workspace.root, self.memory.memories).remember(given)
 
 
 def _memory_tool(memory: SessionMemory) -> AgentTool:
     from palimpsest.engine.memory.access.tree import SessionTree  # noqa: PLC0415 - as above
     from palimpsest.tools.memory.commands import memory_tool  # noqa: PLC0415 - as above
 
-    return memory_tool(SessionTree(memory.agent.session, memory))
+    return memory_tool(SessionTree(memory.agent.session, memory.agent.toolbox.workspace.root, memory))

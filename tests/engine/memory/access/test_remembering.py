@@ -36,9 +36,9 @@ def refused(output: ToolOutput) -> str:
 
 def test_a_quotation_of_the_user_makes_a_stated_note_with_that_event_as_evidence(session: MemorySession) -> None:
     said = session.user("By the way, I prefer tabs over spaces. Now fix the bug.")
-    output = session.call(text="The user prefers tabs over spaces.", kind="user", quote="i prefer  tabs over SPACES", about="indentation")
-    assert output.text == "Saved as user_indentation (added, stated)."
-    found = note(session, "user_indentation")
+    output = session.call(text="The user prefers tabs over spaces.", kind="user", quote="i prefer  tabs over SPACES", about="prefers tabs")
+    assert output.text == "Saved as user_prefers_tabs (added, stated)."
+    found = note(session, "user_prefers_tabs")
     assert (found.trust, found.evidence, found.by) == ("stated", (said,), "remember")
     assert [type(body) for body in output.events] == [NoteSaved]
 

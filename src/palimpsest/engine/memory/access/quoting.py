@@ -1,7 +1,7 @@
 """What a tool call of a session may cite: the words of the user and of results in the log, and the call itself."""
 
-import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -10,12 +10,17 @@ from palimpsest.core.events import Event, ModelReplied, NoteForgotten, NoteSaved
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.session import Session
 from palimpsest.memory.changes import LONGEST_QUOTE_WORDS, QuotableEvent
+from palimpsest.memory.evidence.trust import untrusted_results
 from palimpsest.memory.reading import iso_time, sources_of
-from palimpsest.tools.permissions.rules import FETCH_TOOLS, SERVED
+from palimpsest.memory.weighing.wording import folded
+from palimpsest.tools.memory.commands import MEMORY
+from palimpsest.tools.memory.remember import REMEMBER
 from palimpsest.tools.tool import CURRENT_CALL, ToolError
 
 MOST_CHANGES_A_TURN: Final = 10
 """Notes that tools save or delete in one turn."""
+# Tools whose results repeat the model's own words, notes that are trusted, or ours.
+_OWN_WORDS: Final = frozenset({REMEMBER, MEMORY, "todo", "compact", "task_create", "task_update", "task_list", "task_get"})
 # Characters of a line that is taken for a quotation of the user; shorter ones occur by chance.
 _SHORTEST_LINE: Final = 12
 _SHORTEST_UNSPACED: Final = 4
@@ -59,19 +64,23 @@ class SessionRead(Struct, frozen=True):
         return bool(lines) and all(self.user_words(line) is not None for line in lines)
 
 
-def read_session(session: Session) -> SessionRead:
-    """Return what the present call may cite. Raises `ToolError` if tools have changed enough notes in this turn."""
+def read_session(session: Session, root: Path) -> SessionRead:
+    """Return what the present call may cite, in a session that works in the folder `root`.
+
+    Raises `ToolError` if tools have changed enough notes in this turn.
+    """
     log = session.log
     with log.locked():
-        events = tuple(log.events())
+        events = tuple(event for event in log.events() if not _repeats_own_words(event))
     current = CURRENT_CALL.get()
     asked = next((event for event in reversed(events) if _has_call(event, current)), events[-1])
     turn = _this_turn(events)
     changes = sum(isinstance(event.body, NoteSaved | NoteForgotten) and event.body.by in ("remember", "memory_tool") for event in turn)
     if changes >= MOST_CHANGES_A_TURN:
         raise ToolError(f"{changes} notes were changed in this turn, which is enough; tell the user what else there is to remember")
-    is_tainted = any(isinstance(event.body, ToolReturned) and _is_untrusted(event.body) for event in turn)
-    sources = sources_of(log.session, events, _is_untrusted)
+    is_untrusted = untrusted_results(events, str(root))
+    is_tainted = any(isinstance(event.body, ToolReturned) and is_untrusted(event.body) for event in turn)
+    sources = sources_of(log.session, events, is_untrusted)
     return SessionRead(sources, f"{log.session}:{asked.seq}", iso_time(asked.at), is_tainted, changes)
 
 
@@ -80,9 +89,8 @@ def first_words(text: str) -> str:
     return " ".join(text.split()[:LONGEST_QUOTE_WORDS])
 
 
-def folded(text: str) -> str:
-    """Return a text as quotations are compared: regardless of case, width and white space."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+def _repeats_own_words(event: Event) -> bool:
+    return isinstance(event.body, ToolReturned) and event.body.tool in _OWN_WORDS
 
 
 def _has_call(event: Event, call_id: str) -> bool:
@@ -97,7 +105,3 @@ def _this_turn(events: Iterable[Event]) -> list[Event]:
         turn = [] if isinstance(event.body, UserSaid) else turn
         turn.append(event)
     return turn
-
-
-def _is_untrusted(returned: ToolReturned) -> bool:
-    return returned.tool in FETCH_TOOLS or returned.tool.startswith(SERVED)

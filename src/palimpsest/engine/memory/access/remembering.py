@@ -1,6 +1,7 @@
 """Saves what a model wants remembered: as stated if it quotes the user, as observed otherwise, held back if it may come from outside."""
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ class SessionKeeper(Struct, frozen=True):
     """Saves notes for one session."""
 
     session: Session
+    root: Path
     memories: Memories
 
     async def remember(self, given: RememberArguments) -> ToolOutput:
@@ -31,7 +33,7 @@ class SessionKeeper(Struct, frozen=True):
         return await asyncio.to_thread(self._remember, given)
 
     def _remember(self, given: RememberArguments) -> ToolOutput:
-        read = read_session(self.session)
+        read = read_session(self.session, self.root)
         if given.quote and read.holding(given.quote) is None:
             raise ToolError("the quotation is not in this session; copy at most 25 words verbatim, or leave it out")
         notebook = self.memories.find(given.replaces)[0] if given.replaces else self.memories.place_of(given.kind)
