@@ -27,6 +27,8 @@ Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
+INDEX_FILE = "MEMORY.md"
+SUMMARY_FILE = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
 
 
@@ -117,6 +119,10 @@ class Notebook:
     def history(self) -> tuple[Event, ...]:
         """Return the events of the log of this scope, oldest first."""
         return self._folder.history()
+
+    def summary(self) -> str:
+        """Return the generated summary of these notes; empty if there is none."""
+        return self._folder.generated(SUMMARY_FILE)
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.

@@ -149,6 +149,13 @@ class NoteFolder:
         with Log.open(store, LOG, self._clock) as log:
             return tuple(log.events())
 
+    def generated(self, name: str) -> str:
+        """Return the text of a generated file such as SUMMARY.md; empty if it is missing, a link, too large or no text."""
+        try:
+            return _text(self.folder / name)
+        except (OSError, ValueError):
+            return ""
+
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""
         if not name or not all(letter.isascii() and (letter.isalnum() or letter in "_@") for letter in name):
