@@ -9,7 +9,7 @@ from palimpsest.core.items import EMPTY_MAPPING, Value
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.selection import one_line
-from palimpsest.memory.recall.texts.sentences import Sentence
+from palimpsest.memory.recall.digest.sentences import Sentence
 
 # The value of a sentence: how relevant its unit is, and which numbers and names it brings that no chosen sentence has. Chosen on half of
 # the cases of three levels; `docs/memory.md` has the scores of both halves.
@@ -24,13 +24,13 @@ _SIZE_POWER: Final = 0.3
 class Offer(Value, frozen=True, eq=False):
     """A sentence that may be chosen: the number of its unit, its place there, the relevance of the unit from 0 to 1, its size in tokens.
 
-    text: the sentence as it is shown, with the question that it answers if it is short.
+    question: what it answers, if it is too short to say anything without; empty for others. The size is that with the question.
     """
 
     unit: int
     place: int
     sentence: Sentence
-    text: str
+    question: str
     relevance: float
     size: int
 
@@ -82,7 +82,9 @@ class Choice:
         """Add a sentence, with a remark behind it, if it is new and fits; return whether it is shown."""
         if offer.place in self.chosen.get(offer.unit, ()):
             return True
-        if offer.text in self._texts:
+        asked = offer.question if offer.question not in self._texts else ""
+        text = f"({asked}) {offer.sentence.text}" if asked else offer.sentence.text
+        if text in self._texts:
             return False
         size = offer.size + (estimate(remark, self._factor) if remark else 0)
         group = (self._index.sessions[offer.unit], offer.unit in self.remarks)
@@ -94,8 +96,8 @@ class Choice:
             return False
         self._left -= size
         self._headed.add(group)
-        self.chosen.setdefault(offer.unit, {})[offer.place] = offer.text + remark
-        self._texts.add(offer.text)
+        self.chosen.setdefault(offer.unit, {})[offer.place] = text + remark
+        self._texts.update((text, asked) if asked else (text,))
         self._stated |= offer.sentence.numbers | offer.sentence.names
         return True
 

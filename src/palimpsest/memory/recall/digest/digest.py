@@ -11,7 +11,7 @@ from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_va
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RecallHit
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, more_line, one_line
-from palimpsest.memory.recall.texts.sentences import read_sentence, sentences
+from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
 
 # Units that are read for sentences: the hits, then their neighbours, nearest first, in the sessions of the best hits.
 MOST_UNITS: Final = 400
@@ -22,6 +22,8 @@ MOST_HITS: Final = 400
 SHORT_ANSWER_WORDS: Final = 4
 # Characters of a sentence that are shown; longer ones are data without sentences.
 _LONGEST: Final = 600
+# Relevance of the last hit; that of the first is 1, and what is no hit has none.
+_LOWEST: Final = 0.1
 
 
 def digest(
@@ -41,19 +43,35 @@ def digest(
     other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units that are
     not read; `factor` is the token factor of the model.
     """
-    budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
     offers = list(_offers(index, hits, excluded, corrected, factor))
+    budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
+    found = _result(index, _choice(index, hits, offers, corrected, budget, factor), hits, query, factor)
+    while found.tokens > tokens:
+        # The estimate of a text may exceed the sum of the estimates of its lines by a little.
+        budget -= found.tokens - tokens
+        found = _result(index, _choice(index, hits, offers, corrected, budget, factor), hits, query, factor)
+    return found
+
+
+def _choice(
+    index: RecallIndex,
+    hits: Sequence[RecallHit],
+    offers: Sequence[Offer],
+    corrected: Mapping[str, Correction],
+    budget: int,
+    factor: float,
+) -> Choice:
+    """Choose what replaced corrected hits, then what holds, then what was corrected and whose successor is shown."""
     events = {offer.unit: event_of(index.units[offer.unit].id) for offer in offers}
     choice = Choice(index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor)
     successors = {event for hit in hits if (found := corrected.get(event_of(hit.unit.id))) is not None for event in found.successors}
-    choice.fill([offer for offer in offers if events[offer.unit] in successors])
     current = [offer for offer in offers if offer.unit not in choice.remarks]
+    choice.fill([offer for offer in current if events[offer.unit] in successors])
     choice.fill(current, newer=_newer(index, current))
     shown = {events[unit] for unit in choice.chosen}
-    choice.fill(
-        [offer for offer in offers if offer.unit in choice.remarks and shown.intersection(corrected[events[offer.unit]].successors)]
-    )
-    return _result(index, choice, hits, query, factor)
+    old = [offer for offer in offers if offer.unit in choice.remarks]
+    choice.fill([offer for offer in old if shown.intersection(corrected[events[offer.unit]].successors)])
+    return choice
 
 
 def _newer(index: RecallIndex, offers: Sequence[Offer]) -> dict[int, int]:
@@ -71,20 +89,21 @@ def _offers(
         unit = index.units[number]
         if unit.id in excluded or number in index.hidden:
             continue
-        relevance = (scores[number] - lowest) / spread if number in scores else 0.0
+        relevance = _LOWEST + (1 - _LOWEST) * (scores[number] - lowest) / spread if number in scores else 0.0
         for place, text in enumerate(sentences(unit.text)):
             sentence = read_sentence(one_line(text)[:_LONGEST])
-            shown = sentence.text if place else _with_question(index, number, sentence.text, excluded)
-            yield Offer(number, place, sentence, shown, relevance, estimate(f" {shown}", factor))
+            question = "" if place else _question_of(index, number, sentence.text, excluded)
+            shown = f" ({question}) {sentence.text}" if question else f" {sentence.text}"
+            yield Offer(number, place, sentence, question, relevance, estimate(shown, factor))
 
 
-def _with_question(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
-    """Return a short answer behind the question it follows, if that may be shown; other sentences as they are."""
+def _question_of(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
+    """Return the question that a short answer follows, if that may be shown; empty for other sentences."""
     before = index.previous[number]
     if before < 0 or not index.asks[before] or before in index.hidden or index.units[before].id in excluded:
-        return answer
+        return ""
     question = one_line(sentences(index.units[before].text)[-1])
-    return f"({question}) {answer}" if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else answer
+    return question if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else ""
 
 
 def _pool(index: RecallIndex, hits: Sequence[RecallHit], corrected: Mapping[str, Correction]) -> set[int]:
