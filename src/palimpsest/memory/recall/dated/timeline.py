@@ -7,9 +7,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.note import Note
+from palimpsest.memory.recall.dated.dates import day_of
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, one_line
 from palimpsest.memory.recall.terms import fold, query_terms
-from palimpsest.memory.recall.dated.dates import day_of
 from palimpsest.memory.recall.units import RecallUnit
 
 # Characters of one entry that are shown.

@@ -7,9 +7,9 @@ from typing import Final
 
 from palimpsest.core.items import EMPTY_MAPPING, Value
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.recall.digest.sentences import Sentence
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.selection import one_line
-from palimpsest.memory.recall.digest.sentences import Sentence
 
 # The value of a sentence: how relevant its unit is, and which numbers and names it brings that no chosen sentence has. Chosen on half of
 # the cases of three levels; `docs/memory.md` has the scores of both halves.

@@ -8,10 +8,10 @@ from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.recall.digest.choice import Choice, Offer
 from palimpsest.memory.recall.digest.corrections import Correction, event_of, remark_of
 from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
+from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RecallHit
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, more_line, one_line
-from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
 
 # Units that are read for sentences: the hits, then their neighbours, nearest first, in the sessions of the best hits.
 MOST_UNITS: Final = 400
