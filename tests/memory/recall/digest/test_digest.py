@@ -22,7 +22,7 @@ def talk(session: str, date: str, *texts: str) -> list[RecallUnit]:
 
 CALLS = RecallIndex(
     [
-        *talk("bank", "2026-01-05", "Good morning! How can I help?", "My card has a fee.", "The fee is $95. Sorry for that."),
+        *talk("bank", "2026-01-05", "Good morning! How can I help?", "My card has a fee.", "The fee is $95. Sorry."),
         *talk("rent", "2026-02-01", "Until when is the card valid?", "May 2027.", "Thank you. Your fee is now $120. Have a nice day!"),
     ]
 )
@@ -31,22 +31,23 @@ CALLS = RecallIndex(
 def test_lines_are_sentences_under_their_sessions_the_newest_first_with_the_question_of_a_short_answer() -> None:
     hits = rank(CALLS, "card fee")
 
-    assert digest(CALLS, hits, "card fee", tokens=70).lines == (
+    assert digest(CALLS, hits, "card fee", tokens=80).lines == (
         "[rent] 2026-02-01",
         "[:1] user: (Until when is the card valid?) May 2027.",
         "[:2] assistant: Your fee is now $120.",
         "[bank] 2026-01-05",
-        "[:2] assistant: The fee is $95.",
-        '+3 more, recall("card fee")',
+        "[:1] user: My card has a fee.",
+        "[:2] assistant: The fee is $95. Sorry.",
+        '+2 more, recall("card fee")',
     )
 
 
 def test_ids_are_whole_and_scores_are_those_of_the_hits() -> None:
     hit = RecallHit(CALLS.units[2], 3.0)
-    found = digest(CALLS, (hit,), "fee", tokens=40)
+    found = digest(CALLS, (hit,), "nothing", tokens=40)
 
     assert found == RecalledLines(
-        ("[bank] 2026-01-05", "[:2] assistant: The fee is $95. Sorry for that."), ("bank:2",), (3.0,), tokens=estimate(found.text)
+        ("[bank] 2026-01-05", "[:2] assistant: The fee is $95. Sorry."), ("bank:2",), (3.0,), tokens=estimate(found.text)
     )
 
 

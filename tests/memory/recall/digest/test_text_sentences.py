@@ -33,6 +33,11 @@ def test_numbers_keep_what_holds_amounts_times_and_codes_together() -> None:
     }
 
 
+def test_the_day_of_a_month_is_one_number() -> None:
+    assert read_sentence("From October 1st to Oct. 15, at 9:30").numbers == {"oct 1", "oct 15", "9:30"}
+    assert read_sentence("In 2024 May 20% rise?").numbers == {"2024", "20%"}
+
+
 def test_names_are_capitalised_words_behind_the_first() -> None:
     assert read_sentence("The Amex Gold card of Ann") == Sentence(
         "The Amex Gold card of Ann", frozenset(), frozenset({"amex", "gold", "ann"})

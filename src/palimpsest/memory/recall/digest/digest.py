@@ -5,13 +5,15 @@ from typing import Final
 
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.recall.candidates import QUERY_CHARACTERS, read_query
 from palimpsest.memory.recall.digest.choice import Choice, Offer
 from palimpsest.memory.recall.digest.corrections import Correction, event_of, remark_of
 from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
 from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
-from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RecallHit
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, more_line, one_line
+from palimpsest.memory.recall.terms import query_terms
 
 # Units that are read for sentences: the hits, then their neighbours, nearest first, in the sessions of the best hits.
 MOST_UNITS: Final = 400
@@ -43,13 +45,13 @@ def digest(
     other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units that are
     not read; `factor` is the token factor of the model.
     """
-    offers = list(_offers(index, hits, excluded, corrected, factor))
+    offers = list(_offers(index, hits, query, excluded, corrected, factor=factor))
     budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
-    found = _result(index, _choice(index, hits, offers, corrected, budget, factor), hits, query, factor)
+    found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
     while found.tokens > tokens:
         # The estimate of a text may exceed the sum of the estimates of its lines by a little.
         budget -= found.tokens - tokens
-        found = _result(index, _choice(index, hits, offers, corrected, budget, factor), hits, query, factor)
+        found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
     return found
 
 
@@ -59,6 +61,7 @@ def _choice(
     offers: Sequence[Offer],
     corrected: Mapping[str, Correction],
     budget: int,
+    *,
     factor: float,
 ) -> Choice:
     """Choose what replaced corrected hits, then what holds, then what was corrected and whose successor is shown."""
@@ -80,8 +83,15 @@ def _newer(index: RecallIndex, offers: Sequence[Offer]) -> dict[int, int]:
 
 
 def _offers(
-    index: RecallIndex, hits: Sequence[RecallHit], excluded: frozenset[str], corrected: Mapping[str, Correction], factor: float
+    index: RecallIndex,
+    hits: Sequence[RecallHit],
+    query: str,
+    excluded: frozenset[str],
+    corrected: Mapping[str, Correction],
+    *,
+    factor: float,
 ) -> Iterator[Offer]:
+    cover = _Cover(index, query)
     scores = {index.numbers[hit.unit.id]: hit.score for hit in hits}
     lowest, highest = (min(scores.values()), max(scores.values())) if scores else (0.0, 0.0)
     spread = highest - lowest or 1.0
@@ -94,7 +104,26 @@ def _offers(
             sentence = read_sentence(one_line(text)[:_LONGEST])
             question = "" if place else _question_of(index, number, sentence.text, excluded)
             shown = f" ({question}) {sentence.text}" if question else f" {sentence.text}"
-            yield Offer(number, place, sentence, question, relevance, estimate(shown, factor))
+            yield Offer(number, place, sentence, question, relevance, cover.share(number, sentence.text), estimate(shown, factor))
+
+
+class _Cover:
+    """The terms of a query with their weights, to compare sentences with."""
+
+    def __init__(self, index: RecallIndex, query: str) -> None:
+        found = read_query(index, query)
+        self._sequences = index.sequences
+        self._characters = [term_character(term) for term in found.terms]
+        names = {index.vocabulary[term]: term for term in query_terms(query[:QUERY_CHARACTERS]) if term in index.vocabulary}
+        self._weights = {names[term]: weight for term, weight in zip(found.terms, found.idf, strict=True) if term in names}
+        self._total = sum(found.idf) or 1.0
+
+    def share(self, number: int, sentence: str) -> float:
+        """Return the share of the weights whose terms a sentence of a unit has."""
+        # Stemming is slow, and most units have no term of the query.
+        if not any(character in self._sequences[number] for character in self._characters):
+            return 0.0
+        return sum(self._weights.get(term, 0.0) for term in query_terms(sentence)) / self._total
 
 
 def _question_of(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
