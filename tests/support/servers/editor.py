@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,15 @@ from acp.schema import (
 )
 from acp.stdio import spawn_agent_process
 
+from palimpsest.core.log.log import Log
+from palimpsest.stores.home import Home
+
+MODEL = "claude-sonnet-4-5"
 PAL = (sys.executable, "-m", "palimpsest.apps.cli", "acp")
 
 
 class Editor(Client):
-    """The user's side. `answers` are the kinds of options that it selects, in order; without one a question stays open."""
+    """The user's side. `answers` are the kinds of options that it selects, in order; without one a question stays open until `answer`."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -54,13 +58,18 @@ class Editor(Client):
         async with self._changed:
             self.asked.append((session_id, tool_call, options))
             self._changed.notify_all()
-        if not self.answers:
-            await asyncio.Event().wait()
-        kind = self.answers.pop(0)
+            await self._changed.wait_for(lambda: self.answers)
+            kind = self.answers.pop(0)
         if kind == "dismiss":
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         option = next(option for option in options if option.kind == kind)
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=option.option_id))
+
+    async def answer(self, kind: str) -> None:
+        """Answer the question that is open."""
+        async with self._changed:
+            self.answers.append(kind)
+            self._changed.notify_all()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise RequestError.method_not_found(method)
@@ -124,14 +133,20 @@ class Desk:
         script = self.folder / "script.jsonl"
         script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
         places = {"PAL_HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "temp"), "HOME": str(self.folder)}
-        own = {
-            **places,
-            "PAL_SCRIPT": str(script),
-            "PAL_RETRIES": "0",
-            "PAL_SANDBOX": "off",
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        }
-        return {**own, **variables}
+        found = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        fixed = {"PAL_MODEL": MODEL, "PAL_RETRIES": "0", "PAL_SANDBOX": "off"}
+        return {**found, **places, **fixed, "PAL_SCRIPT": str(script), **variables}
+
+    def allow(self, *rules: str) -> None:
+        """Write a configuration of the user with these rules."""
+        (self.folder / "home").mkdir(exist_ok=True)
+        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n")
+
+    def bodies(self, session: str, *kinds: type) -> list[Any]:
+        """The events of these kinds that the log of a session has, without their stamps."""
+        home = Home(self.folder / "home")
+        with Log.open(home.store, session, home.clock) as log:
+            return [event.body for event in log.reader.run(1, log.tip) if isinstance(event.body, kinds)]
 
     @asynccontextmanager
     async def started(
@@ -143,10 +158,25 @@ class Desk:
             *PAL,
             env=self.environment(*replies, **variables),
             cwd=self.folder,
-            transport_kwargs={"stderr": None if os.environ.get("SHOW") else DEVNULL, "limit": 2**26, "shutdown_timeout": 20.0},
+            transport_kwargs={"stderr": DEVNULL, "limit": 2**26, "shutdown_timeout": 20.0},
             observers=[editor.observe],
             use_unstable_protocol=True,
         )
         async with connection as (agent, process):
             await agent.initialize(1, ClientCapabilities(), Implementation(name="test", version="1"))
             yield agent, process
+
+
+async def new_session(agent: ClientSideConnection, folder: Path) -> str:
+    """The id of a new session in a folder."""
+    return (await agent.new_session(str(folder), mcp_servers=[])).session_id
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario to its end, for 40 seconds at most."""
+
+    async def timed() -> None:
+        async with asyncio.timeout(40):
+            await scenario()
+
+    asyncio.run(timed())

@@ -143,6 +143,7 @@ class EditorAgent(ProtocolAgent):
     ) -> ResumeSessionResponse:
         """Open a session that exists, without its conversation."""
         opened = self._reopened(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), session_id))
+        await opened.show_pending()
         await opened.announce()
         return ResumeSessionResponse(modes=mode_state(opened.mode), config_options=opened.options())
 

@@ -26,7 +26,8 @@ from palimpsest.apps.acp.replay import replay
 from palimpsest.apps.acp.updates import SessionUpdates, Update, agent_text
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, InputWithdrawn, Interrupted, ModeChanged, ModelReplied, PermissionAsked, TurnEnded
-from palimpsest.core.items import Part
+from palimpsest.core.items import Part, ToolCall
+from palimpsest.core.pairs import pending_calls
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.wire.models.cards import recorded_card
@@ -71,19 +72,28 @@ class EditorSession:
         await self._client.session_update(session_id=self._log.session, update=update)
 
     async def announce(self) -> None:
-        """Send the commands if they are new, and how full the window is."""
+        """Send the commands and how full the window is, to an editor that has just opened the session."""
+        await self._tell_commands()
+        await self.send(self._usage())
+
+    async def _tell_commands(self) -> None:
         prompts = self.agent.prompts()
         if prompts != self._commands:
             self._commands = prompts
             await self.send(available_commands(prompts))
-        await self.send(self._usage())
 
     async def replay(self) -> None:
-        """Send the conversation so far."""
-        session = self.agent.session
-        past = SessionUpdates(self.agent.toolbox.workspace.root, session.environment.blobs.get)
+        """Send the conversation so far. Calls that wait for the turn to go on stay open."""
+        is_idle = not self._turn.locked()
+        past = self._updates if is_idle else SessionUpdates(self.agent.toolbox.workspace.root, self.agent.session.environment.blobs.get)
         for update in await asyncio.to_thread(replay, self._log, past):
             await self.send(update)
+
+    async def show_pending(self) -> None:
+        """Send the calls that wait for the turn to go on, to an editor that knows the rest of the conversation."""
+        for item in pending_calls(self._log.view.items):
+            if isinstance(item.content, ToolCall):
+                await self.send(self._updates.called(item.content))
 
     async def prompt(self, parts: tuple[Part, ...]) -> PromptResponse:
         """Run a turn on the input, or let it join the turn that runs. Raises `RequestError` if the turn fails."""
@@ -167,7 +177,7 @@ class EditorSession:
                 raise RequestError(-32603, str(error), {"kind": error.kind}) from error
         finally:
             self._shown.clear()
-        await self.announce()
+        await self._tell_commands()
 
     async def _follow(self, event: Event) -> None:
         match event.body:

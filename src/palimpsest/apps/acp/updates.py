@@ -63,6 +63,7 @@ class SessionUpdates:
         self._root = root
         self._blob = blob
         self._old_text = old_text
+        self._is_live = True
         self._streamed: set[type[Content]] = set()
         self._plan = SessionPlan()
         self.open: dict[str, ShownCall] = {}
@@ -89,10 +90,26 @@ class SessionUpdates:
     def replayed(self, event: Event) -> Iterator[Update]:
         """Yield the updates of an event of the past, with what the user said."""
         self._streamed.clear()
-        if isinstance(event.body, UserSaid):
-            yield from self._said(event.body.parts)
-        else:
-            yield from self._event(event)
+        self._is_live = False
+        try:
+            yield from self._said(event.body.parts) if isinstance(event.body, UserSaid) else self._event(event)
+        finally:
+            self._is_live = True
+
+    def called(self, call: ToolCall) -> ToolCallStart:
+        """Return the update that shows a call for the first time, and remember the call until it has a result."""
+        shown = shown_call(call, self._root, self._old_text) if self._is_live else shown_call(call, self._root)
+        self.open[call.call_id] = shown
+        return ToolCallStart(
+            session_update="tool_call",
+            tool_call_id=call.call_id,
+            title=shown.title,
+            kind=shown.kind,
+            status="pending",
+            locations=shown.locations or None,
+            content=list(shown.diffs) or None,
+            raw_input=shown.raw,
+        )
 
     def _event(self, event: Event) -> Iterator[Update]:
         match event.body:
@@ -100,7 +117,7 @@ class SessionUpdates:
                 self._streamed.clear()
             case ModelReplied() | Interrupted() as body if body.purpose == _TURN:
                 yield from self._reply(body)
-            case ToolStarted(call_id=call_id) if call_id in self.open:
+            case ToolStarted(call_id=call_id) if self._is_live and call_id in self.open:
                 yield ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id, status="in_progress")
             case ToolReturned() as body:
                 yield self._returned(body)
@@ -130,35 +147,21 @@ class SessionUpdates:
                     yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
                 # The calls of a reply that was cut off were never run.
                 case ToolCall() if isinstance(body, ModelReplied):
-                    yield self._called(part)
+                    yield self.called(part)
                 case _:
                     continue
         self._streamed.clear()
 
-    def _called(self, call: ToolCall) -> ToolCallStart:
-        shown = shown_call(call, self._root, self._old_text)
-        self.open[call.call_id] = shown
-        return ToolCallStart(
-            session_update="tool_call",
-            tool_call_id=call.call_id,
-            title=shown.title,
-            kind=shown.kind,
-            status="pending",
-            locations=shown.locations or None,
-            content=list(shown.diffs) or None,
-            raw_input=shown.raw,
-        )
-
     def _returned(self, body: ToolReturned) -> ToolCallProgress:
         shown, error = self.open.pop(body.result.call_id, None), body.result.error
         code = shown is None or shown.kind in CODE_KINDS
-        # The diff of a change that worked says more than the line that confirms it.
-        keeps_diffs = shown is not None and bool(shown.diffs) and not error
+        # The diff of a change that worked says more than the line that confirms it; a question may have replaced it meanwhile.
+        diffs = [] if shown is None or error else shown.diffs
         return ToolCallProgress(
             session_update="tool_call_update",
             tool_call_id=body.result.call_id,
             status="failed" if error else "completed",
-            content=None if keeps_diffs else list(result_content(body.result.parts, self._blob, code=code)),
+            content=[*(diffs or result_content(body.result.parts, self._blob, code=code))],
         )
 
 
