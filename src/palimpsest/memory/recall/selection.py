@@ -83,12 +83,12 @@ class _Choice:
             self._left_out.add(hit.unit.id)
             return
         for units in self._with_question(number):
-            lines = [line_of(unit) for unit in units]
+            lines = [line_of(unit, hit.remark if unit.id == hit.unit.id else "") for unit in units]
             size = sum(map(self._size, lines))
             if size <= self._left:
                 self._take(units, lines, size, hit.score)
                 return
-        if not self._chosen and (line := self._cut(line_of(hit.unit))):
+        if not self._chosen and (line := self._cut(line_of(hit.unit, hit.remark))):
             self._take([hit.unit], [line], self._size(line), hit.score)
             return
         self._left_out.add(hit.unit.id)
@@ -133,11 +133,16 @@ class _Choice:
         )
 
 
-def line_of(unit: RecallUnit) -> str:
-    """Return the line of a unit: its id, date, person or role, and text; line breaks become spaces."""
+def line_of(unit: RecallUnit, remark: str = "") -> str:
+    """Return the line of a unit: its id, date, a remark about it, person or role, and text; line breaks become spaces."""
     speaker = unit.who or unit.role
-    head = " ".join(part for part in (f"[{unit.id}]", unit.date) if part)
-    return _SPACE.sub(" ", f"{head} {speaker}: {unit.text}" if speaker else f"{head} {unit.text}").strip()
+    head = " ".join(part for part in (f"[{unit.id}]", unit.date, f"({remark})" if remark else "") if part)
+    return one_line(f"{head} {speaker}: {unit.text}" if speaker else f"{head} {unit.text}")
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks: runs of white space become one space."""
+    return _SPACE.sub(" ", text).strip()
 
 
 def more_line(count: int, query: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import NoteForgotten, NoteSaved, SessionOpened
+from palimpsest.core.events import Event, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
@@ -53,6 +53,29 @@ class NoteFolder:
         active, past, quarantine = (dict(self._texts(name, problems)) for name in (_NOTES, _PAST, _QUARANTINE))
         return NoteFiles(active, past, quarantine, tuple(problems))
 
+    def stamps(self) -> dict[str, str]:
+        """Return the state of the file of each active note, by name: another state means that the file may have other bytes."""
+        folder = self.folder / _NOTES
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".md"):
+                        stat = entry.stat(follow_symlinks=False)
+                        found[entry.name[: -len(".md")]] = f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            raise store_error(error, folder, "read") from error
+        return dict(sorted(found.items())[:MOST_FILES])
+
+    def active_text(self, name: str) -> str | None:
+        """Return the text of an active note; `None` if there is no file that can be read."""
+        try:
+            return _text(self.path_of(_NOTES, name))
+        except (BadInput, OSError, UnicodeDecodeError, ValueError):
+            return None
+
     @contextmanager
     def writing(self) -> Iterator["NoteWriter"]:
         """Hold the scope for a change. Raises `StoreError` if the folder cannot be used."""
@@ -71,6 +94,14 @@ class NoteFolder:
                 log.sync()
         finally:
             os.close(handle)
+
+    def history(self) -> tuple[Event, ...]:
+        """Return the events of the log of this scope, oldest first. Raises `PalimpsestError` if it is damaged."""
+        store = JsonlSessions(self.folder)
+        if not store.path_of(_LOG).exists():
+            return ()
+        with Log.open(store, _LOG, self._clock) as log:
+            return tuple(log.events())
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""
@@ -146,6 +177,10 @@ class NoteWriter:
         self.keep_past(revision, text)
         self._delete(_NOTES, name)
         self.log.append(forgotten)
+
+    def discard_quarantined(self, name: str) -> None:
+        """Delete a note in quarantine that is an active one now."""
+        self._delete(_QUARANTINE, name)
 
     def restore(self, name: str, revision: str, text: str, saved: NoteSaved) -> None:
         """Make a past version the active one again."""
