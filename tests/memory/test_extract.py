@@ -1,6 +1,7 @@
 """Extraction: what is read, what is asked, and what becomes of the answer."""
 
 import json
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -154,7 +155,7 @@ def test_a_reply_cannot_change_what_it_adds_itself() -> None:
     ]
 
 
-def _without(values: dict[str, object], key: str) -> dict[str, object]:
+def _without(values: Mapping[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in values.items() if name != key}
 
 
