@@ -25,9 +25,7 @@ JOB = "extract_notes"
 FRIDAYS = "I deploy on fridays"
 
 
-def citing(
-    said: str, quote: str, proposed: Callable[[str, str], object] = lambda cited, quote: add(cited, quote)
-) -> Callable[[Sendable], ScriptedAnswer]:
+def citing(said: str, quote: str, proposed: Callable[[str, str], object] = add) -> Callable[[Sendable], ScriptedAnswer]:
     """A reply with a change that cites the event in which something was said, and quotes it."""
 
     def answer(request: Sendable) -> str:
