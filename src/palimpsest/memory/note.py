@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from datetime import date
+from datetime import date, datetime
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ _NAME: Final = re.compile(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}"
 # A date, or a time with its zone.
 _WHEN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\S{1,30})?")
+_ATTRIBUTE: Final = re.compile(r"[\w.-]{0,80}")
 _EVIDENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}:\d{1,15}")
 
 
@@ -88,12 +89,16 @@ def check_note(note: Note) -> Note:
         raise _bad(note, f"a name is <kind>_<slug> of at most {LONGEST_NAME} of the characters a-z, 0-9 and _")
     if not note.name.startswith(f"{note.kind}_"):
         raise _bad(note, f"the name must begin with the kind, {note.kind}_")
-    if not _WHEN.fullmatch(note.when):
+    if not _WHEN.fullmatch(note.when) or not _is_time(note.when):
         raise _bad(note, "the field when must be a time with a zone, such as 2026-05-04T10:00:00Z")
     if reason := _wrong_dates(note):
         raise _bad(note, reason)
     if not note.evidence or not all(_EVIDENCE.fullmatch(each) for each in note.evidence):
         raise _bad(note, "the field evidence must name at least one event, as session:seq")
+    if note.last_used and not _is_time(note.last_used):
+        raise _bad(note, "last_used is a time such as 2026-05-04T10:00:00Z")
+    if not _ATTRIBUTE.fullmatch(note.attribute):
+        raise _bad(note, "an attribute is a key such as test.command, of at most 80 letters, digits, dots and dashes")
     if len(note.about) > LONGEST_ABOUT or "\n" in note.about:
         raise _bad(note, f"the field about is one line of at most {LONGEST_ABOUT} characters")
     if not 0 <= note.intensity <= 1:
@@ -140,6 +145,15 @@ def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> s
     first = f"{kind}_{slug(text)}"
     numbered = (f"{first[: LONGEST_NAME - 5]}_{number}" for number in range(2, 10_000))
     return first if first not in taken else next(name for name in numbered if name not in taken)
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a date or time that exists, as in the field that orders notes."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _bad(note: Note, why: str) -> BadInput:

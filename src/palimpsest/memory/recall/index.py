@@ -37,7 +37,7 @@ class RecallIndex:
     """Units that can be recalled, with what ranking needs precomputed, in the order of each session.
 
     Lists are indexed by unit number, in order of addition. `previous` and `following` are -1 where a session begins or ends; `postings`,
-    `impacts`, `session_counts` and `last_sessions` are indexed by term. `snapshot.py` makes bytes of it, and `revision.py` erases units.
+    `impacts`, `session_counts` and `last_sessions` are indexed by term. `stored/` makes bytes of it and erases units.
     """
 
     def __init__(self, units: Iterable[RecallUnit] = ()) -> None:

@@ -16,7 +16,7 @@ _VERSION: Final = 1
 # `part` names an index: those of notes are named by their scope, those of past sessions by the scope of their project. `tail` are the units
 # that were added since the snapshot of their part.
 _SCHEMA: Final = """
-CREATE TABLE snapshots(part TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE snapshots(part TEXT PRIMARY KEY, data BLOB NOT NULL, generation INTEGER NOT NULL);
 CREATE TABLE tail(number INTEGER PRIMARY KEY, part TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL);
 CREATE INDEX tail_of_part ON tail(part);
 CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER, done INTEGER, last INTEGER, print TEXT);
@@ -32,6 +32,15 @@ class Usage(Value, frozen=True):
     uses: int = 0
     shown: int = 0
     last_used: str = ""
+
+
+class Stored(Value, frozen=True):
+    """A snapshot of an index and the units that were added since. `last` is the number of the last of them."""
+
+    snapshot: bytes | None = None
+    generation: int = 0
+    tail: tuple[bytes, ...] = ()
+    last: int = 0
 
 
 class LogRow(Struct, frozen=True):
@@ -72,26 +81,50 @@ class RecallFile:
         row = self._read("SELECT data FROM snapshots WHERE part = ?", part)
         return bytes(row[0][0]) if row else None
 
+    def stored(self, part: str) -> Stored:
+        """Return the snapshot of an index with the units that were added since, as they belong together."""
+        found = Stored()
+        with self._mended(), self._database.writing():
+            execute = self._database.connection.execute
+            rows = execute("SELECT data, generation FROM snapshots WHERE part = ?", (part,)).fetchall()
+            tail = execute("SELECT number, data FROM tail WHERE part = ? ORDER BY number", (part,)).fetchall()
+            data, generation = (bytes(rows[0][0]), int(rows[0][1])) if rows else (None, 0)
+            found = Stored(data, generation, tuple(bytes(each) for _, each in tail), tail[-1][0] if tail else 0)
+        return found
+
+    def state(self, part: str) -> tuple[int, int]:
+        """Return the generation of a snapshot and the number of the last unit that was added since; they change with the index."""
+        rows = self._read("SELECT generation FROM snapshots WHERE part = ?", part)
+        ((last,),) = self._read("SELECT coalesce(max(number), 0) FROM tail WHERE part = ?", part) or [(0,)]
+        return (int(rows[0][0]) if rows else 0), int(last)
+
     def parts(self) -> tuple[str, ...]:
         """Return the names of the indexes of past sessions."""
         return tuple(part for (part,) in self._read("SELECT DISTINCT part FROM logs ORDER BY part"))
 
-    def tail(self, part: str) -> tuple[bytes, ...]:
-        """Return the units that were added since the snapshot of an index, in order."""
-        return tuple(data for (data,) in self._read("SELECT data FROM tail WHERE part = ? ORDER BY number", part))
-
     def save(self, snapshots: Mapping[str, bytes], *, purge: bool = False) -> None:
-        """Replace snapshots; the units added since are in them. With `purge` nothing of the old ones stays on the disk."""
+        """Replace snapshots with all that was added since. With `purge` nothing of the old ones stays on the disk."""
 
         def replace(connection: sqlite3.Connection) -> None:
             for part, data in snapshots.items():
-                connection.execute("DELETE FROM tail WHERE part = ?", (part,))
-                connection.execute("DELETE FROM snapshots WHERE part = ?", (part,))
-                connection.execute("INSERT INTO snapshots VALUES (?, ?)", (part, data))
+                _replace(connection, part, data, None)
 
         self._write(replace)
         if purge:
             self.purge()
+
+    def compact(self, part: str, data: bytes, of: Stored) -> bool:
+        """Replace a snapshot by one that has the units added since, unless another process did so meanwhile. Returns whether it did."""
+        done: list[bool] = []
+
+        def replace(connection: sqlite3.Connection) -> None:
+            row = connection.execute("SELECT generation FROM snapshots WHERE part = ?", (part,)).fetchone()
+            if (row[0] if row else 0) == of.generation:
+                _replace(connection, part, data, of.last)
+                done.append(True)
+
+        self._write(replace)
+        return bool(done)
 
     def add(self, part: str, units: Iterable[tuple[str, bytes]], row: LogRow) -> None:
         """Add units to the tail of an index together with how far their log was read."""
@@ -188,6 +221,16 @@ class RecallFile:
                 raise self._database.store_error(error) from error
             self._database.recreate()
             self._secure()
+
+
+def _replace(connection: sqlite3.Connection, part: str, data: bytes, last: int | None) -> None:
+    """Replace a snapshot, and delete the units added since up to number `last`, or all."""
+    row = connection.execute("SELECT generation FROM snapshots WHERE part = ?", (part,)).fetchone()
+    upto = 2**62 if last is None else last
+    connection.execute("DELETE FROM tail WHERE part = ? AND number <= ?", (part, upto))
+    # Deleted first, so that the pages of the old bytes are overwritten and not only written in part.
+    connection.execute("DELETE FROM snapshots WHERE part = ?", (part,))
+    connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", (part, data, (row[0] if row else 0) + 1))
 
 
 def _save_row(connection: sqlite3.Connection, row: LogRow) -> None:
