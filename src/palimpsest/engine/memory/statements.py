@@ -27,7 +27,7 @@ class NoteStatements:
     memories: "Callable[[], Memories]"
     limits: JobLimits = _LIMITS
     name: str = NAME
-    moments: frozenset[JobMoment] = frozenset({"said", "turn_ends", "session_ends"})
+    moments: frozenset[JobMoment] = frozenset({"said", "session_ends"})
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return the steps if a message since the cursor begins with a command; `None` if there is nothing to note."""
