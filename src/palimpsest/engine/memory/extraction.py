@@ -14,9 +14,9 @@ from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.memory.applying import apply_changes
 from palimpsest.engine.memory.budget import DayBudget
 from palimpsest.engine.memory.memories import Memories
+from palimpsest.memory.evidence.extract import MOST_ASKS, Proposed, proposed_changes
 from palimpsest.memory.evidence.stated import statements
 from palimpsest.memory.evidence.trust import untrusted_results, written_paths
-from palimpsest.memory.extract import MOST_ASKS, Proposed, proposed_changes
 from palimpsest.memory.reading import sources_of
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.notes.scopes import TEAM_FOLDER

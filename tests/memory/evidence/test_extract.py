@@ -12,7 +12,7 @@ from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.policy import Ask, Want, run_steps
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
-from palimpsest.memory.extract import Judged, changes_schema, extraction, proposed_changes
+from palimpsest.memory.evidence.extract import Judged, changes_schema, extraction, proposed_changes
 from palimpsest.memory.note import Note
 from palimpsest.memory.reading import line_of_source, manifest, newest_within, sources_of
 
