@@ -11,9 +11,9 @@ from palimpsest.core.events import Event, JobRan, ModelReplied, NoteForgotten, N
 from palimpsest.core.items import ToolCall
 from palimpsest.core.policy import JobEnd, JobLimits, JobPlan, JobSteps, path_events
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.memory.applying import apply_changes
-from palimpsest.engine.memory.budget import DayBudget
 from palimpsest.engine.memory.memories import Memories
+from palimpsest.engine.memory.session_jobs.applying import apply_changes
+from palimpsest.engine.memory.session_jobs.budget import DayBudget
 from palimpsest.memory.evidence.extract import MOST_ASKS, Proposed, proposed_changes
 from palimpsest.memory.evidence.stated import statements
 from palimpsest.memory.evidence.trust import untrusted_results, written_paths

@@ -11,7 +11,7 @@ from palimpsest.core.events import Body, CallStarted, ModelReplied, NotesTaken, 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.notes_job import settled_items, uses_notes
+from palimpsest.engine.memory.session_jobs.running_notes import settled_items, uses_notes
 from palimpsest.memory.running_notes import SECTIONS, empty_notes
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import ScriptedAnswer, ScriptedReply, StalledReply

@@ -46,7 +46,7 @@ class NoteStatements:
         return JobEnd(commit=partial(self._noted, found)) if found else None
 
     def _noted(self, found: "Sequence[UserStatement]") -> JobEnd:
-        from palimpsest.engine.memory.applying import apply_changes  # noqa: PLC0415 - as above
+        from palimpsest.engine.memory.session_jobs.applying import apply_changes  # noqa: PLC0415 - as above
 
         sources = tuple(each.source for each in found)
         applied = apply_changes(self.memories(), (each.change() for each in found), sources, "remember")

@@ -6,7 +6,7 @@ import pytest
 from remembering import RememberingAgent, add, changes, runs_of
 
 from palimpsest.core.events import NoteSaved, UserSaid
-from palimpsest.engine.memory.applying import AppliedChanges, apply_changes
+from palimpsest.engine.memory.session_jobs.applying import AppliedChanges, apply_changes
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, SupersedeNote
 from palimpsest.memory.note import Note
 from palimpsest.stores.config.memory_config import MemoryConfig

@@ -12,7 +12,7 @@ from palimpsest.core.items import Item, Text, ToolCall, seq_of
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Answer, EventSpan, JobEnd, JobLimits, JobPlan, JobSteps, Want, path_events, span
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.memory.budget import DayBudget
+from palimpsest.engine.memory.session_jobs.budget import DayBudget
 from palimpsest.memory.running_notes import NotesProgress, NotesSettings, empty_notes, has_grown, is_update_due, notes_update
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.memory_config import MemoryConfig
