@@ -32,12 +32,14 @@ class NoteEntry(Value, frozen=True):
 
     stamp: str
     unit: bool = False
+    about: str = ""
     revision: str = ""
     supersedes: tuple[str, ...] = ()
     kind: NoteKind = "project"
     when: str = ""
     valid_to: str = ""
     intensity: float = 0.0
+    uses: int = 0
     pinned: bool = False
     tool: str = ""
 
@@ -47,15 +49,25 @@ def entry_of(note: Note, stamp: str) -> NoteEntry:
     return NoteEntry(
         stamp,
         unit=is_showable(note),
+        about=note.about,
         revision=note.revision,
         supersedes=note.supersedes,
         kind=note.kind,
         when=note.when,
         valid_to=note.valid_to,
         intensity=note.intensity,
+        uses=note.uses,
         pinned=note.pinned,
         tool=described_tool(note),
     )
+
+
+def listed(entries: Mapping[str, NoteEntry]) -> Iterator[Note]:
+    """Yield the notes that may be shown as far as an index of them needs: name, kind, what they are about, and whether they are pinned."""
+    replaced = {link for entry in entries.values() for link in entry.supersedes}
+    for name, entry in entries.items():
+        if entry.unit and entry.revision not in replaced:
+            yield replace(_BLANK, name=name, kind=entry.kind, about=entry.about, when=entry.when, pinned=entry.pinned)
 
 
 def is_showable(note: Note) -> bool:
@@ -108,7 +120,7 @@ def not_to_show(entries: Mapping[str, NoteEntry], now: datetime, tools: Iterable
 
 
 class NoteStanding(Mapping[str, Standing]):
-    """The standing of notes by name, computed when it is asked for. `uses` are citations that the files do not count yet."""
+    """The standing of notes by name, computed when it is asked for. `uses` returns how often a note was cited."""
 
     def __init__(self, entries: Mapping[str, NoteEntry], uses: Callable[[str], int], now: datetime) -> None:
         self._entries = entries

@@ -21,8 +21,7 @@ CREATE TABLE tail(number INTEGER PRIMARY KEY, part TEXT NOT NULL, id TEXT NOT NU
 CREATE INDEX tail_of_part ON tail(part);
 CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER, done INTEGER, last INTEGER, print TEXT);
 CREATE TABLE projects(folder TEXT PRIMARY KEY, scope TEXT NOT NULL);
-CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name));
-CREATE TABLE counted(session TEXT PRIMARY KEY, seq INTEGER NOT NULL)
+CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name))
 """
 
 
@@ -186,15 +185,6 @@ class RecallFile:
         """Forget the use of notes: it was written into their files, or they were forgotten."""
         rows = [(part, name) for name in names]
         self._write(lambda connection: connection.executemany("DELETE FROM usage WHERE part = ? AND name = ?", rows))
-
-    def counted(self, session: str) -> int:
-        """Return the last event of a session whose citations were counted; -1 if there is none."""
-        rows = self._read("SELECT seq FROM counted WHERE session = ?", session)
-        return int(rows[0][0]) if rows else -1
-
-    def save_counted(self, session: str, seq: int) -> None:
-        """Record up to which event the citations of a session were counted."""
-        self._write(lambda connection: connection.execute("REPLACE INTO counted VALUES (?, ?)", (session, seq)))
 
     def purge(self) -> None:
         """Remove what was deleted from the side files too; while another process reads, that is left to the next purge."""

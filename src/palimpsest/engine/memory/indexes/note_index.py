@@ -93,6 +93,7 @@ class NoteIndex:
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, NoteEntry] = {}
+        self._usage: dict[str, Usage] | None = None
 
     def refresh(self) -> RecallIndex:
         """Return the index of all notes as their files are now. Raises `StoreError` if a folder cannot be read."""
@@ -142,6 +143,13 @@ class NoteIndex:
                 except PalimpsestError:
                     continue
 
+    def uses(self, name: str) -> int:
+        """Return how often a note was cited: what its file states, and what was counted since, as far as this process knows."""
+        if self._usage is None:
+            self._usage = self.usage()
+        entry, counted = self.entries.get(name), self._usage.get(name)
+        return (0 if entry is None else entry.uses) + (0 if counted is None else counted.uses)
+
     def usage(self) -> dict[str, "Usage"]:
         """Return how often notes were used since that was last written into their files, by name."""
         found: dict[str, Usage] = {}
@@ -158,3 +166,4 @@ class NoteIndex:
             if of_scope:
                 with opened(scope.file) as stored:
                     stored.add_usage(scope.part, of_scope)
+        self._usage = None

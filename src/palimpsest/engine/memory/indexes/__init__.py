@@ -1,0 +1,1 @@
+"""Indexes over the notes and the past sessions of a project."""
