@@ -20,6 +20,10 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
+from palimpsest.engine.memory.jobs import memory_jobs
+from palimpsest.engine.memory.recall.forgetting import HidesForgotten
+from palimpsest.engine.memory.recalling import NoteRecall
+from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -64,6 +68,7 @@ def equip(
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
+    memory = session_memory(agent, home, settings.memory)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
@@ -92,7 +97,13 @@ def equip(
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    agent.context = children.context(SourcedContext(session, world, world.renewed))
+    forgetting = None
+    if memory is not None:
+        agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
+        forgetting, world.texts = HidesForgotten(memory), memory.texts
+        if session.log.opened.opener is None:
+            agent.recalling = NoteRecall(memory)
+    agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
     agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     agent.mode = mode

@@ -1,6 +1,6 @@
 """The world that the context sources of a coding agent observe: files, git, date, tasks, and what commands may do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,6 +66,8 @@ class WorldNow:
         self._world: LocalWorld | None = None
         self._head: str | None = None
         self.servers: Servers | None = None
+        # What the engine states for sources by their key, such as notes.
+        self.texts: Callable[[], Mapping[str, str]] = dict
 
     @property
     def served_tools(self) -> tuple[AgentTool, ...]:
@@ -81,6 +83,7 @@ class WorldNow:
             "tasks": self._tasks.open_lines(),
             "mcp": {} if self.servers is None else self.servers.instructions,
             **({} if self._agent.children is None else {"agents": self._agent.children.roles(), "subagents": self._agent.children.live()}),
+            "texts": self.texts(),
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)

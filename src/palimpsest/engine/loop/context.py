@@ -114,7 +114,7 @@ class SourcedContext:
 
     def _renew(self, further: frozenset[str]) -> None:
         """Observe the sources again whose values the session itself changes, open tasks if a fold removed them, and `further` ones."""
-        world = self._renewed()
+        world = self._world_now() if further else self._renewed()
         if world is None:
             return
         keys = further | LIVE if _TASKS in self._session.log.view.facts else further | LIVE | {_TASKS}

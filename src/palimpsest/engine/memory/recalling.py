@@ -6,13 +6,19 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed
 from palimpsest.core.items import Part, Text
 from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
-    from palimpsest.engine.memory.indexes.note_prompt import NotePrompt
+    from palimpsest.engine.memory.recall.note_prompt import NotePrompt
 
 # Characters of a prompt that are searched for, and of a failure that are recorded.
 _LONGEST_PROMPT: Final = 4_000
 _LONGEST_MESSAGE: Final = 500
+
+
+def recalls(profile: Profile) -> bool:
+    """Return whether prompts recall notes under a profile."""
+    return profile.memory.recalls and profile.notes.recall != "off"
 
 
 class NoteRecall:
@@ -27,7 +33,7 @@ class NoteRecall:
         """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""
         session, config = self._memory.agent.session, self._memory.config
         text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()[:_LONGEST_PROMPT]
-        if not text or not config.recall_notes or session.profile.notes.recall == "off":
+        if not text or not config.recall_notes or not recalls(session.profile):
             return
         try:
             prompt = self._prompt or self._made()
@@ -43,10 +49,11 @@ class NoteRecall:
 
     def _made(self) -> "NotePrompt | None":
         """Return what finds notes, once there are any."""
-        index = self._memory.index()
-        if index is None:
+        if not self._memory.has_notes():
             return None
-        from palimpsest.engine.memory.indexes.note_prompt import NotePrompt  # noqa: PLC0415 - a session without notes needs no ranking
+        from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a session without notes needs no ranking
+        from palimpsest.engine.memory.recall.note_prompt import NotePrompt  # noqa: PLC0415 - the same
 
-        self._prompt = NotePrompt(self._memory, index)
+        index = note_index(self._memory)
+        self._prompt = None if index is None else NotePrompt(self._memory, index)
         return self._prompt

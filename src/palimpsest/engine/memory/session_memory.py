@@ -1,37 +1,73 @@
 """Memory in one session: the notes it may see, and what memory adds to it in tools, jobs, context and recalled notes."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import AnyHome
 
 if TYPE_CHECKING:
-    from palimpsest.engine.memory.indexes.note_index import NoteIndex
+    from palimpsest.engine.memory.memories import Memories
+
+
+# As in `stores.notes.scopes`, which a start without notes need not load.
+_TEAM_FOLDER: Final = ".palimpsest/memory"
 
 
 class SessionMemory(Struct, frozen=True):
-    """What memory is to one agent: its notes, its settings, and the home that keeps them."""
+    """What memory is to one agent: its notes, its settings, and the home that keeps them.
+
+    `given` are the notes, or a function that opens them with their first use: a session that needs none does not look for them. `made` is
+    what is made once for a session when it is first needed, such as the index over its notes.
+    """
 
     agent: Agent
     home: AnyHome
-    memories: Memories
+    given: "Memories | Callable[[], Memories]"
     config: MemoryConfig
-    _made: "list[NoteIndex]" = field(default_factory=list)
+    made: list[object] = field(default_factory=list)
 
-    def index(self) -> "NoteIndex | None":
-        """Return the index over the notes, which is made when there is a first one; `None` before that."""
-        if not self._made and any(notebook.has_notes() for notebook in self.memories.notebooks):
-            from palimpsest.engine.memory.indexes.note_index import NoteIndex  # noqa: PLC0415 - a session without notes needs no index
+    def is_used(self) -> bool:
+        """Return whether there are or were notes in this home or of this team, without asking which belong to the project."""
+        folder = self.home.folder
+        return folder is not None and ((folder / "memory").is_dir() or (self.agent.toolbox.workspace.root / _TEAM_FOLDER).is_dir())
 
-            self._made.append(NoteIndex(self.memories))
-        return self._made[0] if self._made else None
+    def has_notes(self) -> bool:
+        """Return whether there is a note that may be shown, without reading any."""
+        return self.is_used() and any(notebook.has_notes() for notebook in self.memories.notebooks)
+
+    def texts(self) -> Mapping[str, str]:
+        """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
+        if not self.is_used() or self.agent.session.profile.notes.head == "nothing":
+            return {}
+        from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
+
+        return head_texts(self, self.agent.session.log.view)
+
+    @property
+    def memories(self) -> "Memories":
+        """The notes that the agent may see and change."""
+        return self.given() if callable(self.given) else self.given
 
 
 def session_memory(agent: Agent, home: AnyHome, config: MemoryConfig) -> SessionMemory | None:
     """Return the memory of an agent; `None` if it is turned off, or the home keeps nothing."""
-    memories = memories_of(home, agent.toolbox.workspace.root) if config.use else None
-    return None if memories is None else SessionMemory(agent, home, memories, config)
+    if home.folder is None or not config.use:
+        return None
+    root = agent.toolbox.workspace.root
+
+    @cache
+    def memories() -> "Memories":
+        from palimpsest.engine.memory.memories import memories_of  # noqa: PLC0415 - the scope is asked of git; a start takes milliseconds
+
+        found = memories_of(home, root)
+        if found is None:
+            raise BadInput("this home keeps no notes", where="memory")
+        return found
+
+    return SessionMemory(agent, home, memories, config)

@@ -70,6 +70,11 @@ def listed(entries: Mapping[str, NoteEntry]) -> Iterator[Note]:
             yield replace(_BLANK, name=name, kind=entry.kind, about=entry.about, when=entry.when, pinned=entry.pinned)
 
 
+def pinned_names(entries: Mapping[str, NoteEntry]) -> frozenset[str]:
+    """Return the names of pinned notes, whose texts stand in the head."""
+    return frozenset(name for name, entry in entries.items() if entry.pinned and entry.unit)
+
+
 def is_showable(note: Note) -> bool:
     """Return whether a note may be shown to a model: it holds, and does not rest on untrusted text alone."""
     return note.status == "active" and note.trust != "quarantined"

@@ -1,10 +1,9 @@
 """The database of recall: snapshots of indexes with what was added since, how far logs were read, and how often notes were used."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +22,9 @@ CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, ch
 CREATE TABLE projects(folder TEXT PRIMARY KEY, scope TEXT NOT NULL);
 CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name))
 """
+
+
+Result = TypeVar("Result")
 
 
 class Usage(Value, frozen=True):
@@ -82,14 +84,16 @@ class RecallFile:
 
     def stored(self, part: str) -> Stored:
         """Return the snapshot of an index with the units that were added since, as they belong together."""
-        found = Stored()
-        with self._mended(), self._database.writing():
-            execute = self._database.connection.execute
-            rows = execute("SELECT data, generation FROM snapshots WHERE part = ?", (part,)).fetchall()
-            tail = execute("SELECT number, data FROM tail WHERE part = ? ORDER BY number", (part,)).fetchall()
+
+        def read() -> Stored:
+            with self._database.writing():
+                execute = self._database.connection.execute
+                rows = execute("SELECT data, generation FROM snapshots WHERE part = ?", (part,)).fetchall()
+                tail = execute("SELECT number, data FROM tail WHERE part = ? ORDER BY number", (part,)).fetchall()
             data, generation = (bytes(rows[0][0]), int(rows[0][1])) if rows else (None, 0)
-            found = Stored(data, generation, tuple(bytes(each) for _, each in tail), tail[-1][0] if tail else 0)
-        return found
+            return Stored(data, generation, tuple(bytes(each) for _, each in tail), tail[-1][0] if tail else 0)
+
+        return self._mended(read, Stored())
 
     def state(self, part: str) -> tuple[int, int]:
         """Return the generation of a snapshot and the number of the last unit that was added since; they change with the index."""
@@ -188,29 +192,28 @@ class RecallFile:
 
     def purge(self) -> None:
         """Remove what was deleted from the side files too; while another process reads, that is left to the next purge."""
-        with self._mended():
-            self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._mended(lambda: self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone(), None)
 
     def _read(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
-        with self._mended():
-            found = self._database.connection.execute(query, values).fetchall()
-        return found
+        return self._mended(lambda: self._database.connection.execute(query, values).fetchall(), [])
 
     def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
-        with self._mended(), self._database.writing():
-            change(self._database.connection)
+        def write() -> None:
+            with self._database.writing():
+                change(self._database.connection)
 
-    @contextmanager
-    def _mended(self) -> Iterator[None]:
-        """Make a damaged file again; what the block was to read or write is then lost. Raises `StoreError` for other failures."""
+        self._mended(write, None)
+
+    def _mended(self, work: Callable[[], Result], otherwise: Result) -> Result:
+        """Return the result of some work; if the file is damaged, make it again and return `otherwise`. Raises `StoreError` else."""
         try:
-            yield
+            return work()
         except sqlite3.DatabaseError as error:
             if not is_damaged(error):
                 raise self._database.store_error(error) from error
             self._database.recreate()
             self._secure()
+            return otherwise
 
 
 def _replace(connection: sqlite3.Connection, part: str, data: bytes, last: int | None) -> None:

@@ -10,6 +10,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
@@ -83,6 +84,15 @@ class ScopeIndex:
         if len(self.entries) > _FEW or self.file.exists():
             with opened(self.file) as stored:
                 stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
+
+
+def note_index(memory: SessionMemory) -> "NoteIndex | None":
+    """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
+    made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
+    if made is None and memory.has_notes():
+        made = NoteIndex(memory.memories)
+        memory.made.append(made)
+    return made
 
 
 class NoteIndex:

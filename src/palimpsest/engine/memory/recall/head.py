@@ -7,12 +7,13 @@ from palimpsest.core.items import Text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import View
+from palimpsest.engine.memory.recall.note_index import note_index
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Note
 from palimpsest.memory.showing.cards import show_cards
 from palimpsest.memory.showing.note_block import bare_note, without_tags
-from palimpsest.memory.showing.note_units import NoteEntry, listed
+from palimpsest.memory.showing.note_units import NoteEntry, listed, pinned_names
 from palimpsest.sources.notes import CHANGES, KEY
 
 # Tokens of the texts of pinned notes.
@@ -42,7 +43,7 @@ def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
     summary = _summary(memory) if rules.head in ("index and summary", "summary") else ""
     if rules.head == "summary":
         return {KEY: f"{_PREAMBLE}\n\n{summary}"} if summary else {}
-    index = None if rules.head == "nothing" else memory.index()
+    index = None if rules.head == "nothing" else note_index(memory)
     if index is None:
         return {KEY: f"{_PREAMBLE}\n\n{summary}"} if summary else {}
     index.refresh()
@@ -60,14 +61,9 @@ def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
     return {KEY: whole, CHANGES: "" if view is None else changes_since(view, whole)}
 
 
-def pinned_names(entries: Mapping[str, NoteEntry]) -> frozenset[str]:
-    """Return the names of pinned notes, whose texts the head shows."""
-    return frozenset(name for name, entry in entries.items() if entry.pinned and entry.unit)
-
-
 def _pinned(memory: SessionMemory, entries: Mapping[str, NoteEntry]) -> Iterator[str]:
     """Yield the texts of the pinned notes that fit."""
-    index, room = memory.index(), PINNED_TOKENS
+    index, room = note_index(memory), PINNED_TOKENS
     for name in sorted(pinned_names(entries)):
         note: Note | None = None if index is None else index.note(name)
         text = "" if note is None else bare_note(note)

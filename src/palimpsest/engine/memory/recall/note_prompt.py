@@ -11,14 +11,13 @@ from palimpsest.core.events import Recalled
 from palimpsest.core.items import Text, ToolCall, seq_of
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out
-from palimpsest.engine.memory.head import pinned_names
-from palimpsest.engine.memory.indexes.note_index import NoteIndex
+from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
-from palimpsest.memory.showing.note_units import NoteStanding, cited_files, is_showable, not_to_show
+from palimpsest.memory.showing.note_units import NoteStanding, cited_files, is_showable, not_to_show, pinned_names
 from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
 from palimpsest.memory.showing.relevance import relevant
 
@@ -141,5 +140,3 @@ def _digest(path: str) -> str:
     except OSError:
         return ""
     return sha256(data).hexdigest()[:12]
-
-

@@ -28,7 +28,7 @@ class CountUses:
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return steps that read the events since the last run; `None` if there are no notes."""
-        return None if self.memory.index() is None else self._steps(situation)
+        return self._steps(situation) if self.memory.has_notes() else None
 
     def _steps(self, situation: JobSituation) -> JobSteps:
         events = yield from path_events(situation, situation.job.cursor + 1, situation.tip)
@@ -38,10 +38,11 @@ class CountUses:
         return JobEnd(commit=lambda: self._count(found))
 
     def _count(self, events: Iterable[Event]) -> JobEnd:
-        from palimpsest.memory.showing.citations import cited_notes  # noqa: PLC0415 - read only if there are notes
+        from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a start is measured in milliseconds
+        from palimpsest.memory.showing.citations import cited_notes  # noqa: PLC0415 - the same
         from palimpsest.stores.notes.recall_index import Usage  # noqa: PLC0415 - the same
 
-        index = self.memory.index()
+        index = note_index(self.memory)
         if index is None:
             return JobEnd()
         index.refresh()

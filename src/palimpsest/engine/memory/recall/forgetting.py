@@ -10,8 +10,7 @@ from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.undo import FORGET, FORGOTTEN
 from palimpsest.core.view import CHANGED
 from palimpsest.engine.loop.context import NOTES
-from palimpsest.engine.memory.memories import Memories
-from palimpsest.engine.session import Session
+from palimpsest.engine.memory.session_memory import SessionMemory
 
 _TOOLS: Final = frozenset({"recall", "remember", "memory"})
 _WHY: Final = "a note was forgotten"
@@ -23,9 +22,9 @@ class HidesForgotten:
     Names are compared, and times: a note that was learned again later is not hidden. Several threads may use it, one at a time.
     """
 
-    def __init__(self, session: Session, memories: Memories) -> None:
-        self._session = session
-        self._memories = memories
+    def __init__(self, memory: SessionMemory) -> None:
+        self._session = memory.agent.session
+        self._memory = memory
         self._stamps: tuple[str, ...] = ()
         self._forgotten: dict[str, int] = {}
 
@@ -70,19 +69,20 @@ class HidesForgotten:
 
     def _names(self) -> dict[str, int]:
         """Return the names of forgotten notes and when each was forgotten, in milliseconds since 1970; the log is read if it changed."""
-        stamps = tuple(notebook.change_stamp() for notebook in self._memories.notebooks)
+        if not self._memory.is_used():
+            return {}
+        notebooks = self._memory.memories.notebooks
+        stamps = tuple(notebook.change_stamp() for notebook in notebooks)
         if stamps != self._stamps:
             found: dict[str, int] = {}
-            for notebook in self._memories.notebooks:
+            for notebook in notebooks:
                 try:
                     events = notebook.history()
                 except PalimpsestError:
                     # A damaged log of a scope is repaired by its next writer; what it says until then is not known.
                     continue
                 found |= {
-                    event.body.name: event.at
-                    for event in events
-                    if isinstance(event.body, NoteForgotten) and event.body.how == "forgotten"
+                    event.body.name: event.at for event in events if isinstance(event.body, NoteForgotten) and event.body.how == "forgotten"
                 }
             self._stamps, self._forgotten = stamps, found
         return self._forgotten
@@ -106,4 +106,3 @@ def _shown_names(event: Event, item: Item, forgotten: dict[str, int]) -> Iterato
 def _named(text: str, forgotten: dict[str, int]) -> Iterator[str]:
     """Yield the names that stand in a text as notes are named: in brackets, or as files."""
     yield from (name for name in forgotten if f"[{name}]" in text or f"{name}.md" in text or f"[{name} " in text)
-

@@ -1,1 +1,0 @@
-"""Indexes over the notes and the past sessions of a project."""
