@@ -22,7 +22,7 @@ from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-from palimpsest.engine.memory.recalling import NoteRecall
+from palimpsest.engine.memory.recalling import NoteRecall, memory_search
 from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
@@ -69,7 +69,7 @@ def equip(
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     memory = session_memory(agent, home, settings.memory)
-    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
+    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
     if settings.inherited is not None:

@@ -1,5 +1,6 @@
 """Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -10,10 +11,22 @@ from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
     from palimpsest.engine.memory.recall.note_prompt import NotePrompt
+    from palimpsest.engine.memory.recall.querying import MemorySearch
 
 # Characters of a prompt that are searched for, and of a failure that are recorded.
 _LONGEST_PROMPT: Final = 4_000
 _LONGEST_MESSAGE: Final = 500
+
+
+def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
+    """Return what makes the search over notes and past sessions, once a tool asks for it."""
+
+    def made() -> "MemorySearch":
+        from palimpsest.engine.memory.recall.querying import MemorySearch  # noqa: PLC0415 - few sessions ask for it
+
+        return MemorySearch(memory)
+
+    return made
 
 
 def recalls(profile: Profile) -> bool:

@@ -1,4 +1,4 @@
-"""The database of recall: snapshots of indexes with what was added since, how far logs were read, and how often notes were used."""
+"""The database of recall: snapshots of indexes with what was added since, the logs that were read, and how often notes were used."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ _SCHEMA: Final = """
 CREATE TABLE snapshots(part TEXT PRIMARY KEY, data BLOB NOT NULL, generation INTEGER NOT NULL);
 CREATE TABLE tail(number INTEGER PRIMARY KEY, part TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL);
 CREATE INDEX tail_of_part ON tail(part);
-CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER, done INTEGER, last INTEGER, print TEXT);
+CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER);
 CREATE TABLE projects(folder TEXT PRIMARY KEY, scope TEXT NOT NULL);
 CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name))
 """
@@ -45,18 +45,12 @@ class Stored(Value, frozen=True):
 
 
 class LogRow(Struct, frozen=True):
-    """How far the log of a session was read: its size and change when it was read, the bytes that were read, and its last line.
-
-    `part` is the index that has its units; `fingerprint` tells whether the bytes that were read are still the same.
-    """
+    """A log that was read: the index that has its units, and its size in bytes and change in nanoseconds since 1970 when it was read."""
 
     session: str
     part: str
     size: int = -1
     changed: int = -1
-    done: int = 0
-    last: int = 0
-    fingerprint: str = ""
 
 
 class RecallFile:
@@ -105,6 +99,11 @@ class RecallFile:
         """Return the names of the indexes of past sessions."""
         return tuple(part for (part,) in self._read("SELECT DISTINCT part FROM logs ORDER BY part"))
 
+    def tail_size(self, part: str) -> int:
+        """Return how many units were added since the snapshot of an index."""
+        ((count,),) = self._read("SELECT count(*) FROM tail WHERE part = ?", part) or [(0,)]
+        return int(count)
+
     def save(self, snapshots: Mapping[str, bytes], *, purge: bool = False) -> None:
         """Replace snapshots with all that was added since. With `purge` nothing of the old ones stays on the disk."""
 
@@ -130,7 +129,7 @@ class RecallFile:
         return bool(done)
 
     def add(self, part: str, units: Iterable[tuple[str, bytes]], row: LogRow) -> None:
-        """Add units to the tail of an index together with how far their log was read."""
+        """Add units to the tail of an index together with the log that they are from."""
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.executemany("INSERT INTO tail(part, id, data) VALUES (?, ?, ?)", [(part, *unit) for unit in units])
@@ -139,7 +138,7 @@ class RecallFile:
         self._write(insert)
 
     def drop(self, parts: Iterable[str]) -> None:
-        """Forget indexes of past sessions with how far their logs were read, so that they are built again."""
+        """Forget indexes of past sessions with the logs that were read for them, so that they are built again."""
 
         def delete(connection: sqlite3.Connection) -> None:
             for part in parts:
@@ -149,15 +148,11 @@ class RecallFile:
         self._write(delete)
 
     def logs(self) -> dict[str, LogRow]:
-        """Return how far each log was read."""
-        return {row[0]: LogRow(*row) for row in self._read("SELECT session, part, size, changed, done, last, print FROM logs")}
-
-    def save_log(self, row: LogRow) -> None:
-        """Record how far a log was read."""
-        self._write(lambda connection: _save_row(connection, row))
+        """Return the logs that were read, by session."""
+        return {row[0]: LogRow(*row) for row in self._read("SELECT session, part, size, changed FROM logs")}
 
     def forget_logs(self, sessions: Iterable[str]) -> None:
-        """Forget how far logs were read, such as those of deleted sessions."""
+        """Forget that logs were read, such as those of deleted sessions."""
         self._write(lambda connection: connection.executemany("DELETE FROM logs WHERE session = ?", [(each,) for each in sessions]))
 
     def projects(self) -> dict[str, str]:
@@ -227,5 +222,4 @@ def _replace(connection: sqlite3.Connection, part: str, data: bytes, last: int |
 
 
 def _save_row(connection: sqlite3.Connection, row: LogRow) -> None:
-    values = (row.session, row.part, row.size, row.changed, row.done, row.last, row.fingerprint)
-    connection.execute("REPLACE INTO logs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute("REPLACE INTO logs VALUES (?, ?, ?, ?)", (row.session, row.part, row.size, row.changed))

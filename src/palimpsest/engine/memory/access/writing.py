@@ -87,7 +87,9 @@ def add_note(notebook: Notebook, given: NewNote, now: str) -> tuple[NoteEvent, .
         valid_from=given.valid_from,
         valid_to=given.valid_to,
     )
-    words = "\n".join((text, given.about, given.backstory, given.person, given.relationship, given.attribute, given.valid_from, given.valid_to))
+    words = "\n".join(
+        (text, given.about, given.backstory, given.person, given.relationship, given.attribute, given.valid_from, given.valid_to)
+    )
 
     def propose(memory: Memory, event: str) -> AcceptedChange | RefusedChange:
         replaced = given.replaces or _same_attribute(memory, draft)

@@ -17,7 +17,7 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
-from palimpsest.memory.showing.note_units import NoteStanding, cited_files, is_showable, not_to_show, pinned_names
+from palimpsest.memory.showing.note_units import NoteStanding, cited_files, due_names, is_showable, not_to_show, pinned_names
 from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
 from palimpsest.memory.showing.relevance import relevant
 
@@ -66,10 +66,12 @@ class NotePrompt:
             hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in reversed(newest[-200:])]
         else:
             standing = NoteStanding(entries, self._index.uses, now)
-            options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded)
+            due = due_names(entries, text, now)
+            options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
             ranked = rank(index, text, most=MOST_OFFERED, options=options)
             numbers = [index.numbers[hit.unit.id] for hit in ranked]
-            hits = [hit for hit, fits in zip(ranked, relevant(index, text, numbers), strict=True) if fits]
+            fitting = relevant(index, text, numbers)
+            hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
             same = near_duplicates_once(
                 [hit.unit.id for hit in hits],
                 [frozenset(index.sequences[index.numbers[hit.unit.id]]) for hit in hits],
