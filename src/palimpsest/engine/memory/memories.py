@@ -78,8 +78,7 @@ def make_team_notebook(home: AnyHome, root: Path) -> Notebook:
 def _team_notebook(team: Path, home: Path, scope: str, clock: Clock) -> Notebook:
     """Return the notes of a team; what is kept beside them is in the home of this user, where no repository can put a file."""
     state = scope_folder(home, scope.replace("project-", "team-", 1))
-    # One database for the project and its team, since both are searched together.
-    return Notebook(NoteFolder(team, TEAM_SCOPE, clock, state=state), clock, scope_folder(home, scope) / "index.sqlite")
+    return Notebook(NoteFolder(team, TEAM_SCOPE, clock, state=state), clock)
 
 
 def _notebook(folder: Path, scope: str, clock: Clock) -> Notebook:

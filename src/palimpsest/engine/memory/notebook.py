@@ -28,19 +28,20 @@ Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
+SUMMARY_FILE = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
 
 
 class Notebook:
     """The notes of one scope. Every change returns the events that a session which caused it records too.
 
-    `index_file` is the database of recall and use of these notes, beside them unless another place is given.
+    `index_file` is the database of recall and use of these notes.
     """
 
-    def __init__(self, folder: NoteFolder, clock: Clock, index_file: Path | None = None) -> None:
+    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self.index_file = folder.folder / "index.sqlite" if index_file is None else index_file
+        self.index_file = folder.state / "index.sqlite"
         self._forgetting = NoteForgetting(folder, clock, self.index_file)
 
     @property
@@ -70,6 +71,18 @@ class Notebook:
     def stamps(self) -> dict[str, str]:
         """Return the state of the file of each active note, by name; equal states mean equal notes."""
         return self._folder.stamps()
+
+    def has_notes(self) -> bool:
+        """Return whether there is an active note, without reading any."""
+        return self._folder.has_notes()
+
+    def summary(self) -> str:
+        """Return the text of SUMMARY.md; empty if there is none."""
+        return self._folder.generated(SUMMARY_FILE)
+
+    def change_stamp(self) -> str:
+        """Return the state of the log of this scope; it differs after every recorded change."""
+        return self._folder.change_stamp()
 
     def note(self, name: str) -> Note | None:
         """Return an active note as its file states it now; `None` if there is none, or it is no note."""

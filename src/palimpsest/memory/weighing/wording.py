@@ -32,7 +32,7 @@ _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ISO_DATE: Final = re.compile(r"\b\d{4}-\d\d-\d\d(?:T[0-9:.]{0,15}(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
-class Wording(Value, frozen=True):
+class WordOrigins(Value, frozen=True):
     """Words of a note by their origin: in the texts that are to support it, in other texts only, and pairs copied from the latter."""
 
     supported: int
@@ -83,7 +83,7 @@ def missing_token(text: str, sources: Sequence[str], days: Iterable[date]) -> st
     return next((number for number in _whole_numbers(rest) if number not in numbers), "")
 
 
-def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: Iterable[str] = ()) -> Wording:
+def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: Iterable[str] = ()) -> WordOrigins:
     """Return how far the words of a text are those of `own`, and which of them are those of `others` only.
 
     Words of `ignored` texts, such as the name of the person, do not count. Without any word the share is 0.
@@ -98,7 +98,7 @@ def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: It
     # A pair of two words that are both in the supporting texts was put together from them, not copied.
     found_pairs = [pair for pair in dict.fromkeys(pairwise(sequence)) if pair in pairs and pair not in own_pairs]
     copied = tuple(pair for pair in found_pairs if not mine.issuperset(pair))
-    return Wording(len(found & mine), len(found & theirs), len(found & mine) / len(found) if found else 0.0, copied)
+    return WordOrigins(len(found & mine), len(found & theirs), len(found & mine) / len(found) if found else 0.0, copied)
 
 
 @lru_cache(maxsize=512)
