@@ -229,8 +229,9 @@ class Notebook:
 
     def _memory(self, by: Author) -> Memory:
         stones = self._tombstones()
-        # Without a tombstone no digest is compared, and reading makes no file.
-        return Memory(self.notes().active, (*stones, *self._retracted()), self._folder.key() if stones else b"", by)
+        # A person who corrects a note of the team writes as its author did. Without a tombstone no digest is compared.
+        notes = notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock) if self.is_shared else self.notes()
+        return Memory(notes.active, (*stones, *self._retracted()), self._folder.key() if stones else b"", by)
 
     def _retracted(self) -> Iterator[Tombstone]:
         """Yield what was retracted and not brought back since: it is not learned again from the same events."""

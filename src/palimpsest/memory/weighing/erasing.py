@@ -100,19 +100,18 @@ def without_links(note: Note, gone: frozenset[str]) -> Note:
 
 
 def _replaced_by(names: set[str], notes: list[Note]) -> set[str]:
-    """Return the names of past notes that lead to one of these names over the links of their successors."""
-    successors = {note.name: note.superseded_by.partition("@")[0] for note in notes if note.status != "active" and note.superseded_by}
+    """Return the names of past notes that lead to one of these names over links; undone corrections may form circles."""
+    replaced: dict[str, set[str]] = {}
     for note in notes:
-        if note.name in names or note.status != "active":
-            successors |= {link.partition("@")[0]: note.name for link in note.supersedes}
+        replaced.setdefault(note.superseded_by.partition("@")[0], set()).add(note.name)
+        replaced.setdefault(note.name, set()).update(link.partition("@")[0] for link in note.supersedes)
     active = {note.name for note in notes if note.status == "active"}
     found: set[str] = set()
-    for name in successors:
-        path = [name]
-        while path[-1] in successors and path[-1] not in names and successors[path[-1]] not in path:
-            path.append(successors[path[-1]])
-        if path[-1] in names:
-            found |= set(path) - active
+    waiting = list(names)
+    while waiting:
+        more = replaced.get(waiting.pop(), set()) - found - names - active - {""}
+        found |= more
+        waiting += more
     return found
 
 

@@ -12,7 +12,6 @@ from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.engine.memory.stale_files import StaleFiles
-from palimpsest.memory.note import Note
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
