@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
-from palimpsest.engine.memory.forgetting import NoteForgetting
+from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
@@ -100,6 +100,10 @@ class Notebook:
             return frozenset()
         key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
         return frozenset(name for name in names if name_digest(key, name) in digests and name not in active)
+
+    def name_in_log(self, name: str) -> str:
+        """Return the name that stands in the log for the note of this name once it was forgotten."""
+        return neutral_name(self._folder.key(), name)
 
     def pick_up_edits(self) -> tuple[NoteEvent, ...]:
         """Record what a person changed in the files since, once each, and return it; the index follows."""

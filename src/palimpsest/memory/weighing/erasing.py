@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.terms import stems, words
+from palimpsest.memory.weighing.abstraction import written_again
 from palimpsest.memory.weighing.duplicates import NEAR, claim_of, overlap
 
 # A rule or representative that fewer notes support is no longer one.
@@ -83,13 +84,20 @@ def without_supports(gone: frozenset[str], active: Iterable[Note]) -> tuple[Rewr
         rest = tuple(each for each in note.stands_for if each not in gone)
         supports = [each for each in listed if each.name in rest]
         erasure = erasure_of(lost, supports)
-        body = erasure.removed_from(note.body)
-        is_left = len(rest) >= LEAST_SUPPORTS and body.strip() and not erasure.is_in(f"{note.about}\n{note.backstory}")
-        only_lost = {each for one in lost for each in one.evidence} - {each for one in supports for each in one.evidence}
-        evidence = tuple(each for each in note.evidence if each not in only_lost) or note.evidence
-        new = replace(note, stands_for=rest, body=body, evidence=evidence, rev=note.rev + 1)
+        new = _without_lines(note, rest, erasure, lost, supports)
+        if erasure.is_in(f"{new.about}\n{new.backstory}") and note.by == "consolidate" and len(supports) >= LEAST_SUPPORTS:
+            # A rule that was put together from its supports is put together again from those that are left.
+            new = written_again(note, supports)
+        is_left = len(rest) >= LEAST_SUPPORTS and new.body.strip() and not erasure.is_in(f"{new.about}\n{new.body}\n{new.backstory}")
         found.append(Rewritten(note, new if is_left else None))
     return tuple(found)
+
+
+def _without_lines(note: Note, rest: tuple[str, ...], erasure: Erasure, lost: list[Note], supports: list[Note]) -> Note:
+    """Return a note without the lines that say what was forgotten, and without the events that only lost supports had."""
+    only_lost = {each for one in lost for each in one.evidence} - {each for one in supports for each in one.evidence}
+    evidence = tuple(each for each in note.evidence if each not in only_lost) or note.evidence
+    return replace(note, stands_for=rest, body=erasure.removed_from(note.body), evidence=evidence, rev=note.rev + 1)
 
 
 def without_links(note: Note, gone: frozenset[str]) -> Note:
