@@ -159,11 +159,10 @@ class MemorySearch:
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
 
     def _forgotten(self) -> frozenset[str]:
-        """Return the events of all that was forgotten in this home or by this team."""
+        """Return the events of all that was forgotten in this home; that of notes of a team is kept here too, and not in its repository."""
         folder = self._memory.home.folder
         places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
-        places += [notebook.folder / "tombstones.jsonl" for notebook in self._memory.memories.notebooks]
-        return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
+        return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
 
     def _corrected(
         self,
