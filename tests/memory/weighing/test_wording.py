@@ -3,7 +3,7 @@
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palimpsest.memory.weighing.wording import WordOrigins, folded, missing_token, own_words, pasted_words, wording_of
@@ -41,6 +41,8 @@ def test_each_path_command_url_number_and_quotation_must_be_in_a_source(text: st
 
 
 @given(st.text(max_size=80))
+@example("A\\ß")
+@example("x/y\u0131")
 def test_a_text_contains_all_of_its_own_tokens(text: str) -> None:
     assert missing_token(text, [text], []) == ""
 

@@ -72,10 +72,11 @@ def missing_token(text: str, sources: Sequence[str], days: Iterable[date]) -> st
     of `days`, and a year one of theirs or the next: relative dates are written as absolute ones.
     """
     near = tuple(days)
-    known = [folded(source) for source in sources]
+    known = [_normal(source) for source in sources]
     plain = unicodedata.normalize("NFKC", text)
     for token in _tokens(plain):
-        bounded = re.compile(rf"(?<![0-9a-z]){re.escape(folded(token))}(?![0-9a-z])")
+        # The letters around it are compared as they are, since case folding makes two letters of some.
+        bounded = re.compile(rf"(?-i:(?<![0-9A-Za-z])){re.escape(_normal(token))}(?-i:(?![0-9A-Za-z]))", re.IGNORECASE)
         if not any(bounded.search(source) for source in known):
             return token[:80]
     numbers = {number for source in known for number in _numbers(source)} | {f"{day.year + more}" for day in near for more in (0, 1)}
@@ -99,6 +100,11 @@ def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: It
     found_pairs = [pair for pair in dict.fromkeys(pairwise(sequence)) if pair in pairs and pair not in own_pairs]
     copied = tuple(pair for pair in found_pairs if not mine.issuperset(pair))
     return WordOrigins(len(found & mine), len(found & theirs), len(found & mine) / len(found) if found else 0.0, copied)
+
+
+@lru_cache(maxsize=1_024)
+def _normal(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 @lru_cache(maxsize=512)
