@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePosixPath
 from typing import Final
 
 from palimpsest.audit.tools.calls import Action, action_with, shell_line
@@ -108,8 +107,9 @@ def _is_below(path: str, roots: tuple[str, ...]) -> bool:
         return True
     if not roots[0] or path.startswith(("~", "$")) or "://" in path:
         return False
-    place = PurePosixPath(_absolute(path, roots[0]))
-    return any(place.is_relative_to(posixpath.normpath(root)) for root in roots)
+    place = _absolute(path, roots[0])
+    folders = [posixpath.normpath(root).rstrip("/") for root in roots]
+    return any(place == folder or place.startswith(f"{folder}/") for folder in folders)
 
 
 def _absolute(path: str, root: str) -> str:
