@@ -182,6 +182,8 @@ class NoteFolder:
         """Return the key of the digests in tombstones: made once for a scope, and kept beside it."""
         place = self.state / ".key"
         if not place.exists():
+            with store_errors(place.parent, "create"):
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
             return place.read_bytes()
