@@ -24,6 +24,7 @@ from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
 from palimpsest.engine.memory.recalling import NoteRecall, memory_search
 from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -71,9 +72,7 @@ def equip(
     memory = session_memory(agent, home, settings.memory)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
-    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
-    if settings.inherited is not None:
-        installed = installed._replace(tools=(*installed.tools, *inherited.served()))
+    installed = _installed(settings)
     toolset = standard_tools(
         shell,
         tasks=tasks,
@@ -88,7 +87,7 @@ def equip(
     below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
-    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
+    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
@@ -119,6 +118,13 @@ def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
 
 def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
     return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+
+
+def _installed(settings: CodingSettings) -> InstalledTools:
+    """The tools of other packages, and in a sub-agent those of its parent's MCP servers."""
+    found = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    served = () if settings.inherited is None else settings.inherited.served()
+    return found._replace(tools=(*found.tools, *served))
 
 
 def _declared(

@@ -1,6 +1,6 @@
 """The databases of recall in a home: one for each scope of notes and one for past sessions, and the removal of what was forgotten."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -57,12 +57,12 @@ def read_index(stored: "Stored") -> RecallIndex:
     return index
 
 
-def forget_note(index_file: Path, scope: str, name: str, evidence: Iterable[str]) -> None:
-    """Remove a note and the events that it came from from the databases, so that no byte of them stays there."""
+def forget_notes(index_file: Path, scope: str, names: Sequence[str], evidence: Iterable[str]) -> None:
+    """Remove notes, and the events that they came from, from the databases, so that no byte of them stays there."""
     if index_file.exists():
         with opened(index_file) as stored:
-            _erase_notes(stored, scope, (name,))
-            stored.remove_usage(scope, (name,))
+            _erase_notes(stored, scope, tuple(names))
+            stored.remove_usage(scope, names)
             stored.purge()
     erase_evidence(sessions_file(index_file), evidence)
 

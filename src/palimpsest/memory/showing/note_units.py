@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note, NoteKind
-from palimpsest.memory.recall.due import deadlines, due_notes
+from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of

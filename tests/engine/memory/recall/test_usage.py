@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from remembering import TABS, Desk, note
+from noted_project import TABS, Desk, note
 
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.events.deltas import TextDelta

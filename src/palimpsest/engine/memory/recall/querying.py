@@ -16,11 +16,11 @@ from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
+from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
 from palimpsest.memory.recall.digest.corrections import Correction, corrections, with_corrections
 from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
-from palimpsest.memory.recall.timeline import note_entries, timeline, unit_entries
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id
 from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags

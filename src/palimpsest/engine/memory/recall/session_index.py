@@ -18,8 +18,7 @@ from palimpsest.engine.memory.index_files import read_index
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.episodes import FIX
+from palimpsest.memory.recall.units import FIX, RecallUnit
 from palimpsest.memory.sessions.units import event_id, session_units
 from palimpsest.stores.index.refresh import read_segments
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
