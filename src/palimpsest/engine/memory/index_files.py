@@ -13,7 +13,7 @@ from palimpsest.memory.recall.stored.revision import erase
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id
-from palimpsest.memory.showing.note_units import NoteEntry
+from palimpsest.memory.showing.note_units import IndexedNote
 
 if TYPE_CHECKING:
     from palimpsest.stores.notes.recall_index import RecallFile, Stored
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "index.sqlite"
 ENTRIES: Final = " entries"
 """What the name of the entries of an index ends with, behind the name of the index."""
-_entries = msgspec.msgpack.Decoder(dict[str, NoteEntry])
+_entries = msgspec.msgpack.Decoder(dict[str, IndexedNote])
 _units = msgspec.msgpack.Decoder(RecallUnit)
 encode_entries = msgspec.msgpack.Encoder().encode
 
 
-def decode_entries(data: bytes) -> dict[str, NoteEntry]:
+def decode_entries(data: bytes) -> dict[str, IndexedNote]:
     """Return the entries of an index of notes. Raises `msgspec.DecodeError` if they are none."""
     return _entries.decode(data)
 

@@ -1,6 +1,6 @@
 """Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -27,6 +27,16 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
         return MemorySearch(memory)
 
     return made
+
+
+def stated_texts(memory: SessionMemory) -> Mapping[str, str]:
+    """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
+    session = memory.agent.session
+    if not memory.is_used() or session.profile.notes.head == "nothing":
+        return {}
+    from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
+
+    return head_texts(memory, session.log.view)
 
 
 def recalls(profile: Profile) -> bool:

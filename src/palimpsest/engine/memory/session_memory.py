@@ -1,6 +1,6 @@
 """Memory in one session: the notes it may see, and what memory adds to it in tools, jobs, context and recalled notes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -40,14 +40,6 @@ class SessionMemory(Struct, frozen=True):
     def has_notes(self) -> bool:
         """Return whether there is a note that may be shown, without reading any."""
         return self.is_used() and any(notebook.has_notes() for notebook in self.memories.notebooks)
-
-    def texts(self) -> Mapping[str, str]:
-        """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
-        if not self.is_used() or self.agent.session.profile.notes.head == "nothing":
-            return {}
-        from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
-
-        return head_texts(self, self.agent.session.log.view)
 
     @property
     def memories(self) -> "Memories":

@@ -11,7 +11,7 @@ from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.memory.recall.note_index import NoteIndex
-from palimpsest.stores.notes.recall_index import Usage
+from palimpsest.stores.notes.recall_index import NoteUse
 
 PROMPT = "How do I indent the Makefile recipe?"
 NOON = "2026-05-28T20:26:40Z"
@@ -28,7 +28,7 @@ async def turns(agent: Agent, *prompts: str) -> None:
         await agent.jobs.wait()
 
 
-def usage(desk: Desk) -> dict[str, Usage]:
+def usage(desk: Desk) -> dict[str, NoteUse]:
     index = NoteIndex(desk.memories)
     index.refresh()
     return index.usage()
@@ -38,7 +38,7 @@ def test_showing_a_note_adds_to_shown_and_citing_it_to_uses_once_a_reply(desk: D
     desk.save(TABS, note("user_name", "is called Kim"))
     agent = desk.agent("with tabs, see [feedback_tabs] and again [feedback_tabs]", "as [feedback_tabs] and [unknown_note] say", "bye")
     asyncio.run(turns(agent, PROMPT, "sure?", "thanks"))
-    assert usage(desk) == {"feedback_tabs": Usage(2, 1, NOON)}
+    assert usage(desk) == {"feedback_tabs": NoteUse(2, 1, NOON)}
 
 
 def test_counting_twice_changes_nothing_and_files_are_not_written(desk: Desk) -> None:
@@ -52,7 +52,7 @@ def test_counting_twice_changes_nothing_and_files_are_not_written(desk: Desk) ->
     agent.close()
     again = desk.agent("done", resume=name)
     asyncio.run(turns(again, "hello"))
-    assert usage(desk) == {"feedback_tabs": Usage(1, 1, NOON)}
+    assert usage(desk) == {"feedback_tabs": NoteUse(1, 1, NOON)}
     assert place.read_bytes() == before
 
 
@@ -63,7 +63,7 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
     )
     index = NoteIndex(desk.memories)
     index.refresh()
-    index.add_usage({"project_bb": Usage(uses=6)})
+    index.add_usage({"project_bb": NoteUse(uses=6)})
     agent = desk.agent("done")
     asyncio.run(turns(agent, "the harbour port"))
     (event,) = (event.body for event in agent.session.log.events() if type(event.body).__name__ == "Recalled")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored, Usage
+from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored, NoteUse
 
 ROW = LogRow("s1", "p", 10, 20)
 
@@ -55,7 +55,7 @@ def test_me_09_what_was_replaced_or_dropped_is_in_no_byte_of_the_files(tmp_path:
     file = RecallFile(tmp_path / "index.sqlite")
     file.save({"p": b"Xanadu " * 3_000, "q": b"kept"})
     file.add("p", [("s1:1", b"Xanadu again")], ROW)
-    file.add_usage("p", {"user_xanadu": Usage(1, 2, "2026")})
+    file.add_usage("p", {"user_xanadu": NoteUse(1, 2, "2026")})
     file.save({"p": b"nothing"})
     file.remove_usage("p", ["user_xanadu"])
     file.purge()
@@ -67,12 +67,12 @@ def test_me_09_what_was_replaced_or_dropped_is_in_no_byte_of_the_files(tmp_path:
 
 def test_uses_add_up_and_the_last_one_is_kept(tmp_path: Path) -> None:
     file = RecallFile(tmp_path / "index.sqlite")
-    file.add_usage("user", {"a": Usage(1, 0, "2026-05-02"), "b": Usage(shown=1)})
-    file.add_usage("user", {"a": Usage(2, 1, "2026-05-01")})
-    file.add_usage("team", {"a": Usage(9)})
-    assert file.usage("user") == {"a": Usage(3, 1, "2026-05-02"), "b": Usage(0, 1)}
+    file.add_usage("user", {"a": NoteUse(1, 0, "2026-05-02"), "b": NoteUse(shown=1)})
+    file.add_usage("user", {"a": NoteUse(2, 1, "2026-05-01")})
+    file.add_usage("team", {"a": NoteUse(9)})
+    assert file.usage("user") == {"a": NoteUse(3, 1, "2026-05-02"), "b": NoteUse(0, 1)}
     file.remove_usage("user", ["a"])
-    assert file.usage("user") == {"b": Usage(0, 1)}
+    assert file.usage("user") == {"b": NoteUse(0, 1)}
     file.close()
 
 
