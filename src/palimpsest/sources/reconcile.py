@@ -14,9 +14,7 @@ GONE: Final = "{}"
 _REPLIES: Final = frozenset({"assistant", "thinking", "call"})
 
 
-def reconcile(
-    view: View, sources: SourceSet, observations: Mapping[str, Fields | None], *, renew: bool = False
-) -> ContextStated | None:
+def reconcile(view: View, sources: SourceSet, observations: Mapping[str, Fields | None], *, renew: bool = False) -> ContextStated | None:
     """Return the statements that make the view current, or `None` if it already is.
 
     Without a head of these sources, a head is stated, which starts an epoch. In an epoch the head stays as it is: a changed value is stated

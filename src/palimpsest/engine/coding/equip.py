@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import structs
 
@@ -22,7 +23,7 @@ from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_texts
+from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
 from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
@@ -110,7 +111,7 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
     """Let an agent use its memory: jobs, what the context states of notes, and what prompts recall. Returns what hides forgotten notes."""
     agent = memory.agent
     agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
-    world.texts = lambda: stated_texts(memory)
+    world.texts = partial(stated_notes, memory)
     if agent.session.log.opened.opener is None:
         agent.recalling = NoteRecall(memory)
     return HidesForgotten(memory)

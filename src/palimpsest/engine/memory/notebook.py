@@ -76,6 +76,10 @@ class Notebook:
         """Return whether there is an active note, without reading any."""
         return self._folder.has_notes()
 
+    def summary(self) -> str:
+        """Return the text of SUMMARY.md; empty if there is none."""
+        return self._folder.generated(SUMMARY_FILE)
+
     def change_stamp(self) -> str:
         """Return the state of the log of this scope; it differs after every recorded change."""
         return self._folder.change_stamp()
@@ -135,10 +139,6 @@ class Notebook:
     def history(self) -> tuple[Event, ...]:
         """Return the events of the log of this scope, oldest first."""
         return self._folder.history()
-
-    def summary(self) -> str:
-        """Return the generated summary of these notes; empty if there is none."""
-        return self._folder.generated(SUMMARY_FILE)
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.

@@ -29,7 +29,7 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
     return made
 
 
-def stated_texts(memory: SessionMemory) -> Mapping[str, str]:
+def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
     session = memory.agent.session
     if not memory.is_used() or session.profile.notes.head == "nothing":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from noted_project import TABS, Desk, note, recalled, view_text
+from recalling_desk import TABS, Desk, note, recalled, view_text
 
 from palimpsest.core.edits import Fold, Keep, Mask
 from palimpsest.core.errors import BadInput

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from noted_project import QUIET, TABS, Desk, note
+from recalling_desk import QUIET, TABS, Desk, note
 
 from palimpsest.core.events import CallStarted, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.items import Text

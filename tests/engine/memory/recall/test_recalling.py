@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from noted_project import QUIET, TABS, Desk, bodies, note, recalled, recalled_text, view_text
+from recalling_desk import QUIET, TABS, Desk, bodies, note, recalled, recalled_text, view_text
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import ProviderError

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from noted_project import TABS, Desk, note
+from recalling_desk import TABS, Desk, note
 
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.events.deltas import TextDelta
