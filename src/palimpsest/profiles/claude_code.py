@@ -60,6 +60,7 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(ClaudeLimiter()),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
         sources=claude_code_sources(),
+        memory=MemoryRules(summarises=False),
     )
 
 
@@ -112,7 +113,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
         sources=claude_code_2_1_325_sources(),
         # The original makes no request for memory: its main model reads and writes the notes itself.
-        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False),
+        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False, summarises=False),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import OverBudget, PalimpsestError
+from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError
 from palimpsest.core.events import JobRan, NoteForgotten
 from palimpsest.core.policy import Answer, Want
 from palimpsest.engine.memory.pipeline.changed_files import notes_with_changed_files
@@ -34,7 +34,7 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.pipeline.phase_two import SkillFile, skills_of, summarised, wordings
 from palimpsest.memory.pipeline.rollout_file import RolloutFile
 from palimpsest.memory.pipeline.summary_file import RolloutPointer, SummaryInput, check_summary, structural_summary
-from palimpsest.memory.pipeline.transcript import iso_time
+from palimpsest.memory.reading import iso_time
 from palimpsest.memory.recall.terms import stems, words
 from palimpsest.memory.weighing.abstraction import rule_steps, worded
 from palimpsest.memory.weighing.importance import importance, time_of
@@ -53,6 +53,7 @@ class ScopeResult(Struct, frozen=True):
     reason: str = ""
     read: int = 0
     changed: int = 0
+    is_over_budget: bool = False
 
 
 class _Work(Struct, frozen=True):
@@ -93,9 +94,9 @@ def scope_steps(
         work = _Work(places, scope, claim, use, owner, announce)
         try:
             result = yield from _consolidated(work)
-        except OverBudget as error:
+        except (OverBudget, NoModel) as error:
             places.claims.release(claim)
-            result = ScopeResult(scope, "skipped", error.message)
+            result = ScopeResult(scope, "skipped", error.message, is_over_budget=isinstance(error, OverBudget))
         except PalimpsestError as error:
             places.claims.fail(claim, error.message)
             result = ScopeResult(scope, "failed", error.message)

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from palimpsest.core.errors import OverBudget, PalimpsestError, StoreError
+from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError, StoreError
 from palimpsest.core.policy import Answer, Want
 from palimpsest.engine.memory.notebook import Propose
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, session_events
@@ -43,6 +43,7 @@ class SessionResult(Struct, frozen=True):
     scope: str = ""
     saved: int = 0
     refused: int = 0
+    is_over_budget: bool = False
 
 
 def watermark_of(due: DueSession, *, by_model: bool) -> int:
@@ -60,9 +61,9 @@ def session_steps(
     announce("claimed", due.session)
     try:
         return (yield from _claimed(places, due, claim, use, announce))
-    except OverBudget as error:
+    except (OverBudget, NoModel) as error:
         places.claims.release(claim)
-        return SessionResult(due.session, "skipped", error.message)
+        return SessionResult(due.session, "skipped", error.message, is_over_budget=isinstance(error, OverBudget))
     except PalimpsestError as error:
         places.claims.fail(claim, error.message)
         return SessionResult(due.session, "failed", error.message)
