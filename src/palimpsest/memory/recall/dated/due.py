@@ -6,8 +6,8 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
+from palimpsest.memory.recall.dated.dates import MONTHS, DateSpan, dates_in, day_of
 from palimpsest.memory.recall.terms import fold, has_cjk
-from palimpsest.memory.recall.texts.dates import MONTHS, DateSpan, dates_in, day_of
 
 DUE_DAYS: Final = 60
 # Notes that are due for one query, the soonest.

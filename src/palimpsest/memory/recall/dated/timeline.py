@@ -7,9 +7,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.note import Note
+from palimpsest.memory.recall.dated.dates import day_of
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, one_line
 from palimpsest.memory.recall.terms import fold, query_terms
-from palimpsest.memory.recall.texts.dates import day_of
 from palimpsest.memory.recall.units import RecallUnit
 
 # Characters of one entry that are shown.
@@ -76,11 +76,19 @@ def timeline(
             break
         left -= size
         lines.append(line)
-    lines.reverse()
-    ids = tuple(entry.id for entry in chosen[len(chosen) - len(lines) :])
+    found = _told(chosen, lines[::-1], about, factor)
+    while found.tokens > tokens:
+        # The estimate of a text may exceed the sum of the estimates of its lines by a little.
+        lines.pop()
+        found = _told(chosen, lines[::-1], about, factor)
+    return found
+
+
+def _told(chosen: list[TimelineEntry], lines: list[str], about: str, factor: float) -> RecalledLines:
     left_out = len(chosen) - len(lines)
+    ids = tuple(entry.id for entry in chosen[left_out:])
     if left_out and lines:
-        lines.insert(0, _earlier_line(left_out, about))
+        lines = [_earlier_line(left_out, about), *lines]
     return RecalledLines(tuple(lines), ids, (0.0,) * len(ids), estimate("\n".join(lines), factor) if lines else 0, left_out=left_out)
 
 
