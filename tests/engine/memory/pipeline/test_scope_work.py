@@ -348,10 +348,14 @@ def test_me_12_a_model_words_a_rule_with_words_of_its_supports_only(tmp_path: Pa
 
 def test_notes_in_quarantine_expire_after_thirty_days_with_an_event(tmp_path: Path) -> None:
     places = places_in(tmp_path)
-    held = replace(NOTE, name="reference_page", kind="reference", trust="quarantined", when="2026-04-01T10:00:00Z")
-    fresh = replace(held, name="reference_new", when="2026-05-28T10:00:00Z")
-    saved(places, NOTE, held, fresh)
+    held = replace(NOTE, name="reference_page", kind="reference", trust="quarantined")
+    saved(places, NOTE, held)
     consolidate_one(places, "user", None, Replies())
+    clock_of(places).time += 29 * DAY
+    saved(places, replace(held, name="reference_new", body="Another page.\n"))
+    assert consolidate_one(places, "user", None, Replies()).status == "unchanged"
+    clock_of(places).time += DAY
+    assert consolidate_one(places, "user", None, Replies()).status == "done"
     assert list(places.notebook("user").notes().quarantine) == ["reference_new"]
     gone = [event.body for event in places.note_folder("user").history() if isinstance(event.body, NoteForgotten)]
     assert [(body.name, body.how) for body in gone] == [("reference_page", "expired")]

@@ -17,7 +17,7 @@ from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import RunProviders
 from palimpsest.engine.memory.pipeline.asking import DirectAnswers, RunEstimate, estimated
-from palimpsest.engine.memory.pipeline.metering import RunMeter, Spent
+from palimpsest.engine.memory.pipeline.metering import RunCost, RunMeter
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.run import RunPlan, RunReport, model_use, planned, run_with_model, run_without_model
 from palimpsest.engine.memory.pipeline.scope_files import drop_lost
@@ -38,7 +38,7 @@ class PipelineRun(Struct, frozen=True):
     why_no_model: str
     budget_usd: float
     estimate: RunEstimate
-    spent: Spent
+    spent: RunCost
     plan: RunPlan
     report: RunReport
 
@@ -81,7 +81,7 @@ def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | No
         budget = places.config.run_usd if usd is None else usd
         if not as_json:
             _print_plan(plan, cost, chosen, budget)
-        report, spent = (RunReport(skipped=plan.skipped), Spent()) if dry_run else _carried_out(places, plan, chosen, usd, now=now)
+        report, spent = (RunReport(skipped=plan.skipped), RunCost()) if dry_run else _carried_out(places, plan, chosen, usd, now=now)
     finally:
         providers.close()
     name = "" if chosen.card is None else chosen.card.name
@@ -122,14 +122,14 @@ def _choose(
     return _ChosenModel(found, RetryingProvider(provider, RetryPolicy(retries=retries, total=_LONGEST_WAIT_S)), "")
 
 
-def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, usd: float | None, *, now: bool) -> tuple[RunReport, Spent]:
+def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, usd: float | None, *, now: bool) -> tuple[RunReport, RunCost]:
     use: ModelUse | None = None if chosen.card is None else model_use(places, chosen.card, usd)
     with _shown_progress(len(plan.sessions)) as announce:
         if use is None or chosen.card is None or chosen.provider is None:
-            return run_without_model(places, plan, announce, at_once=now), Spent()
+            return run_without_model(places, plan, announce, at_once=now), RunCost()
         answers = DirectAnswers(chosen.card, chosen.provider)
         report = asyncio.run(run_with_model(places, plan, use, answers, announce, at_once=now))
-    return report, use.meter.spent if isinstance(use.meter, RunMeter) else Spent()
+    return report, use.meter.spent if isinstance(use.meter, RunMeter) else RunCost()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from palimpsest.engine.environment import in_thread
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, due_sessions
 from palimpsest.engine.memory.pipeline.metering import RunMeter
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.scope_files import drop_lost, lost_rows
+from palimpsest.engine.memory.pipeline.scope_files import drop_lost, lost_sessions
 from palimpsest.engine.memory.pipeline.scope_work import ScopeResult, is_dirty, scope_steps
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, SessionResult, session_steps, watermark_of
 from palimpsest.stores.notes.claims import ClaimRow
@@ -71,7 +71,7 @@ def planned(places: PipelinePlaces, *, by_model: bool, everything: bool = False,
             _count(counts, "later" if waiting == "due" else waiting)
     for reason in found.not_due.values():
         _count(counts, reason)
-    lost = {row.scope for rows in lost_rows(places) for row in rows}
+    lost = lost_sessions(places).scopes
     scopes = tuple(scope for scope in places.scopes() if scope in lost or is_dirty(places, scope))
     return RunPlan(tuple(due), counts, scopes)
 
