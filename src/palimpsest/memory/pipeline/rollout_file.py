@@ -56,7 +56,7 @@ def encode_rollout(rollout: RolloutFile) -> str:
         ("git_branch", rollout.branch),
         ("made_by", rollout.made_by),
     )
-    lines = (f"{key}: {' '.join(redact(value).split())}" for key, value in head if value)
+    lines = (f"{key}: {' '.join(redact(value).split())}" for key, value in head if value.strip())
     return "\n".join((*lines, "", bounded_lines(redact(rollout.body).strip(), LONGEST_SUMMARY), ""))
 
 
