@@ -211,7 +211,8 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
 def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note], now: datetime) -> tuple[ConsolidationStep, ...]:
     """Return the changes of notes that are counted from the facts of all sessions of a scope."""
     stored = places.rows.facts(scope)
-    if not stored:
+    if not stored and places.rows.all(scope):
+        # The facts were lost with the database, and the sessions are still there to be counted again.
         return ()
     observed = observed_notes(_facts.decode(data) for data in stored)
     # What would expire at once, because its evidence is old, is not written.
