@@ -182,9 +182,8 @@ class NoteFolder:
         """Return the key of the digests in tombstones: made once for a scope, and kept beside it."""
         place = self.state / ".key"
         if not place.exists():
-            # Notes may be judged before the first of them is written.
-            with store_errors(self.folder, "create"):
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with store_errors(place.parent, "create"):
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
             return place.read_bytes()
