@@ -22,7 +22,7 @@ from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
 from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.units import event_id
+from palimpsest.memory.sessions.units import event_id, unit_events
 from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
 from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
 from palimpsest.memory.showing.relevance import least_relevance, relevance, weigh_prompt
@@ -153,7 +153,7 @@ class MemorySearch:
         for part in parts:
             index = self._sessions.index(part)
             ranked = rank(index, text, most=_MOST_HITS) if len(index) else ()
-            hits = tuple(hit for hit in ranked if hit.unit.session != own and event_id(hit.unit.id) not in forgotten)
+            hits = tuple(hit for hit in ranked if hit.unit.session != own and forgotten.isdisjoint(unit_events(hit.unit)))
             if hits:
                 found.append((index, hits))
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
