@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
@@ -86,11 +85,16 @@ def show(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     chain = [past for past in notes.past.values() if past.revision != note.revision and past.name in _related(note, notes)]
     chain.sort(key=lambda past: (past.when, past.rev), reverse=True)
     if as_json:
-        fields = {key: value for key, value in msgspec.to_builtins(note).items() if key not in ("other", "order")}
+        fields = note_fields(note)
         versions = [_row(word, "past", past.revision, past) for past in chain]
         emit({**fields, "scope": word, "place": found.place, "changed_files": changed, "versions": versions})
         return
     _print_note(note, f"{word}, {found.place}", changed, chain, opened)
+
+
+def note_fields(note: Note) -> dict[str, object]:
+    """Return all fields of a note for JSON, also those at their default, without those of other programs."""
+    return {field: getattr(note, field) for field in note.__struct_fields__ if field not in ("other", "order")}
 
 
 def held(notes: Notes, place: Place) -> dict[str, Note]:

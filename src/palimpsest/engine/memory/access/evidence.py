@@ -26,6 +26,7 @@ HAND: Final = "hand"
 # Characters of a quotation, and of an event that is searched for the part that the note rests on.
 LONGEST_QUOTATION: Final = 600
 _LONGEST_EVENT: Final = 50_000
+_WORDS_A_PART: Final = 60
 # Bytes of a file that is compared with what a note was true of.
 _LARGEST_FILE: Final = 20_000_000
 
@@ -125,7 +126,7 @@ def _relevant_part(text: str, note: Note) -> str:
     """Return a short text whole, and of a long one the part that shares most with the note."""
     if len(text) <= LONGEST_QUOTATION:
         return text
-    parts = list(cut(text))
+    parts = list(cut(text, _WORDS_A_PART))
     index = RecallIndex(RecallUnit(str(number), part, session="event", position=number) for number, part in enumerate(parts))
     hits = rank(index, f"{note.about}\n{note.body}", most=1)
     best = hits[0].unit.text if hits else parts[0]
