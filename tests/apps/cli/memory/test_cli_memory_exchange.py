@@ -180,7 +180,7 @@ def test_a_codex_folder_gives_profile_preferences_tips_and_what_its_groups_learn
         "project_storage_engine_the_cache_is_rebuilt_by_make_cache": ("project", "project"),
     }
     assert run(pal, project, "show", "feedback_prefers_tabs")["body"] == "prefers tabs\nover spaces\n"
-    assert [each["why"][:30] for each in done["skipped"]] == ["one word says too little: 'none", "'elsewhere: the other build nee"]
+    assert [each["why"][:30] for each in done["skipped"]] == ["one word says too little: 'non", "'elsewhere: the other build ne"]
     assert done["sessions"] == 1
     assert run(pal, project, "import", str(tmp_path / "codex"), code=1)["known"] == 5
 
@@ -236,7 +236,7 @@ _FIELDS = st.tuples(
     st.sampled_from(
         ["trust: stated", "pinned: true", "supersedes: [user_a@1]", "rev: 7", "origin: here", "foreign.rev: 3", "foreign_name: x"]
     ),
-).flatmap(lambda fields: st.permutations(fields))
+).flatmap(st.permutations)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
