@@ -67,9 +67,7 @@ class NoteForgetting:
         digests = tuple(name_digest(key, name) for name in sorted(names))
         attribute = next((note.attribute for note in (newest, *gone) if note.attribute), "")
         stone = Tombstone(iso_now(self._clock), by, evidence, attribute_digest(key, newest.person, attribute), digests)
-        return PendingForget(
-            {name: f"forgotten_{name_digest(key, name)[:12]}" for name in sorted(names)}, msgspec.json.encode(stone).decode()
-        )
+        return PendingForget({name: buried_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
 
     def _complete(self, pending: PendingForget) -> tuple[NoteSaved | NoteForgotten, ...]:
         """Do all steps of a removal; each finds what is left to do, and the texts of the notes go last but one."""
@@ -135,6 +133,11 @@ class NoteForgetting:
         event = NoteSaved(self._folder.scope, note.name, note.rev, digest_of(text), "consolidate", _REASON, note.evidence)
         writer.save(note.name, text, event)
         return event
+
+
+def buried_name(key: bytes, name: str) -> str:
+    """Return what the log calls a forgotten note, whose name may say what it was about."""
+    return f"forgotten_{name_digest(key, name)[:12]}"
 
 
 def _cleaning(erasure: Erasure) -> Callable[[str, str], str | None]:

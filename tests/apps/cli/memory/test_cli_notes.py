@@ -222,6 +222,7 @@ def test_me_50_forget_asks_once_says_what_it_removes_and_cannot_be_undone(memory
         "scope": "project",
         "name": "project_server",
         "versions": 1,
+        "same": [],
         "retracted": [],
     }
     assert "cannot be brought back" in memory("forget", "project_server", "--undo", code=2)

@@ -65,12 +65,13 @@ def cited_events(home: AnyHome, memories: Memories, note: Note) -> tuple[CitedEv
 def changes_of(notebook: Notebook, name: str) -> tuple[NoteChange, ...]:
     """Return what was done to a note, oldest first, also if it was forgotten since."""
     found: list[NoteChange] = []
+    names = notebook.names_in_log(name)
     for event in notebook.history():
         body = event.body
         match body:
-            case NoteSaved() if body.name == name:
+            case NoteSaved() if body.name in names:
                 found.append(NoteChange(event.at, "saved", body.rev, body.by, body.reason, body.evidence))
-            case NoteForgotten() if body.name == name:
+            case NoteForgotten() if body.name in names:
                 found.append(NoteChange(event.at, body.how, body.rev, body.by, body.reason, body.evidence))
             case _:
                 continue
