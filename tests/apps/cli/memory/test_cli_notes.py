@@ -91,7 +91,9 @@ def test_a_note_is_added_listed_and_shown(memory: NotePal) -> None:
         "pinned": False,
     }
     lines = memory("list").splitlines()
-    assert lines[0].split() == ["name", "kind", "when", "trust", "uses", "about"]
+    assert lines[0].split() == ["name", "kind", "when", "trust", "uses"]
+    assert lines[1].split()[:2] == ["project_tests_run_with_make_check", "project"]
+    assert lines[2] == "  Tests run with make check."
     assert all(len(line) <= 80 for line in lines)
     shown = memory("show", "project_tests_run_with_make_check")
     assert shown.endswith("\nTests run with make check.\nThey take a minute.\n")
@@ -206,6 +208,17 @@ def test_a_bad_edit_leaves_the_note_as_it_was(memory: NotePal, tmp_path: Path, s
     before = memory.json("show", "project_server")
     assert message in memory("edit", "project_server", code=2, EDITOR=editor(tmp_path, script), VISUAL="")
     assert memory.json("show", "project_server") == before
+
+
+@pytest.mark.parametrize(("script", "code"), [("pass", 2), ("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)])
+def test_ctrl_c_belongs_to_the_editor_and_leaves_the_note_if_it_ends_it(memory: NotePal, tmp_path: Path, script: str, code: int) -> None:
+    memory("add", "The server is alpha.", "--about", "server")
+    interrupt = f"{script}\nimport os, signal\nos.killpg(0, signal.SIGINT)\nfile.write_text(text.replace('alpha', 'beta'))"
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", "edit", "project_server", "--cwd", str(memory.project)]
+    variables = {**os.environ, "PAL_HOME": str(memory.pal.home.folder), "EDITOR": editor(tmp_path, interrupt), "VISUAL": ""}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False, start_new_session=True)
+    assert done.returncode == code, done.stderr
+    assert memory.json("show", "project_server")["body"] == ("The server is alpha.\n" if code else "The server is beta.\n")
 
 
 def test_an_editor_that_is_not_there_and_one_that_changes_nothing(memory: NotePal, tmp_path: Path) -> None:

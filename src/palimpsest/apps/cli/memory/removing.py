@@ -51,7 +51,11 @@ def forget(*, name: str, reason: str, yes: bool, undoing: bool, scope: str, cwd:
         equal = f", and what says the same: {', '.join(same)}" if same else ""
         size = f" ({versions} versions)" if versions > 1 else ""
         confirm(plain(f"this deletes {found.note.name} ({word}): {found.note.about!r}{size}{equal} for good{also}"), "memory forget")
-    gone = [event for event in found.notebook.forget(found.note.name, "user", reason or "asked for by the user") if isinstance(event, NoteForgotten)]
+    gone = [
+        event
+        for event in found.notebook.forget(found.note.name, "user", reason or "asked for by the user")
+        if isinstance(event, NoteForgotten)
+    ]
     also_gone = tuple(event.name for event in gone[1:] if event.how == "forgotten")
     retracted = tuple(event.name for event in gone if event.how != "forgotten")
     if as_json:
