@@ -10,6 +10,7 @@ import msgspec
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.index_files import FILE_NAME
+from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes
 from palimpsest.engine.memory.session_memory import SessionMemory
@@ -159,11 +160,7 @@ class MemorySearch:
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
 
     def _forgotten(self) -> frozenset[str]:
-        """Return the events of all that was forgotten in this home or by this team."""
-        folder = self._memory.home.folder
-        places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
-        places += [notebook.folder / "tombstones.jsonl" for notebook in self._memory.memories.notebooks]
-        return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
+        return forgotten_events(self._memory.home.folder, self._memory.memories)
 
     def _corrected(
         self,
@@ -210,6 +207,13 @@ def _in_order(lines: Sequence[str], ids: Sequence[str], corrected: Mapping[str, 
         if correction is None or not later.intersection(correction.successors):
             kept.append(line)
     return "\n".join(kept)
+
+
+def forgotten_events(folder: Path | None, memories: Memories) -> frozenset[str]:
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder or by a team."""
+    places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
+    places += [notebook.folder / "tombstones.jsonl" for notebook in memories.notebooks]
+    return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
 
 
 def _tombstones(place: Path) -> Iterator[Tombstone]:
