@@ -147,6 +147,8 @@ class Agent:
         self.business: BusinessState | None = None
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
+        # The prompts that `expand` knows so far: the word that names each, and its description.
+        self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
         self.children: SubAgents | None = None
         self.mode: AgentMode | None = None
         self.meter: TurnMeter | None = None

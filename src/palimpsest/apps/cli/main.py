@@ -13,6 +13,7 @@ from palimpsest.apps.cli.command_line import run_command_line
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Agent": {
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
+        "acp": ("agent.editors:acp", "Serve an editor (Zed, JetBrains, Neovim) by the Agent Client Protocol."),
         "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
         "agents": ("agent.agents:agents", "Show the sub-agents of a session: who they are, how they ended, what they cost."),
     },

@@ -72,6 +72,7 @@ def serve(
         agent.resources.push_async_callback(joined.close)
         agent.context = ServedContext(agent.context, joined)
         agent.expand = joined.expand
+        agent.prompts = joined.prompts
         world.servers = joined
     return notices
 
@@ -159,6 +160,15 @@ class McpServers:
         from palimpsest.tools.mcp.prompts import expanded_prompt  # noqa: PLC0415 - it imports the SDK
 
         return (*await expanded_prompt(text, connections, self._agent.toolbox.workspace), *parts[1:])
+
+    def prompts(self) -> tuple[tuple[str, str], ...]:
+        """Return the command of each prompt of the servers that have started, and what the server says about it."""
+        if not self._connections:
+            return ()
+        from palimpsest.tools.mcp.prompts import prompt_commands  # noqa: PLC0415 - it imports the SDK
+
+        known = (command for connection in self._connections for command in prompt_commands(connection))
+        return tuple((name, prompt.description or "") for name, prompt in known)
 
     async def close(self) -> None:
         """End all connections side by side."""

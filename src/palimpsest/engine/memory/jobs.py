@@ -42,22 +42,22 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
 
 
 def _statements(memory: SessionMemory, _: Path) -> Job:
-    from palimpsest.engine.memory.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
+    from palimpsest.engine.memory.session_jobs.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
 
     return NoteStatements(lambda: memory.memories)
 
 
 def _extraction(memory: SessionMemory, home: Path) -> Job:
-    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.extraction import ExtractNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes  # noqa: PLC0415 - as above
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
     return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
 
 
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
-    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.notes_job import FILE, TakeNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.running_notes import FILE, TakeNotes  # noqa: PLC0415 - as above
 
     session = memory.agent.session
     files = memory.home.store.result_files(session.log.session)

@@ -46,6 +46,7 @@ class EvaluationOptions(msgspec.Struct, frozen=True):
     audit: Path | None
     facts: Path | None
     latency: bool
+    coding: bool
     embedding: bool
     units: int
 
@@ -59,6 +60,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--facts", type=_file, metavar="FILE", help="Facts of cases, instead of those that are annotated here.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
+@click.option("--coding", is_flag=True, help="Instead, measure recall over the sessions of coding agents in a folder.")
 @click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
 @click.option("--gate", "gating", is_flag=True, help="Exit with 1 if a gate that was measured is missed.")
@@ -71,21 +73,23 @@ def evaluate(
     facts: Path | None,
     fitting: bool,
     latency: bool,
+    coding: bool,
     embedding: bool,
     units: int,
     gating: bool,
     into: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Measure recall on DATA: conversations with questions and evidence (LoCoMo, BEAM), a folder of cases, or one of coding sessions.
+    """Measure recall on DATA: files of conversations with questions and evidence (LoCoMo, BEAM), or folders of cases.
 
     Weights are fitted without the conversation that is scored; the shipped ones are measured beside them. Needs no model and no network.
-    Gates that the data cannot measure are shown as not measured. With --latency the exit code is 1 if a limit is missed.
+    Gates that the data cannot measure are shown as not measured. With --coding DATA is a folder of sessions of coding agents, and the
+    questions are made of them by rules. With --latency the exit code is 1 if a limit is missed.
     """
     if fitting:
         _fit(data, Embedder() if embedding else None, as_json=as_json)
         return
-    options = EvaluationOptions(audit, facts, latency, embedding, units)
+    options = EvaluationOptions(audit, facts, latency, coding, embedding, units)
     names = [_table_name(path, options) for path in data]
     require_placeholders(into, names)
     times: list[float] = []
@@ -111,21 +115,19 @@ def _fit(data: Sequence[Path], embedder: Embedder | None, *, as_json: bool) -> N
     emit(weights) if as_json else click.echo("\n".join(f'    "{name}": {weight},' for name, weight in weights.items()))
 
 
-def _is_cases(path: Path) -> bool:
-    return path.is_dir() and next(path.rglob("*.yaml"), None) is not None
-
-
 def _table_name(path: Path, options: EvaluationOptions) -> str:
+    if options.coding:
+        return _CODING_TABLE
     if path.is_dir():
-        return _LEVELS_TABLE if _is_cases(path) else _CODING_TABLE
+        return _LEVELS_TABLE
     return _LATENCY_TABLE if options.latency else path.stem
 
 
 def _measure(path: Path, options: EvaluationOptions, times: list[float]) -> Report:
-    if path.is_dir():
-        if _is_cases(path):
-            return eval_levels(path, facts=options.facts, announce=_announce)
+    if options.coding:
         return eval_coding(path, announce=_announce)
+    if path.is_dir():
+        return eval_levels(path, facts=options.facts, announce=_announce)
     if options.latency:
         return measure_latency(path, units=options.units, announce=_announce)
     times.clear()
@@ -142,7 +144,7 @@ def _markdown(report: Report) -> str:
         case LevelsReport():
             return levels_markdown(report)
         case CodingReport():
-            return coding_markdown(report)
+            return coding_markdown(report, f"commit {_commit() or 'unknown'}; `{_command_line()}`")
 
 
 def _value(report: Report, times: Sequence[float]) -> dict[str, Any]:

@@ -67,14 +67,18 @@ def levels_markdown(report: LevelsReport) -> str:
     return "\n".join([*_head(names), *rows])
 
 
-def coding_markdown(report: CodingReport) -> str:
-    """Return the scores of questions about coding sessions as a Markdown table."""
-    names = ("question", "variant", "ranking", "questions", "R@1", "R@5", "R@10", "nDCG@10")
+def coding_markdown(report: CodingReport, made: str) -> str:
+    """Return the scores over coding sessions as a Markdown table, with what made it below."""
     rows: list[str] = []
     for row in report.rows:
+        ranking = f"{row.ranking} ({row.setting})" if row.setting else row.ranking
         values = (row.recall_1, row.recall_5, row.recall_10, row.ndcg_10)
-        rows.append(_row([row.rule, row.variant, row.ranking, str(row.questions), *(f"{value:.3f}" for value in values)]))
-    return "\n".join([*_head(names), *rows])
+        rows.append(_row([row.rule, row.variant, ranking, str(row.questions), *(f"{value:.3f}" for value in values)]))
+    size = f"{report.sessions} sessions of {report.projects} projects, {report.units:,} units"
+    failed = f"{report.failures} failures with error lines, {report.repairs} repaired"
+    found = f"{failed}, {report.elsewhere} questions answered by another session"
+    names = ("question", "query", "ranking", "n", "R@1", "R@5", "R@10", "nDCG@10")
+    return "\n".join([*_head(names), *rows, "", f"{report.data}: {size}; {found}; {made}"])
 
 
 def gates_markdown(gates: Sequence[Gate]) -> str:

@@ -11,11 +11,12 @@ from palimpsest.core.events import Event, JobRan, ModelReplied, NoteForgotten, N
 from palimpsest.core.items import ToolCall
 from palimpsest.core.policy import JobEnd, JobLimits, JobPlan, JobSteps, path_events
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.memory.applying import apply_changes
-from palimpsest.engine.memory.budget import DayBudget
 from palimpsest.engine.memory.memories import Memories
+from palimpsest.engine.memory.session_jobs.applying import apply_changes
+from palimpsest.engine.memory.session_jobs.budget import DayBudget
+from palimpsest.memory.evidence.extract import MOST_ASKS, Proposed, proposed_changes
+from palimpsest.memory.evidence.stated import statements
 from palimpsest.memory.evidence.trust import untrusted_results, written_paths
-from palimpsest.memory.extract import MOST_ASKS, Proposed, proposed_changes
 from palimpsest.memory.reading import sources_of
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.notes.scopes import TEAM_FOLDER
@@ -57,12 +58,13 @@ class ExtractNotes:
         events = yield from path_events(situation, first, situation.tip)
         if (given_up := self._skipped(events)) is not None:
             return given_up
-        turns = sum(isinstance(event.body, TurnEnded) for event in events)
-        if turns < max(1, self.config.extract_every):
+        turns = _turns_of(events)
+        if len(turns) < max(1, self.config.extract_every):
             return None
-        if self._saved_notes(events):
+        unsaved = [event for turn in turns if not self._saved_notes(situation.session, turn) for event in turn]
+        if not unsaved:
             return JobEnd(why="the conversation saved notes itself")
-        sources = sources_of(situation.session, events, untrusted_results(events, str(self.root)))
+        sources = sources_of(situation.session, unsaved, untrusted_results(events, str(self.root)))
         if not any(source.speaker == "user" for source in sources):
             return None
         notes = [note for _, note in self.memories().active()]
@@ -85,8 +87,12 @@ class ExtractNotes:
         reason = last.body.why if isinstance(last.body, JobRan) else ""
         return JobEnd(why=f"{why}; the last: {reason}", notice=f"{why}; their notes are not extracted", cursor=last.seq)
 
-    def _saved_notes(self, events: Sequence[Event]) -> bool:
-        """Return whether the conversation changed notes itself: by a tool of memory, a command, or a tool that wrote into their folders."""
+    def _saved_notes(self, session: str, events: Sequence[Event]) -> bool:
+        """Return whether a turn changed notes itself: by a tool of memory, a command, or a tool that wrote into their folders."""
+        if any(statements(session, events)):
+            # The job that notes it may still be at work.
+            return True
+        turn = {f"{session}:{event.seq}" for event in events}
         calls = {
             part.call_id: part
             for event in events
@@ -96,8 +102,10 @@ class ExtractNotes:
         }
         for event in events:
             match event.body:
-                case NoteSaved(by=by) | NoteForgotten(by=by) if by in _IN_TURN:
-                    return True
+                case NoteSaved(by=by, evidence=evidence) | NoteForgotten(by=by, evidence=evidence) if by in _IN_TURN:
+                    # A note that rests on an earlier turn was saved in that one, and is recorded here because its job ended later.
+                    if not evidence or not turn.isdisjoint(evidence):
+                        return True
                 case ToolReturned(result=result) as returned if result.call_id in calls:
                     if any(self._is_note(path) for path in written_paths(calls[result.call_id], returned, str(self.root))):
                         return True
@@ -107,6 +115,20 @@ class ExtractNotes:
 
     def _is_note(self, path: str) -> bool:
         return any(Path(path).is_relative_to(folder) for folder in (self.folder, self.root / TEAM_FOLDER))
+
+
+def _turns_of(events: Sequence[Event]) -> list[list[Event]]:
+    """Return the events of each turn that has ended, with what came before it since the turn before; what follows joins the last one."""
+    turns: list[list[Event]] = []
+    current: list[Event] = []
+    for event in events:
+        current.append(event)
+        if isinstance(event.body, TurnEnded):
+            turns.append(current)
+            current = []
+    if turns:
+        turns[-1] += current
+    return turns
 
 
 def _refusals(reasons: Sequence[str], left_out: int) -> str:

@@ -17,7 +17,7 @@ from palimpsest.memory.changes import (
     SupersedeNote,
     judge_change,
 )
-from palimpsest.memory.extract import OWN_NOTE, target_of
+from palimpsest.memory.evidence.extract import OWN_NOTE, target_of
 from palimpsest.memory.note import Author, Note
 
 

@@ -27,7 +27,7 @@ class NoteStatements:
     memories: "Callable[[], Memories]"
     limits: JobLimits = _LIMITS
     name: str = NAME
-    moments: frozenset[JobMoment] = frozenset({"said", "turn_ends", "session_ends"})
+    moments: frozenset[JobMoment] = frozenset({"said", "session_ends"})
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return the steps if a message since the cursor begins with a command; `None` if there is nothing to note."""
@@ -46,7 +46,7 @@ class NoteStatements:
         return JobEnd(commit=partial(self._noted, found)) if found else None
 
     def _noted(self, found: "Sequence[UserStatement]") -> JobEnd:
-        from palimpsest.engine.memory.applying import apply_changes  # noqa: PLC0415 - as above
+        from palimpsest.engine.memory.session_jobs.applying import apply_changes  # noqa: PLC0415 - as above
 
         sources = tuple(each.source for each in found)
         applied = apply_changes(self.memories(), (each.change() for each in found), sources, "remember")

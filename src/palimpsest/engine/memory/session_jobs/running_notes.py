@@ -12,11 +12,11 @@ from palimpsest.core.items import Item, Text, ToolCall, seq_of
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.policy import Answer, EventSpan, JobEnd, JobLimits, JobPlan, JobSteps, Want, path_events, span
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.memory.budget import DayBudget
+from palimpsest.engine.memory.session_jobs.budget import DayBudget
 from palimpsest.memory.running_notes import NotesProgress, NotesSettings, empty_notes, has_grown, is_update_due, notes_update
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.files import write_private
+from palimpsest.stores.files import store_errors, write_private
 
 NAME: Final = "running_notes"
 FILE: Final = "running-notes.md"
@@ -89,6 +89,8 @@ class TakeNotes:
         return JobEnd((taken,), commit=partial(self._write, taken))
 
     def _write(self, taken: NotesTaken) -> JobEnd:
+        with store_errors(self.path.parent, "create"):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(self.path, taken.text.encode())
         return JobEnd()
 

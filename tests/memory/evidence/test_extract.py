@@ -1,6 +1,7 @@
 """Extraction: what is read, what is asked, and what becomes of the answer."""
 
 import json
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -9,9 +10,9 @@ from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.policy import Ask, Want, run_steps
-from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.extract import Judged, changes_schema, extraction, proposed_changes
+from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
+from palimpsest.memory.evidence.extract import Judged, changes_schema, extraction, proposed_changes
 from palimpsest.memory.note import Note
 from palimpsest.memory.reading import line_of_source, manifest, newest_within, sources_of
 
@@ -154,7 +155,7 @@ def test_a_reply_cannot_change_what_it_adds_itself() -> None:
     ]
 
 
-def _without(values: dict[str, object], key: str) -> dict[str, object]:
+def _without(values: Mapping[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in values.items() if name != key}
 
 

@@ -1,0 +1,95 @@
+"""Opens a session for an editor: the settings of its folder, the agent, its tools, and who answers its questions."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from acp.interfaces import Client
+from msgspec import Struct, structs
+
+from palimpsest.apps.acp.client_servers import ClientServer, client_servers
+from palimpsest.apps.acp.options import usable_models
+from palimpsest.apps.acp.session import EditorSession
+from palimpsest.core.errors import BadInput
+from palimpsest.core.log.log import Log
+from palimpsest.engine.children.roles import narrower_mode
+from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
+from palimpsest.engine.coding.equip import equip
+from palimpsest.engine.jobs.standard import standard_jobs
+from palimpsest.stores.config.settings import FILE_NAME, resolve
+from palimpsest.stores.home import AnyHome, new_id
+from palimpsest.tools.permissions.decision import Mode
+
+
+class OpeningRequest(Struct, frozen=True):
+    """What an editor wants: the folder, further folders, MCP servers of its user, and the session; empty for a new one."""
+
+    cwd: str
+    folders: tuple[str, ...] = ()
+    servers: tuple[ClientServer, ...] = ()
+    session: str = ""
+
+
+def require_session(home: AnyHome, session: str) -> None:
+    """Raise `BadInput` if there is no such session. The id comes from outside, so it is looked up instead of made into a path."""
+    if all(stat.session != session for stat in home.store.stats()):
+        raise BadInput(f"there is no session {session!r}; `pal sessions` lists them", where=home.store.name)
+
+
+def fork_of(home: AnyHome, session: str) -> str:
+    """Return the id of a new session that continues from the newest event of another one."""
+    with Log.open(home.store, session, home.clock) as log, log.fork(home.store, new_id(home)) as forked:
+        return forked.session
+
+
+def open_session(home: AnyHome, request: OpeningRequest, client: Client, notify: Callable[[str], None]) -> EditorSession:
+    """Return an open session, with its agent equipped by the settings of its folder.
+
+    A session that exists starts in the narrower of its mode and that of the settings. Raises `BadInput` for a folder that does not exist
+    or settings that cannot be read, `Locked` if another process has the session.
+    """
+    root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders)
+    settings = resolve(None if home.folder is None else home.folder / FILE_NAME, root, os.environ)
+    settings.require_valid()
+    for problem in settings.refused:
+        notify(str(problem))
+    cards = home.cards()
+    recorded = recorded_choice(home, request.session)
+    servers = client_servers(request.servers, root)
+    agent = configured_agent(
+        home,
+        settings,
+        cards,
+        session=request.session,
+        recorded=recorded,
+        cwd=root,
+        jobs=standard_jobs(settings.config.jobs, home),
+        notify=notify,
+    )
+    try:
+        models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
+        opened = EditorSession(agent, client, models)
+        coding = coding_settings(settings, folders=folders)
+        hooks = session_hooks(home, settings, root, coding.withheld)
+        mode = coding.mode if not request.session else narrower_mode(coding.mode, _recorded_mode(agent.session.log))
+        coding = replace(coding, mode=mode, hooks=hooks.hooks, mcp=structs.replace(coding.mcp, given=servers))
+        for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
+            notify(notice)
+    except BaseException:
+        agent.close()
+        raise
+    return opened
+
+
+def _folder(name: str) -> Path:
+    """The real path of a folder that an editor names. Raises `BadInput` if it is none, or relative."""
+    path = Path(name)
+    if not path.is_absolute() or not path.is_dir():
+        raise BadInput("there is no such folder; an editor names folders by their absolute path", where=name)
+    return path.resolve()
+
+
+def _recorded_mode(log: Log) -> Mode | None:
+    return next((mode for mode in get_args(Mode) if mode == log.view.mode), None)
