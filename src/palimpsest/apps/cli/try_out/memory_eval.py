@@ -94,7 +94,8 @@ def evaluate(
     require_placeholders(into, names)
     times: list[float] = []
     reports = [_measure(path, options, times) for path in data]
-    found = gates([each for each in reports if not isinstance(each, CodingReport)])
+    gated = [each for each in reports if not isinstance(each, CodingReport)]
+    found = gates(gated) if gated else ()
     tables = {name: _markdown(report) for name, report in zip(names, reports, strict=True)}
     insert_tables(into, tables)
     if as_json:
@@ -163,8 +164,10 @@ def _print(reports: Sequence[Report], found: Sequence[Gate]) -> None:
                 click.echo(line)
         else:
             click.echo(_markdown(report))
-        click.echo()
-    click.echo(gates_markdown(found))
+        if found:
+            click.echo()
+    if found:
+        click.echo(gates_markdown(found))
 
 
 def _footer(report: MemoryReport) -> list[str]:
