@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import structs
 
@@ -21,6 +22,8 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
+from palimpsest.engine.memory.recall.forgetting import HidesForgotten
+from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
 from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
@@ -67,7 +70,8 @@ def equip(
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
-    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
+    memory = session_memory(agent, home, settings.memory)
+    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
     installed = _installed(settings)
     toolset = standard_tools(
@@ -94,10 +98,14 @@ def equip(
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    agent.context = children.context(SourcedContext(session, world, world.renewed))
-    agent.hooks.add(settings.hooks)
+    forgetting = None
     if memory is not None:
         agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
+        forgetting, world.texts = HidesForgotten(memory), partial(stated_notes, memory)
+        if session.log.opened.opener is None:
+            agent.recalling = NoteRecall(memory)
+    agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
+    agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     agent.mode = mode
     mode.record()

@@ -24,7 +24,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
     names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
     if agent.session.log.opened.opener is not None or memory.home.folder is None:
         return ()
-    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes}
+    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes, "note_uses": _uses}
     made = (jobs[name](memory, memory.home.folder) for name in names)
     return tuple(job for job in made if job is not None)
 
@@ -37,6 +37,7 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
         ("remember", profile.memory.remembers),
         ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
         ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
+        ("note_uses", profile.notes.head != "nothing"),
     )
     return tuple(name for name, is_on in wanted if is_on)
 
@@ -53,6 +54,12 @@ def _extraction(memory: SessionMemory, home: Path) -> Job:
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
     return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
+
+
+def _uses(memory: SessionMemory, _: Path) -> Job:
+    from palimpsest.engine.memory.recall.usage import CountUses  # noqa: PLC0415 - as above
+
+    return CountUses(memory)
 
 
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:

@@ -27,7 +27,6 @@ Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
-INDEX_FILE = "MEMORY.md"
 SUMMARY_FILE = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
 
@@ -71,6 +70,18 @@ class Notebook:
     def stamps(self) -> dict[str, str]:
         """Return the state of the file of each active note, by name; equal states mean equal notes."""
         return self._folder.stamps()
+
+    def has_notes(self) -> bool:
+        """Return whether there is an active note, without reading any."""
+        return self._folder.has_notes()
+
+    def summary(self) -> str:
+        """Return the text of SUMMARY.md; empty if there is none."""
+        return self._folder.generated(SUMMARY_FILE)
+
+    def change_stamp(self) -> str:
+        """Return the state of the log of this scope; it differs after every recorded change."""
+        return self._folder.change_stamp()
 
     def note(self, name: str) -> Note | None:
         """Return an active note as its file states it now; `None` if there is none, or it is no note."""
@@ -119,10 +130,6 @@ class Notebook:
     def history(self) -> tuple[Event, ...]:
         """Return the events of the log of this scope, oldest first."""
         return self._folder.history()
-
-    def summary(self) -> str:
-        """Return the generated summary of these notes; empty if there is none."""
-        return self._folder.generated(SUMMARY_FILE)
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.

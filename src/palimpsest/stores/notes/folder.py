@@ -102,6 +102,29 @@ class NoteFolder:
             raise store_error(error, folder, "read") from error
         return dict(sorted(found.items())[:MOST_FILES])
 
+    def has_notes(self) -> bool:
+        """Return whether there is a file of an active note."""
+        try:
+            with os.scandir(self.folder / NOTES) as entries:
+                return any(entry.name.endswith(".md") for entry in entries)
+        except OSError:
+            return False
+
+    def generated(self, name: str) -> str:
+        """Return a generated file such as MEMORY.md; empty if there is none that can be read."""
+        try:
+            return _text((self.folder if name == INDEX_FILE else self.state) / name)
+        except (OSError, ValueError):
+            return ""
+
+    def change_stamp(self) -> str:
+        """Return the state of the log of this scope; it differs after every recorded change."""
+        try:
+            stat = JsonlSessions(self.state).path_of(LOG).stat()
+        except OSError:
+            return ""
+        return f"{stat.st_mtime_ns}.{stat.st_size}"
+
     def active_text(self, name: str) -> str | None:
         """Return the text of an active note; `None` if there is no file that can be read."""
         try:
@@ -148,13 +171,6 @@ class NoteFolder:
             return ()
         with Log.open(store, LOG, self._clock) as log:
             return tuple(log.events())
-
-    def generated(self, name: str) -> str:
-        """Return the text of a generated file such as SUMMARY.md; empty if it is missing, a link, too large or no text."""
-        try:
-            return _text(self.folder / name)
-        except (OSError, ValueError):
-            return ""
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""

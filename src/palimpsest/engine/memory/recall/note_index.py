@@ -10,6 +10,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
@@ -85,6 +86,15 @@ class ScopeIndex:
                 stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
 
 
+def note_index(memory: SessionMemory) -> "NoteIndex | None":
+    """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
+    made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
+    if made is None and memory.has_notes():
+        made = NoteIndex(memory.memories)
+        memory.made.append(made)
+    return made
+
+
 class NoteIndex:
     """One index over the notes of the user, the project and its team. Several threads may use it, one at a time."""
 
@@ -93,6 +103,7 @@ class NoteIndex:
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, NoteEntry] = {}
+        self._usage: dict[str, Usage] | None = None
 
     def refresh(self) -> RecallIndex:
         """Return the index of all notes as their files are now. Raises `StoreError` if a folder cannot be read."""
@@ -142,6 +153,13 @@ class NoteIndex:
                 except PalimpsestError:
                     continue
 
+    def uses(self, name: str) -> int:
+        """Return how often a note was cited: what its file states, and what was counted since, as far as this process knows."""
+        if self._usage is None:
+            self._usage = self.usage()
+        entry, counted = self.entries.get(name), self._usage.get(name)
+        return (0 if entry is None else entry.uses) + (0 if counted is None else counted.uses)
+
     def usage(self) -> dict[str, "Usage"]:
         """Return how often notes were used since that was last written into their files, by name."""
         found: dict[str, Usage] = {}
@@ -158,3 +176,4 @@ class NoteIndex:
             if of_scope:
                 with opened(scope.file) as stored:
                     stored.add_usage(scope.part, of_scope)
+        self._usage = None
