@@ -24,6 +24,8 @@ MOST_HITS: Final = 400
 SHORT_ANSWER_WORDS: Final = 4
 # Characters of a sentence that are shown; longer ones are data without sentences.
 _LONGEST: Final = 600
+# Tokens of the budget that may stay unused.
+_SLACK_TOKENS: Final = 16
 # Relevance of the last hit; that of the first is 1, and what is no hit has none.
 _LOWEST: Final = 0.1
 
@@ -40,14 +42,18 @@ def digest(
 ) -> RecalledLines:
     """Return the sentences of the hits and of what was said around them that state most, within a budget of tokens.
 
-    Lines stand under the session they are from, the newest session first, in the order in which they were said. What a note corrected
-    (`corrected`, by event id) comes last, says so, and only with a line of what replaced it. A sentence that a later day repeats with
-    other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units that are
-    not read; `factor` is the token factor of the model.
+    Lines stand by session, the newest session first, in the order in which they were said; the first of a session has its whole id. What
+    a note corrected (`corrected`, by event id) comes last, says so, and only with a line of what replaced it. A sentence that a later day
+    repeats with other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units
+    or events that are not read; `factor` is the token factor of the model.
     """
     offers = list(_offers(index, hits, query, excluded, corrected, factor=factor))
     budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
     found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
+    if tokens - found.tokens >= _SLACK_TOKENS and found.left_out:
+        # Sizes of lines are rounded up one by one: what that left over holds some more.
+        wider = _choice(index, hits, offers, corrected, budget + tokens - found.tokens, factor=factor)
+        found = min(found, _result(index, wider, hits, query, factor), key=lambda each: (each.tokens > tokens, -each.tokens))
     while found.tokens > tokens:
         # The estimate of a text may exceed the sum of the estimates of its lines by a little.
         budget -= found.tokens - tokens
@@ -97,7 +103,7 @@ def _offers(
     spread = highest - lowest or 1.0
     for number in sorted(_pool(index, hits, corrected)):
         unit = index.units[number]
-        if unit.id in excluded or number in index.hidden:
+        if number in index.hidden or unit.id in excluded or event_of(unit.id) in excluded:
             continue
         relevance = _LOWEST + (1 - _LOWEST) * (scores[number] - lowest) / spread if number in scores else 0.0
         for place, text in enumerate(sentences(unit.text)):
@@ -129,7 +135,7 @@ class _Cover:
 def _question_of(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
     """Return the question that a short answer follows, if that may be shown; empty for other sentences."""
     before = index.previous[number]
-    if before < 0 or not index.asks[before] or before in index.hidden or index.units[before].id in excluded:
+    if before < 0 or not index.asks[before] or before in index.hidden or event_of(index.units[before].id) in excluded:
         return ""
     question = one_line(sentences(index.units[before].text)[-1])
     return question if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else ""
