@@ -4,6 +4,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -89,6 +90,8 @@ def evaluate(
     if fitting:
         _fit(data, Embedder() if embedding else None, as_json=as_json)
         return
+    # Asked before anything is measured: the checkout may change while that goes on.
+    _commit()
     options = EvaluationOptions(audit, facts, latency, coding, embedding, units)
     names = [_table_name(path, options) for path in data]
     require_placeholders(into, names)
@@ -183,8 +186,9 @@ def _command_line() -> str:
     return shlex.join(("pal", *(Path(word).name if "/" in word else word for word in sys.argv[1:])))
 
 
+@cache
 def _commit() -> str:
-    """Return the commit of the checkout that the package is part of; empty if there is none."""
+    """Return the commit of the checkout that the package is part of, as it was when first asked; empty if there is none."""
     folder = Path(palimpsest.__file__).parent
     command = ("git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12")
     try:

@@ -64,7 +64,7 @@ class MemorySearch:
         for index, hits in ordered:
             lines = select(index, hits, text, tokens=left)
             if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
-                # Of long conversations, the sentences of several sessions say more than a few turns; work on files is told by turns.
+                # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
                 lines = digest(index, hits, text, tokens=left, excluded=self._forgotten(), corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))

@@ -39,7 +39,7 @@ class Offer(Value, frozen=True, eq=False):
     size: int
 
 
-class Choice:
+class SentenceChoice:
     """Sentences chosen so far, what they state, and the tokens that are left.
 
     `chosen` has the texts by unit and place; `remarks` what the line of a unit has to say about it, by unit.

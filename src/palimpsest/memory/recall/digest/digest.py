@@ -6,7 +6,7 @@ from typing import Final
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.recall.candidates import QUERY_CHARACTERS, read_query
-from palimpsest.memory.recall.digest.choice import Choice, Offer
+from palimpsest.memory.recall.digest.choice import Offer, SentenceChoice
 from palimpsest.memory.recall.digest.corrections import Correction, event_of, remark_of
 from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
 from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
@@ -69,10 +69,12 @@ def _choice(
     budget: int,
     *,
     factor: float,
-) -> Choice:
+) -> SentenceChoice:
     """Choose what replaced corrected hits, then what holds, then what was corrected and whose successor is shown."""
     events = {offer.unit: event_of(index.units[offer.unit].id) for offer in offers}
-    choice = Choice(index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor)
+    choice = SentenceChoice(
+        index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor
+    )
     successors = {event for hit in hits if (found := corrected.get(event_of(hit.unit.id))) is not None for event in found.successors}
     current = [offer for offer in offers if offer.unit not in choice.remarks]
     choice.fill([offer for offer in current if events[offer.unit] in successors])
@@ -97,7 +99,7 @@ def _offers(
     *,
     factor: float,
 ) -> Iterator[Offer]:
-    cover = _Cover(index, query)
+    cover = _QueryCover(index, query)
     scores = {index.numbers[hit.unit.id]: hit.score for hit in hits}
     lowest, highest = (min(scores.values()), max(scores.values())) if scores else (0.0, 0.0)
     spread = highest - lowest or 1.0
@@ -113,7 +115,7 @@ def _offers(
             yield Offer(number, place, sentence, question, relevance, cover.share(number, sentence.text), estimate(shown, factor))
 
 
-class _Cover:
+class _QueryCover:
     """The terms of a query with their weights, to compare sentences with."""
 
     def __init__(self, index: RecallIndex, query: str) -> None:
@@ -157,7 +159,7 @@ def _pool(index: RecallIndex, hits: Sequence[RecallHit], corrected: Mapping[str,
     return pool
 
 
-def _result(index: RecallIndex, choice: Choice, hits: Sequence[RecallHit], query: str, factor: float) -> RecalledLines:
+def _result(index: RecallIndex, choice: SentenceChoice, hits: Sequence[RecallHit], query: str, factor: float) -> RecalledLines:
     scores = {hit.unit.id: hit.score for hit in hits}
     lines, order = choice.lines()
     ids = tuple(index.units[number].id for number in order)
