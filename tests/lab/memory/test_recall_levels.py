@@ -99,7 +99,7 @@ def test_cases_are_read_from_a_folder_and_those_without_annotated_facts_are_name
             score=0.5,
             ceiling=0.5,
             ratio=1.0,
-            unseen=0.5,
+            second_half=0.5,
             links=1.0,
             stale=0,
             passed=0,
@@ -129,7 +129,7 @@ def test_me_48_the_three_levels_reach_their_share_of_the_ceiling_within_1000_tok
     assert found.cases == 30
     assert {level: row.cases for level, row in found.levels.items()} == {"1": 10, "2": 10, "3": 10}
     assert [row.ratio >= limit for row, limit in zip(found.levels.values(), (0.95, 0.80, 0.60), strict=True)] == [True, True, True]
-    assert [row.unseen >= limit for row, limit in zip(found.levels.values(), (0.95, 0.80, 0.60), strict=True)] == [True, True, True]
+    assert [row.second_half >= limit for row, limit in zip(found.levels.values(), (0.95, 0.80, 0.60), strict=True)] == [True, True, True]
     assert max(row.tokens for row in found.levels.values()) <= 1_000
     assert [each.stale for each in found.scores if each.stale] == []
 

@@ -44,7 +44,7 @@ def latency_markdown(measured: Latency) -> str:
 
 def levels_markdown(report: LevelsReport) -> str:
     """Return the scores by level as a Markdown table."""
-    measured = ("level", "cases", "facts", "recalled", "in all messages", "of the ceiling", "cases not tuned on")
+    measured = ("level", "cases", "facts", "recalled", "in all messages", "of the ceiling", "second half")
     names = (*measured, "links", "stale", "passed", "most tokens")
     rows = [
         _row(
@@ -55,7 +55,7 @@ def levels_markdown(report: LevelsReport) -> str:
                 f"{row.score:.2f}",
                 f"{row.ceiling:.2f}",
                 f"{row.ratio:.2f}",
-                f"{row.unseen:.2f}",
+                f"{row.second_half:.2f}",
                 f"{row.links:.2f}",
                 str(row.stale),
                 str(row.passed),
