@@ -33,7 +33,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ItemLine, IndexedNote, ReplyEntry, SessionHeader, ToolEntry, Turn
+from palimpsest.foreign.exporting.entries import EditEntry, IndexedNote, InputEntry, ItemLine, ReplyEntry, SessionHeader, ToolEntry, Turn
 from palimpsest.foreign.exporting.formatting import (
     arguments_of,
     code_blocks,

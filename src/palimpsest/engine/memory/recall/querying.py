@@ -19,10 +19,11 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
 from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
 from palimpsest.memory.recall.digest.corrections import Correction, corrections, with_corrections
+from palimpsest.memory.recall.digest.digest import digest
 from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall.units import FIX, RecallUnit
 from palimpsest.memory.sessions.units import event_id, unit_events
 from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
 from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
@@ -63,6 +64,9 @@ class MemorySearch:
             left -= estimate(block) + 2
         for index, hits in ordered:
             lines = select(index, hits, text, tokens=left)
+            if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
+                # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
+                lines = digest(index, hits, text, tokens=left, excluded=self._forgotten(), corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
