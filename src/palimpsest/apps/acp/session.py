@@ -1,4 +1,4 @@
-"""One session of an editor: its agent, its turns one at a time, and what the editor is told about them."""
+"""One session of an editor: its agent, its turns one at a time, and the updates that the editor gets."""
 
 import asyncio
 from collections.abc import Mapping
