@@ -11,7 +11,7 @@ from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.policy import Want, run_steps
 from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange, AddNote, Change, ConfirmNote, Draft, Memory, RetractNote, SupersedeNote
-from palimpsest.memory.extract import Changes, Judged, extraction
+from palimpsest.memory.evidence.extract import Changes, Judged, extraction
 from palimpsest.memory.note import KINDS, Note, NoteKind
 from palimpsest.memory.reading import manifest, sources_of
 from palimpsest.memory.recall.index import RecallIndex

@@ -24,6 +24,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import resumed, switch
@@ -144,6 +145,7 @@ class Agent:
         self.jobs = Jobs(self.session, way.jobs if jobs is None else jobs)
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
+        self.recalling: Recalling = NoRecall()
         self.business: BusinessState | None = None
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
@@ -197,7 +199,7 @@ class Agent:
             await resumed(self.session)
             self.jobs.start("resumed")
         self.meter = TurnMeter(self.session, self.limits, self.children_usd)
-        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter)
+        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
         turn = asyncio.ensure_future(run_turn(loop))
         self._turn = turn
         turn.add_done_callback(lambda _: pieces.put_nowait(None))

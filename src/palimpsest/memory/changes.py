@@ -58,12 +58,16 @@ Change: TypeAlias = AddNote | SupersedeNote | RetractNote | ConfirmNote
 
 
 class Tombstone(Value, frozen=True):
-    """What stays of a forgotten note: when and by whom, the events that it came from, and a keyed digest of person and attribute."""
+    """What stays of a forgotten note: when and by whom, the events that it came from, and keyed digests.
+
+    `digest` is that of person and attribute; `names` are those of its names, by which a session finds what it has shown of it.
+    """
 
     at: str
     by: str
     evidence: tuple[str, ...]
     digest: str = ""
+    names: tuple[str, ...] = ()
 
 
 class AcceptedChange(Value, frozen=True):
@@ -115,6 +119,11 @@ def attribute_digest(key: bytes, person: str, attribute: str) -> str:
     """Return the digest by which a tombstone knows an attribute of a person without naming them; empty without an attribute."""
     text = f"{person.casefold()}\0{attribute}".encode()
     return keyed_digest(key, text, sha256).hexdigest() if attribute else ""
+
+
+def name_digest(key: bytes, name: str) -> str:
+    """Return the digest by which a tombstone knows the name of a note, which often repeats what it says."""
+    return keyed_digest(key, f"name\0{name}".encode(), sha256).hexdigest()[:32]
 
 
 def _quoted(change: Change, sources: Sequence[QuotableEvent], memory: Memory) -> Quotation | RefusedChange:

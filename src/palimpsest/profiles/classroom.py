@@ -10,7 +10,7 @@ from palimpsest.policies.clear.old import MaskOld
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.notices import AddEvidence, Remind
 from palimpsest.policies.summarize.compress import Compress
-from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.profile import NoteRules, Profile
 from palimpsest.profiles.settings import is_on
 from palimpsest.sources.variants.palimpsest import classroom_sources
 from palimpsest.wire.models.cards import ModelCard
@@ -36,6 +36,7 @@ def classroom(environment: Mapping[str, str]) -> Profile:
         budget=_budget,
         size_rule="classroom",
         count=_count,
+        notes=NoteRules("cards", recall="off"),
         sources=classroom_sources(),
     )
 

@@ -13,7 +13,7 @@ from palimpsest.policies.handoff.handoff import Handoff, LastResort
 from palimpsest.policies.handoff.trigger import HandoffTrigger
 from palimpsest.policies.limiters.results import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.policies.remote import Remote
-from palimpsest.profiles.profile import AgentRules, MemoryRules, Profile, ResultLimiter
+from palimpsest.profiles.profile import AgentRules, MemoryRules, NoteRules, Profile, ResultLimiter
 from palimpsest.profiles.settings import strict_number
 from palimpsest.sources.variants.codex import codex_0_166_sources, codex_skills, codex_sources
 from palimpsest.wire.models.cards import ModelCard, is_generic
@@ -51,6 +51,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         interrupted_result="aborted",
         interrupted_notice=_ABORTED,
         snapshot_first=True,
+        notes=NoteRules("summary", 5_000, cuts_middle=True, recall="off", cites=True),
         agents=AgentRules(depth=1, threads=6, tagged=True),
         memory=_MEMORY,
     )
@@ -81,6 +82,7 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
         mentioned_skills=codex_skills,
         interrupted_result="aborted",
         interrupted_notice=_ABORTED,
+        notes=NoteRules("summary", 2_500, cuts_middle=True, recall="off", cites=True),
         agents=AgentRules(depth=1, threads=6, tagged=True, dialogue_forks=True),
         memory=_MEMORY,
     )

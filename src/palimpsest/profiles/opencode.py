@@ -10,7 +10,7 @@ from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.limiters.results import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.mode_reminder import FrameSteering, RemindOfMode
 from palimpsest.policies.summarize.anchor import Anchor
-from palimpsest.profiles.profile import NO_MEMORY, Profile, for_any_model
+from palimpsest.profiles.profile import NO_MEMORY, NoteRules, Profile, for_any_model
 from palimpsest.profiles.settings import evidence, strict_number
 from palimpsest.sources.variants.opencode import opencode_1_18_sources, opencode_sources
 from palimpsest.wire.request import Params
@@ -36,6 +36,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter()),
         params=Params(breakpoint_rule="opencode"),
+        notes=NoteRules("nothing", recall="off"),
         sources=opencode_sources(environment),
         interrupted_result="[Tool execution was interrupted]",
     )
@@ -67,6 +68,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         params=Params(breakpoint_rule="opencode"),
+        notes=NoteRules("nothing", recall="off"),
         sources=opencode_1_18_sources(environment),
         interrupted_result="[Tool execution was interrupted]",
     )

@@ -51,6 +51,23 @@ class AgentRules(Struct, frozen=True):
     dialogue_forks: bool = False
 
 
+class NoteRules(Struct, frozen=True):
+    """What of long-term notes reaches a model under a profile.
+
+    head: what is stated at the start of an epoch: the index of the notes with the summary, one of the two, cards, or nothing.
+    summary_tokens: the longest summary that is stated.
+    cuts_middle: a longer summary loses its middle, as in Codex; else its last lines.
+    recall: how a prompt recalls notes: by its words, by a model that chooses among all of them, or not at all.
+    cites: replies end with citation blocks, which are not shown.
+    """
+
+    head: Literal["index and summary", "index", "summary", "cards", "nothing"] = "index and summary"
+    summary_tokens: int = 2_500
+    cuts_middle: bool = False
+    recall: Literal["words", "model", "off"] = "words"
+    cites: bool = False
+
+
 class MemoryRules(Struct, frozen=True):
     """Which parts of memory a profile has; settings of the user can turn each off.
 
@@ -94,6 +111,7 @@ class Profile:
     agents: the rules of sub-agents; settings of the user may set other numbers.
     memory: which parts of memory it has.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
+    notes: what of long-term notes reaches the model.
     """
 
     name: str
@@ -118,4 +136,5 @@ class Profile:
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()
+    notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)

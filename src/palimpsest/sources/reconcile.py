@@ -14,16 +14,18 @@ GONE: Final = "{}"
 _REPLIES: Final = frozenset({"assistant", "thinking", "call"})
 
 
-def reconcile(view: View, sources: SourceSet, observations: Mapping[str, Fields | None]) -> ContextStated | None:
+def reconcile(view: View, sources: SourceSet, observations: Mapping[str, Fields | None], *, renew: bool = False) -> ContextStated | None:
     """Return the statements that make the view current, or `None` if it already is.
 
     Without a head of these sources, a head is stated, which starts an epoch. In an epoch the head stays as it is: a changed value is stated
     at the end. A value whose statement is no longer visible, because it was folded or masked, is stated in full again. Directly after
     a fold, a head that is no longer current is replaced, if the source set renews it. Sources without an observation are left as they are.
+    With `renew` a head that is no longer current is replaced in any case, because it shows what must not be shown again.
     """
     folded = is_just_folded(view)
     order = [source for source in sources.ordered(folded=folded) if source.key in observations]
-    head = _new_head(view, sources, order, observations, folded=folded)
+    renews = renew or (folded and sources.renews_head)
+    head = _new_head(view, sources, order, observations, renews=renews)
     stated = {statement.source: statement for statement in head or ()}
     valid: dict[str, Fields] = {}
     items: list[Statement] = []
@@ -93,12 +95,12 @@ def _statement(source: Source, known: _Known, fields: Fields | None) -> Statemen
 
 
 def _new_head(
-    view: View, sources: SourceSet, order: list[Source], observations: Mapping[str, Fields | None], *, folded: bool
+    view: View, sources: SourceSet, order: list[Source], observations: Mapping[str, Fields | None], *, renews: bool
 ) -> tuple[Statement, ...] | None:
     """Return the statements of a new head, or `None` if the head stays."""
     keys = {source.key for source in sources.sources if source.place == "head"}
     missing = not any(item.source in keys for item in view.head)
-    if not missing and not (folded and sources.renews_head and keys <= observations.keys()):
+    if not missing and not (renews and keys <= observations.keys()):
         return None
     head = tuple(
         Statement(source.key, text, source.role, recorded(fields))

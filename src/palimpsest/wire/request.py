@@ -33,7 +33,10 @@ RepairCase: TypeAlias = Literal[
 
 
 class Tool(Value, frozen=True):
-    """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim."""
+    """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim.
+
+    `native_wire` is the only wire that knows the native declaration; on others the tool is an ordinary function. Empty: all know it.
+    """
 
     name: str
     description: str = ""
@@ -41,6 +44,11 @@ class Tool(Value, frozen=True):
     form: Form = "json"
     format: Raw = NULL
     native: Raw = NULL
+    native_wire: str = ""
+
+    def is_native(self, wire: WireName) -> bool:
+        """Whether the native declaration is sent on a wire."""
+        return is_given(self.native) and self.native_wire in ("", wire)
 
 
 class Params(Value, frozen=True):

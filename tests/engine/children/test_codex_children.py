@@ -39,7 +39,7 @@ def test_cx_62_agents_stop_at_depth_1_and_6_threads_and_a_child_at_the_limit_has
         name: {tool for body in family.bodies(each) if isinstance(body, ToolsOffered) for tool in body.names}
         for name, each in {"root": session, "child": family.sessions(session)["A0"]}.items()
     }
-    assert offered["root"] - offered["child"] == set(AGENT_TOOLS)
+    assert offered["root"] - offered["child"] == {*AGENT_TOOLS, "remember"}
 
 
 def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: Path) -> None:

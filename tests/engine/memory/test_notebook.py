@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import NoteForgotten, NoteSaved
+from palimpsest.core.events import NoteSaved
 from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, RefusedChange, SupersedeNote, judge_change
 from palimpsest.memory.note import Note
@@ -92,20 +92,6 @@ def test_a_crash_between_the_two_files_of_a_correction_leaves_the_new_note_alone
     assert list(book.notes().active) == ["user_spaces"]
 
 
-def test_me_09_after_forget_no_byte_of_the_text_is_left_in_the_folder(book: Notebook, tmp_path: Path) -> None:
-    secret = replace(
-        TABS, about="lives in Xanadu", body="The user lives in Xanadu.\n", attribute="home.city", backstory="Xanadu, said once"
-    )
-    saved(book, secret)
-    book.apply(AcceptedChange((replace(secret, rev=2),), (replace(secret, status="superseded"),), "corrected"), "extract")
-    assert (list(book.notes().active), list(book.notes().past)) == (["user_indent"], ["user_indent@1"])
-    (event,) = book.forget("user_indent", reason="asked")
-    assert event == NoteForgotten("user", "user_indent", 2, "forgotten", "user", "asked", ("s1:1",))
-    assert book.notes().active == {}
-    left = [path for path in (tmp_path / "memory").rglob("*") if path.is_file() and b"Xanadu" in path.read_bytes()]
-    assert left == []
-
-
 def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events(book: Notebook) -> None:
     saved(book, TABS)
     book.forget("user_indent")
@@ -114,20 +100,6 @@ def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events(book
     assert judge_change(AddNote(draft, ("s1:1",), "tabs please"), (source,), book.memory("extract")) == RefusedChange(
         "it rests on events whose note was forgotten"
     )
-
-
-def test_me_12_a_rule_with_two_supports_is_retracted_with_one_of_them_and_one_with_three_stays(book: Notebook) -> None:
-    facts = [replace(TABS, name=f"user_{each}", about=each) for each in ("a", "b", "c")]
-    two = replace(TABS, name="user_rule_two", level="rule", stands_for=("user_a", "user_b"))
-    three = replace(TABS, name="user_rule_three", level="rule", stands_for=("user_a", "user_b", "user_c"))
-    saved(book, *facts, two, three)
-    events = book.forget("user_a")
-    assert [(type(event).__name__, event.name) for event in events] == [
-        ("NoteForgotten", "user_a"),
-        ("NoteSaved", "user_rule_three"),
-        ("NoteForgotten", "user_rule_two"),
-    ]
-    assert book.notes().active["user_rule_three"].stands_for == ("user_b", "user_c")
 
 
 def test_me_13_a_note_of_untrusted_output_is_in_quarantine_and_in_no_index(book: Notebook, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def test_the_first_word_decides_and_the_rest_is_the_note(message: str, kind: str
 
 
 @pytest.mark.parametrize(
-    "message", ["remember", "remember: ", "remembering the plan", "please remember: use tabs", "# use tabs", "forget user_a", "记住", "记住 …"]
+    "message",
+    ["remember", "remember: ", "remembering the plan", "please remember: use tabs", "# use tabs", "forget user_a", "记住", "记住 …"],
 )
 def test_other_messages_are_none(message: str) -> None:
     assert found(message) == []

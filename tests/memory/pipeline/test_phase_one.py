@@ -174,7 +174,9 @@ def test_a_correction_across_user_and_project_is_refused() -> None:
 
 
 def test_an_answer_without_tasks_is_no_summary() -> None:
-    assert answered({"title": "", "slug": "", "context": "", "tasks": [], "changes": []}) == SessionOutput(is_by_model=True)
+    assert answered({"title": "", "slug": "", "context": "", "tasks": [], "changes": []}) == SessionOutput(
+        is_by_model=True, read=read_session("s", SESSION).sources
+    )
 
 
 def test_a_session_in_which_the_user_said_nothing_is_not_asked_about() -> None:

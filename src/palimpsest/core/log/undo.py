@@ -1,5 +1,7 @@
 """Undo of edits with the edits that depend on them, restoring of single items, and rewind."""
 
+from typing import Final
+
 from msgspec import structs
 
 from palimpsest.core.edits import Edit, Insert, Keep, Unmask, into_of, named_ids
@@ -11,6 +13,11 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import newly_unpaired, pairs_of, unpaired
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
+
+FORGET: Final = "forget"
+"""Author of the edits that hide what was forgotten; they are not undone."""
+FORGOTTEN: Final = "[forgotten]"
+"""What is shown instead."""
 
 
 class UndoPlan(Value, frozen=True):
@@ -32,6 +39,8 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     wrong = next((index for index in edits if not 0 <= index < len(event.body.edits)), None)
     if wrong is not None:
         raise BadInput(f"event {seq} has {len(event.body.edits)} edits, there is no edit {wrong}")
+    if event.body.by == FORGET:
+        raise BadInput(f"edit {seq} hides what was forgotten, which is not shown again", where=log.session)
     path = log.path
     if seq not in path:
         raise BadInput(f"edit {seq} is on another branch and hides nothing here")
@@ -69,6 +78,8 @@ def restore(log: Log, item_id: str, why: str = "") -> Event:
         raise BadInput(f"item {item_id} is in the head and visible already")
     pair = pair_of(log, wanted)
     visible = {item.id: item for item in log.view.items}
+    if any((cover := each.mask) is not None and cover.text == FORGOTTEN for each in log.view.items if each.id == item_id):
+        raise BadInput(f"item {item_id} shows what was forgotten, which is not shown again", where=log.session)
     masked = tuple(item.id for item in pair if item.id in visible and visible[item.id].mask is not None)
     absent = tuple(Keep(item.id) for item in pair if item.id not in visible)
     if not masked and not absent:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import structs
 
@@ -21,7 +22,10 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
+from palimpsest.engine.memory.recall.forgetting import HidesForgotten
+from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
 from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -66,11 +70,10 @@ def equip(
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
-    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
+    memory = session_memory(agent, home, settings.memory)
+    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
-    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
-    if settings.inherited is not None:
-        installed = installed._replace(tools=(*installed.tools, *inherited.served()))
+    installed = _installed(settings)
     toolset = standard_tools(
         shell,
         tasks=tasks,
@@ -85,7 +88,8 @@ def equip(
     below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
-    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
+    memory = session_memory(agent, home, settings.memory)
+    deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
@@ -94,10 +98,14 @@ def equip(
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    agent.context = children.context(SourcedContext(session, world, world.renewed))
-    agent.hooks.add(settings.hooks)
-    if (memory := session_memory(agent, home, settings.memory)) is not None:
+    forgetting = None
+    if memory is not None:
         agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
+        forgetting, world.texts = HidesForgotten(memory), partial(stated_notes, memory)
+        if session.log.opened.opener is None:
+            agent.recalling = NoteRecall(memory)
+    agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
+    agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     agent.mode = mode
     mode.record()
@@ -112,6 +120,13 @@ def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
 
 def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
     return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+
+
+def _installed(settings: CodingSettings) -> InstalledTools:
+    """The tools of other packages, and in a sub-agent those of its parent's MCP servers."""
+    found = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    served = () if settings.inherited is None else settings.inherited.served()
+    return found._replace(tools=(*found.tools, *served))
 
 
 def _declared(

@@ -1,12 +1,14 @@
 """The world that the context sources of a coding agent observe: files, git, date, tasks, and what commands may do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import structs
 
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Part
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.live_mode import LiveMode
@@ -66,6 +68,9 @@ class WorldNow:
         self._world: LocalWorld | None = None
         self._head: str | None = None
         self.servers: Servers | None = None
+        # What the engine states for sources by their key, such as notes.
+        self.texts: Callable[[], Mapping[str, str]] = dict
+        self._last_texts: Mapping[str, str] = {}
 
     @property
     def served_tools(self) -> tuple[AgentTool, ...]:
@@ -81,6 +86,7 @@ class WorldNow:
             "tasks": self._tasks.open_lines(),
             "mcp": {} if self.servers is None else self.servers.instructions,
             **({} if self._agent.children is None else {"agents": self._agent.children.roles(), "subagents": self._agent.children.live()}),
+            "texts": self._texts_now(),
             **self._changing(),
         }
         state = session_state(self._session, self._root, **known)
@@ -91,6 +97,12 @@ class WorldNow:
         world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state, same_commit=same)
         self._world, self._head = world, head
         return world
+
+    def _texts_now(self) -> Mapping[str, str]:
+        """Return the texts for sources; the last ones if they cannot be read now, so that nothing is concluded from that."""
+        with suppress(PalimpsestError):
+            self._last_texts = self.texts()
+        return self._last_texts
 
     def renewed(self) -> LocalWorld | None:
         """Return the world of the last call with what the session itself changed since, and without asking git again; `None` before it."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Edit, Fold, Mask
-from palimpsest.core.errors import MissingBlob
+from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.events import Event, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, Document, Image, Text, ToolCall, ToolResult, seq_of
 from palimpsest.core.log.log import Log
@@ -20,8 +20,26 @@ from palimpsest.tools.session.recall import RECALL, Recollection
 _CHUNK: Final = 256
 
 
+class SearchesMemory(Protocol):
+    """Answers questions from notes and past sessions."""
+
+    def query(self, text: str, *, history: bool, all_projects: bool) -> str:
+        """Return the best notes and turns for a question."""
+        ...
+
+    def timeline(self, about: str, start: str, end: str) -> str:
+        """Return what is known about something in the order of time."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds open."""
+        ...
+
+
 class LogArchive(Struct):
     """Recalls from one session, the past sessions of its store, and their index, which is opened with the first search.
+
+    `open_memory` returns what answers questions, which is made with the first; `None` without memory.
 
     Several threads may use it at once: the log has its own lock, and the index is used by one at a time.
     """
@@ -31,7 +49,9 @@ class LogArchive(Struct):
     blobs: Blobs
     clock: Clock
     open_index: Callable[[], Index]
+    open_memory: Callable[[], SearchesMemory] | None = None
     _index: Index | None = None
+    _memory: SearchesMemory | None = None
     _searching: Lock = field(default_factory=Lock)
 
     def item(self, item_id: str, session: str) -> Recollection | None:
@@ -52,12 +72,31 @@ class LogArchive(Struct):
         """Return items in which the path stands, newest first."""
         return self._find(f'"{path.replace(chr(34), " ")}"', session, limit, ranked=False)
 
+    def query(self, text: str, *, history: bool, all_projects: bool) -> str:
+        """Return the best notes and turns of past sessions for a question. Raises `BadInput` if memory is turned off."""
+        return self._asked().query(text, history=history, all_projects=all_projects)
+
+    def timeline(self, about: str, start: str, end: str) -> str:
+        """Return what notes and past sessions say about something in the order of time. Raises `BadInput` if memory is turned off."""
+        return self._asked().timeline(about, start, end)
+
     def close(self) -> None:
-        """Close the index."""
+        """Close the index, and what memory holds open."""
         with self._searching:
             if self._index is not None:
                 self._index.close()
                 self._index = None
+            if self._memory is not None:
+                self._memory.close()
+                self._memory = None
+
+    def _asked(self) -> SearchesMemory:
+        with self._searching:
+            if self.open_memory is None:
+                raise BadInput("there is no memory of earlier sessions here; search by `words` and `all_sessions`", where=RECALL)
+            if self._memory is None:
+                self._memory = self.open_memory()
+            return self._memory
 
     def _find(self, query: str, session: str | None, limit: int, *, ranked: bool) -> Sequence[Hit]:
         with self._searching:

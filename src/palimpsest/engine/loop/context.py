@@ -12,6 +12,8 @@ from palimpsest.sources.source import Fields, SourceSet, World, observe
 
 LIVE: Final = frozenset({"business_state", "deferred_tools", "mode", "permissions"})
 """Sources whose values tools, the developer's code or the user change during a turn."""
+NOTES: Final = frozenset({"memory", "cards", "instructions"})
+"""Sources that state notes, under one profile or another."""
 _TASKS: Final = "tasks"
 
 
@@ -35,6 +37,18 @@ class ContextStating(Protocol):
         ...
 
 
+class Forgetting(Protocol):
+    """Hides what shows a note that was forgotten."""
+
+    def hide(self) -> bool:
+        """Mask the items that show forgotten notes. Returns whether sources have to be observed again: the statements of notes changed."""
+        ...
+
+    def shown_in_head(self) -> bool:
+        """Return whether the head of the view shows a forgotten note."""
+        ...
+
+
 class NoContext:
     """States nothing, for agents that have their whole context in the log already."""
 
@@ -55,10 +69,18 @@ class SourcedContext:
     """States the sources of the profile of a session. `world` returns the world as it is now; it is called once for each turn.
 
     `renewed` returns that world with what the session itself changed since, for the sources in `LIVE`, which are stated during a turn too.
+    `forgetting` hides forgotten notes before anything is stated.
     """
 
-    def __init__(self, session: Session, world: Callable[[], World], renewed: Callable[[], World | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        world: Callable[[], World],
+        renewed: Callable[[], World | None] = lambda: None,
+        forgetting: Forgetting | None = None,
+    ) -> None:
         self._session = session
+        self._forgetting = forgetting
         self._world_now = world
         self._renewed = renewed
         self._world: World | None = None
@@ -72,6 +94,8 @@ class SourcedContext:
         session = self._session
 
         def observed() -> Mapping[str, Fields | None]:
+            if self._forgetting is not None:
+                self._forgetting.hide()
             self._world = self._world_now()
             return observe(session.profile.sources, self._world)
 
@@ -81,17 +105,19 @@ class SourcedContext:
     def restate(self) -> None:
         """State what the view does not show of the last observation, or what the session itself changed since."""
         if self._observed:
-            self._renew()
-            stated = reconcile(self._session.log.view, self._session.profile.sources, self._observed)
+            forgot = self._forgetting is not None and self._forgetting.hide()
+            self._renew(NOTES if forgot else frozenset())
+            renew = self._forgetting is not None and self._forgetting.shown_in_head()
+            stated = reconcile(self._session.log.view, self._session.profile.sources, self._observed, renew=renew)
             if stated is not None:
                 self._session.log.append(stated)
 
-    def _renew(self) -> None:
-        """Observe the sources again whose values the session itself changes, and open tasks if a fold removed them."""
-        world = self._renewed()
+    def _renew(self, further: frozenset[str]) -> None:
+        """Observe the sources again whose values the session itself changes, open tasks if a fold removed them, and `further` ones."""
+        world = self._world_now() if further else self._renewed()
         if world is None:
             return
-        keys = LIVE if _TASKS in self._session.log.view.facts else LIVE | {_TASKS}
+        keys = further | LIVE if _TASKS in self._session.log.view.facts else further | LIVE | {_TASKS}
         live = SourceSet(tuple(source for source in self._session.profile.sources.sources if source.key in keys))
         self._observed = {**self._observed, **observe(live, world)}
 

@@ -16,7 +16,7 @@ from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, break_off, stop_o
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
-from palimpsest.engine.loop.queued_input import Accepted, accept_input, queued_tokens
+from palimpsest.engine.loop.queued_input import Accepted, NoRecall, Recalling, accept_input, queued_tokens
 from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
 from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
@@ -28,7 +28,7 @@ _MOST_EMPTY = 2
 
 
 class Loop(Struct, frozen=True):
-    """What a turn needs: session, tools, limits, the context that it states, hooks, and the feed that user interfaces follow.
+    """What a turn needs: session, tools, limits, context, hooks, what recalls notes, and the feed that user interfaces follow.
 
     `meter` measures the turn; without one, the turn makes its own, which knows of no sub-agents.
     """
@@ -40,6 +40,7 @@ class Loop(Struct, frozen=True):
     context: ContextStating = field(default_factory=NoContext)
     hooks: SessionHooks = field(default_factory=SessionHooks)
     meter: TurnMeter | None = None
+    recalling: Recalling = field(default_factory=NoRecall)
 
 
 async def run_turn(loop: Loop) -> str:
@@ -98,7 +99,7 @@ async def _work(loop: Loop) -> str:
 
 
 async def _accept(loop: Loop, *, steering: bool) -> Accepted:
-    return await accept_input(loop.session, loop.context, loop.hooks, steering=steering)
+    return await accept_input(loop.session, loop.context, loop.hooks, loop.recalling, steering=steering)
 
 
 async def _restate(loop: Loop) -> None:

@@ -12,6 +12,7 @@ from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.sessions.units import event_id
 from palimpsest.memory.showing.note_units import NoteEntry
 
 if TYPE_CHECKING:
@@ -83,14 +84,9 @@ def erase_evidence(file: Path, evidence: Iterable[str]) -> None:
             except BadInput:
                 stored.drop((part,))
                 continue
-            erase(index, [each for each in index.numbers if event_of(each) in gone])
+            erase(index, [each for each in index.numbers if event_id(each) in gone])
             stored.save({part: encode_index(index)})
         stored.purge()
-
-
-def event_of(unit_id: str) -> str:
-    """Return the event that a unit is from, as `session:seq`: further pieces of a text have a number behind `#`."""
-    return unit_id.partition("#")[0]
 
 
 def _erase_notes(stored: "RecallFile", part: str, names: tuple[str, ...]) -> None:

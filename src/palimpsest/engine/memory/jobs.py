@@ -24,7 +24,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
     names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
     if agent.session.log.opened.opener is not None or memory.home.folder is None:
         return ()
-    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes}
+    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes, "note_uses": _uses}
     made = (jobs[name](memory, memory.home.folder) for name in names)
     return tuple(job for job in made if job is not None)
 
@@ -37,27 +37,34 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
         ("remember", profile.memory.remembers),
         ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
         ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
+        ("note_uses", profile.notes.head != "nothing"),
     )
     return tuple(name for name, is_on in wanted if is_on)
 
 
 def _statements(memory: SessionMemory, _: Path) -> Job:
-    from palimpsest.engine.memory.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
+    from palimpsest.engine.memory.session_jobs.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
 
     return NoteStatements(lambda: memory.memories)
 
 
 def _extraction(memory: SessionMemory, home: Path) -> Job:
-    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.extraction import ExtractNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes  # noqa: PLC0415 - as above
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
     return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
 
 
+def _uses(memory: SessionMemory, _: Path) -> Job:
+    from palimpsest.engine.memory.recall.usage import CountUses  # noqa: PLC0415 - as above
+
+    return CountUses(memory)
+
+
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
-    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.notes_job import FILE, TakeNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.running_notes import FILE, TakeNotes  # noqa: PLC0415 - as above
 
     session = memory.agent.session
     files = memory.home.store.result_files(session.log.session)

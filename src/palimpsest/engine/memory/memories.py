@@ -9,7 +9,7 @@ from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.note import Note, NoteKind
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.notes.folder import NoteFolder
-from palimpsest.stores.notes.scopes import TEAM_FOLDER, TEAM_SCOPE, USER_SCOPE, project_scope, scope_folder
+from palimpsest.stores.notes.scopes import TEAM_FOLDER, TEAM_SCOPE, USER_SCOPE, make_team_folder, project_scope, scope_folder, team_folder
 
 
 class Memories:
@@ -56,15 +56,30 @@ def memories_of(home: AnyHome, root: Path) -> Memories | None:
     """Return the notes of a project folder; `None` in a home without a folder, which keeps nothing."""
     if home.folder is None:
         return None
-    team = root / TEAM_FOLDER
-    project = _notebook(scope_folder(home.folder, scope := project_scope(root)), scope, home.clock)
+    scope = project_scope(root)
+    team = team_folder(root)
     return Memories(
         _notebook(scope_folder(home.folder, USER_SCOPE), USER_SCOPE, home.clock),
-        project,
-        # The folder of a team belongs to the repository of the project, and no database into it.
-        _notebook(team, TEAM_SCOPE, home.clock, project.index_file) if team.is_dir() and not team.is_symlink() else None,
+        _notebook(scope_folder(home.folder, scope), scope, home.clock),
+        None if team is None else _team_notebook(team, home.folder, scope, home.clock),
     )
 
 
-def _notebook(folder: Path, scope: str, clock: Clock, index_file: Path | None = None) -> Notebook:
-    return Notebook(NoteFolder(folder, scope, clock), clock, index_file)
+def make_team_notebook(home: AnyHome, root: Path) -> Notebook:
+    """Make the folder of the team's notes in a project, if there is none, and return it as a notebook.
+
+    Raises `BadInput` in a home that keeps nothing, `StoreError` if the folder cannot be made.
+    """
+    if home.folder is None:
+        raise BadInput("a home in memory has no notes; set PAL_HOME to a folder", where="memory")
+    return _team_notebook(make_team_folder(root), home.folder, project_scope(root), home.clock)
+
+
+def _team_notebook(team: Path, home: Path, scope: str, clock: Clock) -> Notebook:
+    """Return the notes of a team; what is kept beside them is in the home of this user, where no repository can put a file."""
+    state = scope_folder(home, scope.replace("project-", "team-", 1))
+    return Notebook(NoteFolder(team, TEAM_SCOPE, clock, state=state), clock)
+
+
+def _notebook(folder: Path, scope: str, clock: Clock) -> Notebook:
+    return Notebook(NoteFolder(folder, scope, clock), clock)

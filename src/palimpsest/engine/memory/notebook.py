@@ -1,59 +1,66 @@
 """The notes of one scope at work: reads them, picks up edits by hand, applies accepted changes, forgets, and keeps the index true."""
 
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
-from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, attribute_digest
+from palimpsest.engine.memory.forgetting import NoteForgetting
+from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
+from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
-from palimpsest.memory.note_file import decode_note, encode_note, from_claude
-from palimpsest.stores.notes.folder import NoteFiles, NoteFolder, NoteWriter, digest_of
+from palimpsest.memory.note_file import encode_note
+from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
+from palimpsest.stores.notes.scopes import write_ignore_file
+
+__all__ = ["INDEX_FILE", "NoteEvent", "Notebook", "Notes", "Propose"]
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
-INDEX_FILE = "MEMORY.md"
-LOG_PREFIX = "memory."
+LOG_PREFIX: Final = "memory."
+_DAY_MS: Final = 86_400_000
+SUMMARY_FILE = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
-
-
-class Notes(Value, frozen=True):
-    """The notes of a scope: active and quarantined ones by name, past versions by `name@rev`, and the files that are no notes."""
-
-    active: Mapping[str, Note]
-    past: Mapping[str, Note]
-    quarantine: Mapping[str, Note]
-    problems: tuple[tuple[str, str], ...] = ()
 
 
 class Notebook:
     """The notes of one scope. Every change returns the events that a session which caused it records too.
 
-    `index_file` is the database of recall and use of these notes, beside them unless another place is given.
+    `index_file` is the database of recall and use of these notes.
     """
 
-    def __init__(self, folder: NoteFolder, clock: Clock, index_file: Path | None = None) -> None:
+    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self.index_file = folder.folder / "index.sqlite" if index_file is None else index_file
+        self._forgetting = NoteForgetting(folder, clock)
+        self.index_file = folder.state / "index.sqlite"
 
     @property
     def scope(self) -> str:
         """The scope: `user`, or that of a project."""
         return self._folder.scope
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the notes are those of a team, which other people write too."""
+        return self._folder.is_shared
+
+    @property
+    def history_problem(self) -> str:
+        """Why the last change has no commit in the history of the folder; empty if it has one."""
+        return "" if self._folder.commits is None else self._folder.commits.problem
+
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
-        return self._decoded(self._folder.read())
+        return notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock, is_shared=self.is_shared)
 
     @property
     def folder(self) -> Path:
@@ -64,24 +71,45 @@ class Notebook:
         """Return the state of the file of each active note, by name; equal states mean equal notes."""
         return self._folder.stamps()
 
+    def has_notes(self) -> bool:
+        """Return whether there is an active note, without reading any."""
+        return self._folder.has_notes()
+
+    def summary(self) -> str:
+        """Return the text of SUMMARY.md; empty if there is none."""
+        return self._folder.generated(SUMMARY_FILE)
+
+    def change_stamp(self) -> str:
+        """Return the state of the log of this scope; it differs after every recorded change."""
+        return self._folder.change_stamp()
+
     def note(self, name: str) -> Note | None:
         """Return an active note as its file states it now; `None` if there is none, or it is no note."""
         text = self._folder.active_text(name)
-        return None if text is None else dict(_notes({name: text}, "notes", self._clock, [])).get(name)
+        if text is None or name in self._forgetting.hidden():
+            return None
+        return notes_of(NoteFiles({name: text}, {}, {}), self._clock, is_shared=self.is_shared).active.get(name)
 
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
-        with self._folder.writing() as writer:
-            return self._memory(writer, by)
+        return self._memory(by)
+
+    def forgotten_among(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these names are those of forgotten notes; a note that was saved since under such a name is not one."""
+        stones = self._tombstones()
+        if not stones:
+            return frozenset()
+        key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
+        return frozenset(name for name in names if name_digest(key, name) in digests and name not in active)
 
     def pick_up_edits(self) -> tuple[NoteEvent, ...]:
         """Record what a person changed in the files since, once each, and return it; the index follows."""
-        with self._folder.writing() as writer:
+        with self._writing() as writer:
             return self._picked_up(writer)
 
     def apply(self, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
         """Save and retire notes as an accepted change says. The successor is there before the predecessor goes."""
-        with self._folder.writing() as writer:
+        with self._writing() as writer:
             return (*self._picked_up(writer), *self._applied(writer, change, by))
 
     def change(self, propose: Propose, by: Author) -> tuple[NoteEvent, ...] | RefusedChange:
@@ -89,9 +117,9 @@ class Notebook:
 
         Returns what was recorded, without edits by hand that were found on the way; or why the change was refused.
         """
-        with self._folder.writing() as writer:
+        with self._writing() as writer:
             self._picked_up(writer)
-            proposed = propose(self._memory(writer, by), f"{self.log_name}:{writer.log.tip + 1}")
+            proposed = propose(self._memory(by), f"{self.log_name}:{writer.log.tip + 1}")
             return proposed if isinstance(proposed, RefusedChange) else self._applied(writer, proposed, by)
 
     @property
@@ -108,7 +136,7 @@ class Notebook:
 
         Raises `BadInput` if there is no past version.
         """
-        with self._folder.writing() as writer:
+        with self._writing() as writer:
             self._picked_up(writer)
             notes = self.notes()
             versions = [note for note in notes.past.values() if note.name == name]
@@ -118,20 +146,30 @@ class Notebook:
             successor = notes.active.get(old.superseded_by.partition("@")[0], notes.active.get(name))
             newest = max(note.rev for note in (*versions, *notes.active.values()) if note.name == name)
             back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
-            events: list[NoteEvent] = []
             if successor is not None:
+                # With this link a crash between the two files leaves the one that holds again.
+                back = replace(back, supersedes=tuple(dict.fromkeys((*back.supersedes, successor.revision))))
+            text = encode_note(as_saved(back, is_shared=self.is_shared))
+            saved = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
+            events: list[NoteEvent] = [saved]
+            if successor is not None and successor.name == name:
+                writer.keep_past(successor.revision, encode_note(replace(successor, status="retracted", superseded_by=back.revision)))
+            writer.restore(name, old.revision, text, saved)
+            if successor is not None and successor.name != name:
                 # The link lets an undo of this undo retire what is brought back now.
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
                 events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
-            text = encode_note(back)
-            event = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
-            writer.restore(name, old.revision, text, event)
             self._write_index(writer)
-        return (*events, event)
+        return tuple(events)
 
-    def promote(self, name: str) -> tuple[NoteEvent, ...]:
-        """Make a note in quarantine an active one, because a person has read it. Raises `BadInput` if there is none of that name."""
-        with self._folder.writing() as writer:
+    def promote(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
+        """Make a note in quarantine an active one, because a person has read it; the event says who.
+
+        Raises `BadInput` if there is none of that name, or if it is no person who promotes it.
+        """
+        if by != "user":
+            raise BadInput(f"a note in quarantine is promoted by a person, not by {by}", where=self.scope)
+        with self._writing() as writer:
             self._picked_up(writer)
             notes = self.notes()
             held = notes.quarantine.get(name)
@@ -141,50 +179,67 @@ class Notebook:
                 raise BadInput(f"there is an active note {name!r} already; retract or forget one of them", where=self.scope)
             # The promotion is the act of a person by which the note counts as stated.
             evidence = (*held.evidence, f"{self.log_name}:{writer.log.tip + 1}")
-            promoted = check_note(replace(held, trust="stated", evidence=evidence, when=_iso(self._clock), rev=held.rev + 1))
-            event = self._saved(writer, promoted, "user", "promoted from quarantine")
+            promoted = check_note(replace(held, trust="stated", evidence=evidence, when=iso_now(self._clock), rev=held.rev + 1, by=by))
+            event = self._saved(writer, promoted, by, "promoted from quarantine")
             writer.discard_quarantined(name)
             self._write_index(writer)
         return (event,)
 
-    def forget(self, name: str, by: Author = "user", reason: str = "") -> tuple[NoteEvent, ...]:
-        """Delete a note, all its past versions and what stands for it alone, and keep a tombstone without its text.
-
-        Raises `BadInput` if there is no such note.
-        """
-        with self._folder.writing() as writer:
-            notes = self.notes()
-            versions = [note for note in (*notes.past.values(), *notes.active.values(), *notes.quarantine.values()) if note.name == name]
-            if not versions:
-                raise BadInput(f"there is no note {name[:80]!r}", where=self.scope)
-            newest = max(versions, key=lambda note: note.rev)
-            evidence = tuple(dict.fromkeys(each for note in versions for each in note.evidence))
-            digest = attribute_digest(self._folder.key(), newest.person, newest.attribute)
-            stone = Tombstone(_iso(self._clock), by, evidence, digest)
-            event = NoteForgotten(self.scope, name, newest.rev, "forgotten", by, reason, evidence)
-            past = tuple(revision for revision in notes.past if revision.partition("@")[0] == name)
-            writer.forget((name,), past, msgspec.json.encode(stone), event)
-            events: list[NoteEvent] = [event, *self._without_support(writer, name, notes)]
-            self._write_index(writer)
-        from palimpsest.engine.memory.index_files import forget_note  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
-
-        forget_note(self.index_file, self.scope, name, evidence)
+    def expire_quarantine(self, days: float) -> tuple[NoteEvent, ...]:
+        """Delete notes that have been in quarantine for so many days without a promotion, and record it."""
+        with self._writing() as writer:
+            recorded, before = writer.recorded(), self._clock.now() - days * _DAY_MS
+            events: list[NoteEvent] = []
+            for name, note in self.notes().quarantine.items():
+                if name in recorded and recorded[name].at <= before:
+                    reason = f"no person promoted it within {days:g} days"
+                    events.append(NoteForgotten(self.scope, name, note.rev, "expired", "consolidate", reason, note.evidence))
+                    writer.discard_quarantined(name)
+                    writer.record(events[-1])
         return tuple(events)
 
-    def _without_support(self, writer: NoteWriter, name: str, notes: Notes) -> Iterator[NoteEvent]:
-        """RetractNote rules and representatives that fewer than two other notes support; those with more lose this one."""
-        for note in notes.active.values():
-            if name not in note.stands_for:
-                continue
-            rest = tuple(each for each in note.stands_for if each != name)
-            if len(rest) < 2:
-                yield self._retired(writer, replace(note, status="retracted"), "consolidate", f"too little supports it without {name}")
-            else:
-                yield self._saved(writer, replace(note, stands_for=rest, rev=note.rev + 1), "consolidate", f"{name} was forgotten")
+    def forget(self, name: str, by: Author = "user", reason: str = "", asked: tuple[str, ...] = ()) -> tuple[NoteEvent, ...]:
+        """Delete a note, all that says the same and what stood for it alone, and keep a tombstone without its text.
 
-    def _memory(self, writer: NoteWriter, by: Author) -> Memory:
-        stones = tuple(_stones.decode(line) for line in writer.tombstones())
-        return Memory(self.notes().active, stones, self._folder.key(), by)
+        `asked` are the events in which it was asked for, since they name it too. Returns the events for the session: `NoteForgotten` with
+        `how="forgotten"` for each name whose text live views must mask, the one asked for first. Raises `BadInput` if there is none.
+        """
+        with self._folder.held():
+            self._forgetting.complete()
+            with self._folder.logged() as writer:
+                self._picked_up(writer)
+            events = self._forgetting.forget(name, by, reason, asked)
+        from palimpsest.engine.memory.index_files import erase_evidence, sessions_file  # noqa: PLC0415 - few forget, and a start is measured
+
+        erase_evidence(sessions_file(self.index_file), (each for event in events for each in event.evidence))
+        return events
+
+    @contextmanager
+    def _writing(self) -> Iterator[NoteWriter]:
+        """Hold the scope for a change, after what a crash has left undone was completed."""
+        with self._folder.held():
+            self._forgetting.complete()
+            with self._folder.logged() as writer:
+                yield writer
+
+    def _tombstones(self) -> tuple[Tombstone, ...]:
+        return tuple(_stones.decode(line) for line in self._folder.tombstones())
+
+    def _memory(self, by: Author) -> Memory:
+        return Memory(self.notes().active, (*self._tombstones(), *self._retracted()), self._folder.key(), by)
+
+    def _retracted(self) -> Iterator[Tombstone]:
+        """Yield what was retracted and not brought back since: it is not learned again from the same events."""
+        found: dict[str, Tombstone] = {}
+        for event in self._folder.history():
+            match event.body:
+                case NoteForgotten(name=name, how="retracted", by=who, evidence=evidence) if who != "consolidate" and evidence:
+                    found[name] = Tombstone(iso_of(event.at), who, evidence)
+                case NoteSaved(name=name):
+                    found.pop(name, None)
+                case _:
+                    continue
+        yield from found.values()
 
     def _applied(self, writer: NoteWriter, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
         change = _with_new_revisions(change, self.notes())
@@ -199,24 +254,47 @@ class Notebook:
         return (*saved, *retired)
 
     def _picked_up(self, writer: NoteWriter) -> tuple[NoteEvent, ...]:
-        known, files = writer.known_digests(), self._folder.read()
-        decoded = self._decoded(files)
+        recorded, files = writer.recorded(), self._folder.read()
+        decoded = notes_of(files, self._clock)
         events: list[NoteEvent] = []
         for name, text in files.active.items():
-            if name in decoded.active and known.get(name) != digest_of(text):
+            known = recorded.get(name)
+            if name in decoded.active and (known is None or known.digest != digest_of(text)):
                 note = decoded.active[name]
-                reason = "edited by hand" if name in known else "written by hand"
-                events.append(NoteSaved(self.scope, name, note.rev, digest_of(text), "user", reason, note.evidence))
-        gone = [name for name in known if name not in files.active and name not in files.quarantine]
-        events += [NoteForgotten(self.scope, name, 0, "retracted", "user", "deleted by hand") for name in gone]
+                by, reason = self._author_of(note, known)
+                events.append(NoteSaved(self.scope, name, note.rev, digest_of(text), by, reason, note.evidence))
+        unreadable = {place for place, _ in files.problems}
+        gone = [
+            name for name in recorded if name not in files.active and name not in files.quarantine and f"notes/{name}.md" not in unreadable
+        ]
+        by = "team" if self.is_shared else "user"
+        events += [NoteForgotten(self.scope, name, 0, "retracted", by, "deleted by hand", recorded[name].evidence) for name in gone]
         for event in events:
             writer.record(event)
-        if events:
-            self._write_index(writer)
+        self._complete(writer, files, decoded)
+        self._write_index(writer)
         return tuple(events)
 
+    def _complete(self, writer: NoteWriter, files: NoteFiles, decoded: Notes) -> None:
+        """Do what a process did not come to that was killed between two files of a correction or a promotion."""
+        for note in decoded.past.values():
+            if note.name in files.active and note.name not in decoded.active and note.revision not in files.past:
+                holder = next((each.revision for each in decoded.active.values() if note.revision in each.supersedes), "")
+                self._retired(writer, replace(note, superseded_by=holder), "consolidate", "its correction was interrupted")
+        for name in files.quarantine:
+            if name in decoded.active:
+                writer.discard_quarantined(name)
+
+    def _author_of(self, note: Note, known: RecordedNote | None) -> tuple[str, str]:
+        """Return who wrote a file that the log does not know, and how: a person, or a process that was killed before it recorded it."""
+        if self.is_shared:
+            return "team", "came with the repository" if known is None else "changed with the repository"
+        if note.by != "user" and note.rev > (0 if known is None else known.rev) and (known is not None or note.order == ()):
+            return note.by, "recorded after an interruption"
+        return "user", "written by hand" if known is None else "edited by hand"
+
     def _saved(self, writer: NoteWriter, note: Note, by: Author, reason: str) -> NoteSaved:
-        clean = redacted(note)
+        clean = as_saved(redacted(note), is_shared=self.is_shared)
         text = encode_note(clean)
         event = NoteSaved(self.scope, note.name, note.rev, digest_of(text), by, reason, note.evidence)
         writer.save(note.name, text, event, quarantined=note.trust == "quarantined")
@@ -230,18 +308,9 @@ class Notebook:
         return event
 
     def _write_index(self, writer: NoteWriter) -> None:
+        if self.is_shared:
+            write_ignore_file(self._folder.folder)
         writer.write_generated(INDEX_FILE, index_of(self.notes().active.values()).text)
-
-    def _decoded(self, files: NoteFiles) -> Notes:
-        problems = list(files.problems)
-        active, past, quarantine = (
-            dict(_notes(files_of, place, self._clock, problems))
-            for place, files_of in (("notes", files.active), ("past", files.past), ("quarantine", files.quarantine))
-        )
-        # A crash between the two files of a correction leaves both; the one that names the other holds.
-        replaced = {link for note in active.values() for link in note.supersedes}
-        shown = {name: note for name, note in active.items() if note.status == "active" and note.revision not in replaced}
-        return Notes(shown, past, quarantine, tuple(problems))
 
 
 def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
@@ -255,24 +324,3 @@ def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
         renamed[note.revision] = saved[-1].revision
     past = tuple(replace(note, superseded_by=renamed.get(note.superseded_by, note.superseded_by)) for note in change.past)
     return AcceptedChange(tuple(saved), past, change.reason)
-
-
-def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tuple[str, str]]) -> Iterator[tuple[str, Note]]:
-    for name, text in files.items():
-        try:
-            note = decode_note(text, f"{place}/{name}.md")
-        except BadInput as error:
-            try:
-                # A person writes a note as Claude Code's documentation shows it; what we need beside is added.
-                note = from_claude(text, name, when=_iso(clock), evidence="hand:0")
-            except BadInput:
-                problems.append((f"{place}/{name}.md", error.message))
-                continue
-        if note.name != name.partition("@")[0]:
-            problems.append((f"{place}/{name}.md", f"the file states another name, {note.name[:80]!r}"))
-            continue
-        yield name, note
-
-
-def _iso(clock: Clock) -> str:
-    return datetime.fromtimestamp(clock.now() / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

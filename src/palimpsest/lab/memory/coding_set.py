@@ -1,7 +1,4 @@
-"""Questions about past coding sessions whose answers follow from the sessions by rules, without a model and without the code of recall.
-
-Recall never sees the rules: what was said and done is read here from the events again, and two errors are the same by a rule of its own.
-"""
+"""Questions about past coding sessions whose answers follow from the sessions by rules, without a model and without the code of recall."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -139,7 +136,7 @@ def _about_paths(project: str, sessions: Sequence[SessionRecord]) -> Iterator[Co
 
 def read_record(session: str, events: Iterable[Event]) -> SessionRecord:
     """Return what the rules read of the events of a session."""
-    reader = _RecordReader(session)
+    reader = _RuleReader(session)
     for event in events:
         reader.read(event)
     reader.end_turn()
@@ -156,8 +153,8 @@ class _OpenFailure:
         self.events: set[int] = set()
 
 
-class _RecordReader:
-    """Reads events one by one; `text` is the last event in which something was said."""
+class _RuleReader:
+    """Reads events one by one; it shares no code with recall, which never sees the rules."""
 
     def __init__(self, session: str) -> None:
         self.turns: list[EditingTurn] = []

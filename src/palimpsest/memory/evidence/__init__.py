@@ -1,1 +1,1 @@
-"""What the events of a session support: which results are those of the workspace, and what the user asks to remember."""
+"""What the events of a session support: results of the workspace, commands to remember, and notes that a model proposes and quotes."""

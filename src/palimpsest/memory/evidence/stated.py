@@ -47,7 +47,7 @@ def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]
             continue
         message = next((part.text for part in event.body.parts if isinstance(part, Text)), "")
         found = _COMMAND.fullmatch(message)
-        # The marks of pasted blocks go: the user asked for these words, whoever wrote them first.
+        # The marks of pasted blocks go: the user asked for these words, also if they are pasted.
         text = "" if found is None else redact(_CITATION.sub("", _FENCE.sub("", found["text"]))).strip()
         if found is not None and any(unicodedata.category(letter)[0] in "LN" for letter in text):
             kind = next((kind for kind in KINDS if kind == (found["kind"] or "").lower()), DEFAULT_KIND)

@@ -53,12 +53,16 @@ class ScopedChange(Value, frozen=True):
 
 
 class SessionOutput(Value, frozen=True):
-    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and changes of notes."""
+    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and changes of notes.
+
+    `read` are the events that the model has seen, which its changes may cite.
+    """
 
     body: str = ""
     slug: str = ""
     is_by_model: bool = False
     changes: tuple[ScopedChange, ...] = ()
+    read: tuple[QuotableEvent, ...] = ()
 
 
 _reply = msgspec.json.Decoder(SessionReply)
@@ -78,7 +82,7 @@ def phase_one(
     reply = decoded((yield from ask(want)).parts)
     body = model_body(reply.title, reply.context, reply.tasks) if reply.title.strip() and reply.tasks else ""
     changes = judge_session_changes(reply.changes[:MOST_CHANGES], msgspec.structs.replace(reading, sources=read), user, project)
-    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=changes)
+    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=changes, read=read)
 
 
 def without_model(reading: SessionReading) -> SessionOutput:

@@ -6,8 +6,11 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
+from palimpsest.audit.entities import names_of
 from palimpsest.core.items import Value
-from palimpsest.memory.recall.index import HIGHEST_IMPACT, RecallIndex, file_name
+from palimpsest.memory.recall.index import HIGHEST_IMPACT, RecallIndex, file_name, slashed
 from palimpsest.memory.recall.terms import fold, query_terms
 
 # Postings read for one query. Complete lists are read, those of rare words first; what would exceed the budget is not read.
@@ -35,6 +38,8 @@ _MONTHS: Final = (
 )
 _MONTH: Final = re.compile(rf"(?<!^)\b({'|'.join(_MONTHS)})\b|(?<!\d)(1[0-2]|[1-9])\s?月|\b\d{{4}}-(0[1-9]|1[0-2])\b")
 _PATH: Final = re.compile(r"[\w~@+./\\-]*[./][\w@+./\\-]+")
+# Files, symbols and lines of a query that are compared letter by letter.
+_MOST_NAMES: Final = 12
 # Units about a named file that are candidates without sharing a word, the newest ones.
 _MOST_BY_PATH: Final = 50
 # One posting of so many is looked at to guess how good the best ones are.
@@ -46,7 +51,10 @@ class RecallQuery(Value, frozen=True):
 
     terms: numbers of its terms, the rarest first; idf: their weights; pairs: terms that are neighbours in the query, by number.
     speakers: numbers of the speakers that it names; months: numbers of the months that it names.
-    paths: numbers of the units that are about a file that it names.
+    files: paths and names of files that it names; paths: numbers of the units that are about a file with one of these names.
+    only_files: share of its terms that are in the names of files, from 0 to 1.
+    symbols: identifiers, branches and codes that it names; lines: its lines of several words, such as commands and errors. These only if
+    the index has units about files.
     """
 
     terms: tuple[int, ...]
@@ -54,7 +62,11 @@ class RecallQuery(Value, frozen=True):
     pairs: tuple[tuple[int, int], ...]
     speakers: frozenset[int]
     months: frozenset[int]
+    files: tuple[str, ...] = ()
     paths: frozenset[int] = frozenset()
+    only_files: float = 0.0
+    symbols: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 class Candidates(Value, frozen=True, eq=False):
@@ -87,14 +99,20 @@ def read_query(index: RecallIndex, text: str) -> RecallQuery:
         (index.vocabulary[first], index.vocabulary[second]) for first, second in pairwise(found) if first in kept and second in kept
     )
     speakers = frozenset(index.speakers[name] for name in index.speakers_named(folded))
-    return RecallQuery(tuple(by_rarity), tuple(index.idf(term) for term in by_rarity), pairs, speakers, _months(text), _paths(index, text))
+    idf = tuple(index.idf(term) for term in by_rarity)
+    query = RecallQuery(tuple(by_rarity), idf, pairs, speakers, _months(text))
+    return _with_names(index, query, text) if index.files else query
 
 
-def _paths(index: RecallIndex, text: str) -> frozenset[int]:
-    if not index.files:
-        return frozenset()
-    names = {file_name(found.rstrip(".")) for found in _PATH.findall(text)}
-    return frozenset().union(*(index.files.get(name, ()) for name in names))
+def _with_names(index: RecallIndex, query: RecallQuery, text: str) -> RecallQuery:
+    """Return the query of a text with what it names letter by letter."""
+    files = tuple(dict.fromkeys(slashed(found.rstrip(".")).removeprefix("./") for found in _PATH.findall(text)))[:_MOST_NAMES]
+    others = len(query_terms(_PATH.sub(" ", text))) if files else 0
+    only_files = 1 - others / max(1, len(query_terms(text))) if files else 0.0
+    numbers = frozenset().union(*(index.files.get(file_name(each), ()) for each in files))
+    symbols = tuple(each for each in names_of(text) if each not in files)[:_MOST_NAMES]
+    lines = tuple(line for each in text.splitlines() if (line := each.strip()).count(" "))[:_MOST_NAMES]
+    return replace(query, files=files, paths=numbers, only_files=only_files, symbols=symbols, lines=lines)
 
 
 def _months(text: str) -> frozenset[int]:

@@ -34,8 +34,9 @@ FEATURES: Final = (
 )
 
 
-# The last column if a query has similarities: cosine to the unit with the one before it, in standard deviations of the candidates.
-SIMILAR: Final = "similar"
+# The last columns if a query has similarities: cosine to the unit with the one before it, and with the one after it, which is that of
+# the next unit; in standard deviations of the candidates.
+SIMILAR, SIMILAR_WITH_NEXT = "similar", "similar_with_next"
 # BM25 of three units together, and of a session: k1, b, and the pivots in terms and in units.
 _WINDOW: Final = (1.2, 0.75, 36.0)
 _SESSION: Final = (1.2, 0.75, 20.0)
@@ -61,10 +62,13 @@ class TermCounts(Value, frozen=True):
 def feature_columns(
     index: RecallIndex, query: RecallQuery, candidates: Candidates, similar: Similar | None = None
 ) -> dict[str, list[float]]:
-    """Return one column for each of `FEATURES`, and `SIMILAR` if there are similarities, with a value for each candidate."""
+    """Return one column for each of `FEATURES`, and two more if there are similarities, with a value for each candidate."""
     columns = dict(zip(FEATURES, _columns(index, query, candidates), strict=True))
     if similar is not None:
         columns[SIMILAR] = standardized(similar.similarities(candidates.numbers))
+        after = [index.following[number] for number in candidates.numbers]
+        with_next = [number if at < 0 else at for number, at in zip(candidates.numbers, after, strict=True)]
+        columns[SIMILAR_WITH_NEXT] = standardized(similar.similarities(with_next))
     return columns
 
 

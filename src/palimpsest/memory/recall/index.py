@@ -213,4 +213,9 @@ def terms_of_character(character: str, terms: int) -> range:
 
 def file_name(path: str) -> str:
     """Return the last part of a path, folded: queries name files with and without their folders."""
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+    return slashed(path).rstrip("/").rpartition("/")[2].lower()
+
+
+def slashed(path: str) -> str:
+    """Return a path with slashes between its folders."""
+    return path.replace("\\", "/")

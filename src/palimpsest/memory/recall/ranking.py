@@ -11,13 +11,10 @@ from palimpsest.core.items import EMPTY_MAPPING, Value
 from palimpsest.memory.recall.candidates import Candidates, Similar, find_candidates, read_query
 from palimpsest.memory.recall.features import feature_columns
 from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.priors import with_priors
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
 
-# Chosen, not learned, since the training data has neither roles nor files: what a user said is asked for more often than what was replied,
-# and a query that names a file asks for what is about that file. In units of the learned score.
-ROLE_PRIORS: Final[Mapping[str, float]] = {"assistant": -1.0, "tool": -1.5}
-PATH_PRIOR: Final = 1.5
 # Importance, use and age decide between equals: each moves a unit by at most this many standard deviations of the scores.
 STANDING_DEVIATIONS: Final = 0.1
 HALF_LIFE_DAYS: Final = 60.0
@@ -86,7 +83,7 @@ def rank(
         return _with_due(index, (), options, most)
     columns = feature_columns(index, query, candidates, similar)
     scores = linear_scores(columns, weights or (WEIGHTS if similar is None else SIMILAR_WEIGHTS))
-    scores = _with_priors(index, candidates, scores, query.paths)
+    scores = with_priors(index, query, candidates, scores)
     scores = _with_standing(index, candidates, scores, options)
     order = sorted(zip([-int(score * _STEPS) for score in scores], candidates.numbers, strict=True))
     excluded, kinds, units = options.excluded, options.kinds, index.units
@@ -117,16 +114,6 @@ def linear_scores(columns: Mapping[str, list[float]], weights: Mapping[str, floa
     """Return the weighted sum of the features of each candidate; features without a weight do not count."""
     factors = [weights.get(name, 0.0) for name in columns]
     return [sum(map(mul, factors, row)) for row in zip(*columns.values(), strict=True)]
-
-
-def _with_priors(index: RecallIndex, candidates: Candidates, scores: list[float], named_paths: frozenset[int]) -> list[float]:
-    if not index.has_roles and not named_paths:
-        return scores
-    units = index.units
-    return [
-        score + ROLE_PRIORS.get(units[number].role, 0.0) + (PATH_PRIOR if number in named_paths else 0.0)
-        for score, number in zip(scores, candidates.numbers, strict=True)
-    ]
 
 
 def _with_standing(index: RecallIndex, candidates: Candidates, scores: list[float], options: RankingOptions) -> list[float]:

@@ -13,6 +13,9 @@ _ATOMS: Final = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+|\\s+")
 _SENTENCE_ENDS: Final = (".", "!", "?", "。", "！", "？", "\n")
 
 
+TURN, STEP, FIX = "turn", "step", "fix"
+
+
 class RecallUnit(Value, frozen=True):
     """One thing that can be recalled.
 
@@ -20,7 +23,7 @@ class RecallUnit(Value, frozen=True):
     who, role: the name of the person who speaks, empty if unknown; `user`, `assistant` or another role.
     session, position: the session it belongs to, and its place there; empty and 0 for notes.
     date: when it was said, as an ISO date or date and time; empty if unknown.
-    kind: `turn`, or the kind of a note.
+    kind: `turn`; `step`, which is what a model said while it worked, between the beginning and the end of a turn; `fix`; or that of a note.
     paths: files it is about.
     """
 
@@ -31,7 +34,7 @@ class RecallUnit(Value, frozen=True):
     session: str = ""
     position: int = 0
     date: str = ""
-    kind: str = "turn"
+    kind: str = TURN
     paths: tuple[str, ...] = ()
 
 

@@ -10,10 +10,9 @@ from palimpsest.core.items import Value
 from palimpsest.core.redaction import redact
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
-from palimpsest.memory.recall.units import RecallUnit, cut
+from palimpsest.memory.recall.units import FIX, RecallUnit, cut
 from palimpsest.memory.sessions.steps import SEARCHED_CHARACTERS, AccessStep, CommandStep, OpenedStep, SaidStep, SessionStep
 
-FIX: Final = "fix"
 # Failures that wait for a success at one time, and what one of them remembers: edits, files and commands, the newest.
 _MOST_OPEN: Final = 64
 MOST_EDITS, MOST_COMMANDS, MOST_LINES = 12, 4, 5

@@ -8,7 +8,7 @@ from typing import Final
 from palimpsest.audit.entities import distinct_tokens, is_path, trimmed
 from palimpsest.core.events import Event
 from palimpsest.core.redaction import redact
-from palimpsest.memory.recall.units import RecallUnit, cut
+from palimpsest.memory.recall.units import STEP, TURN, RecallUnit, cut
 from palimpsest.memory.sessions.episodes import FixReader, fix_unit
 from palimpsest.memory.sessions.steps import AccessStep, CommandStep, OpenedStep, SaidStep, SessionStep, session_steps
 
@@ -113,10 +113,12 @@ class _TurnUnits:
         edited = dict.fromkeys(path for passage in self._passages for path in passage.edited)
         for passage in {id(each): each for each in (*self._passages[:1], *self._passages[-1:])}.values():
             passage.edited = dict.fromkeys((*(path for path in edited if path not in passage.edited), *passage.edited))
-        for passage in self._passages:
-            yield from self._units_of(passage, session, positions)
+        last = len(self._passages) - 1
+        for place, passage in enumerate(self._passages):
+            kind = STEP if 0 < place < last and passage.said.role == "assistant" else TURN
+            yield from self._units_of(passage, kind, session, positions)
 
-    def _units_of(self, passage: _Passage, session: str, positions: Iterator[int]) -> Iterator[RecallUnit]:
+    def _units_of(self, passage: _Passage, kind: str, session: str, positions: Iterator[int]) -> Iterator[RecallUnit]:
         said = passage.said
         date = _date(said.at)
         fields = passage.fields(self.branch)
@@ -131,6 +133,7 @@ class _TurnUnits:
                 session=session,
                 position=next(positions),
                 date=date,
+                kind=kind,
                 paths=tuple(islice(paths, MOST_PATHS)),
             )
 

@@ -1,13 +1,14 @@
 """Notes as units of recall: their text and standing, and which of them may be shown at all."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note, NoteKind
+from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
@@ -15,6 +16,8 @@ from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, 
 # The person that notes are about if they name no other; as the name of a speaker it would be taken out of queries.
 _USER: Final = "user"
 _TOOL_PREFIX: Final = "tool."
+# Dates of one note by which it can be due.
+_MOST_DATES: Final = 16
 
 
 class CitedFile(Value, frozen=True):
@@ -27,19 +30,24 @@ class CitedFile(Value, frozen=True):
 class NoteEntry(Value, frozen=True):
     """What recall knows of a note beside its words. `stamp` is the state of its file; `unit` says whether the index has a unit of it.
 
-    `tool` is the tool whose use the note describes, if it does.
+    `tool` is the tool whose use the note describes, if it does; `due` are the dates that it names.
     """
 
     stamp: str
     unit: bool = False
+    about: str = ""
     revision: str = ""
     supersedes: tuple[str, ...] = ()
     kind: NoteKind = "project"
     when: str = ""
     valid_to: str = ""
     intensity: float = 0.0
+    uses: int = 0
     pinned: bool = False
     tool: str = ""
+    person: str = ""
+    relationship: str = ""
+    due: tuple[str, ...] = ()
 
 
 def entry_of(note: Note, stamp: str) -> NoteEntry:
@@ -47,15 +55,43 @@ def entry_of(note: Note, stamp: str) -> NoteEntry:
     return NoteEntry(
         stamp,
         unit=is_showable(note),
+        about=note.about,
         revision=note.revision,
         supersedes=note.supersedes,
         kind=note.kind,
         when=note.when,
         valid_to=note.valid_to,
         intensity=note.intensity,
+        uses=note.uses,
         pinned=note.pinned,
         tool=described_tool(note),
+        person=note.person,
+        relationship=note.relationship,
+        due=tuple(date.fromordinal(day).isoformat() for day in deadlines(note)[:_MOST_DATES]),
     )
+
+
+def due_names(entries: Mapping[str, NoteEntry], query: str, now: datetime) -> tuple[str, ...]:
+    """Return the names of notes that are due for a query, the soonest first; no word has to match."""
+    dated = (
+        replace(_BLANK, name=name, person=entry.person, relationship=entry.relationship, when=entry.when, body=" ".join(entry.due))
+        for name, entry in entries.items()
+        if entry.due and entry.unit
+    )
+    return tuple(due.name for due in due_notes(dated, query, now.date().isoformat()))
+
+
+def listed(entries: Mapping[str, NoteEntry]) -> Iterator[Note]:
+    """Yield the notes that may be shown as far as an index of them needs: name, kind, what they are about, and whether they are pinned."""
+    replaced = {link for entry in entries.values() for link in entry.supersedes}
+    for name, entry in entries.items():
+        if entry.unit and entry.revision not in replaced:
+            yield replace(_BLANK, name=name, kind=entry.kind, about=entry.about, when=entry.when, pinned=entry.pinned)
+
+
+def pinned_names(entries: Mapping[str, NoteEntry]) -> frozenset[str]:
+    """Return the names of pinned notes, whose texts stand in the head."""
+    return frozenset(name for name, entry in entries.items() if entry.pinned and entry.unit)
 
 
 def is_showable(note: Note) -> bool:
@@ -108,7 +144,7 @@ def not_to_show(entries: Mapping[str, NoteEntry], now: datetime, tools: Iterable
 
 
 class NoteStanding(Mapping[str, Standing]):
-    """The standing of notes by name, computed when it is asked for. `uses` are citations that the files do not count yet."""
+    """The standing of notes by name, computed when it is asked for. `uses` returns how often a note was cited."""
 
     def __init__(self, entries: Mapping[str, NoteEntry], uses: Callable[[str], int], now: datetime) -> None:
         self._entries = entries

@@ -8,6 +8,7 @@ from palimpsest.sources.instructions.statements import claude_files, file_list
 from palimpsest.sources.mcp import mcp_in_head
 from palimpsest.sources.model_prompt import fixed, model_prompt, prompt_text
 from palimpsest.sources.modes import mode
+from palimpsest.sources.notes import notes
 from palimpsest.sources.progress import agent_types, session_start, tokens_left
 from palimpsest.sources.skills.catalogue import skill_list
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
@@ -25,7 +26,7 @@ def claude_code_sources() -> SourceSet:
             fixed("version", lambda world: world.state.texts.get("version", "")),
             fixed("identity", lambda _: prompt_text("claude/identity")),
             model_prompt("claude", (((), "main"),)),
-            given("memory", "system", "head"),
+            notes("system", "head", states_changes=False),
             claude_environment(),
             given("output_style", "system", "head"),
             mcp_in_head(lambda name, text: f"## {name}\n{text}", "# MCP servers"),

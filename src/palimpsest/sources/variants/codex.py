@@ -9,6 +9,7 @@ from palimpsest.sources.instructions.files import FILE_BYTES, MARKERS, config_fo
 from palimpsest.sources.instructions.statements import agents_md
 from palimpsest.sources.model_prompt import CODEX_FAMILIES, model_prompt
 from palimpsest.sources.modes import codex_mode, permissions, personality, realtime
+from palimpsest.sources.notes import notes
 from palimpsest.sources.skills.catalogue import codex_catalogue
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
 from palimpsest.sources.source import Source, SourceSet, World, given
@@ -33,7 +34,7 @@ def codex_sources(settings: Mapping[str, str]) -> SourceSet:
             model_prompt("codex", CODEX_FAMILIES, bakes_personality=True),
             permissions(tag=True),
             _developer(settings),
-            given("memory", "developer"),
+            notes("developer", states_changes=False),
             codex_mode(),
             realtime(),
             personality(covered_by="base"),
@@ -57,7 +58,7 @@ def codex_0_166_sources(settings: Mapping[str, str]) -> SourceSet:
     return SourceSet(
         (
             model_prompt("codex", CODEX_FAMILIES, bakes_personality=True),
-            given("memory", "developer"),
+            notes("developer", states_changes=False),
             codex_catalogue(codex_skills, bounded=True, most_tokens=number(budget, "skills.max_context_tokens") if budget else None),
             permissions(tag=True),
             _developer(settings),

@@ -9,6 +9,7 @@ from palimpsest.sources.instructions.statements import file_list, our_files
 from palimpsest.sources.mcp import mcp_statement
 from palimpsest.sources.model_prompt import OUR_FAMILIES, model_prompt
 from palimpsest.sources.modes import mode, permissions, personality
+from palimpsest.sources.notes import notes
 from palimpsest.sources.progress import agent_types, session_start, tasks
 from palimpsest.sources.skills.catalogue import skill_list
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
@@ -28,7 +29,7 @@ def palimpsest_sources(settings: Mapping[str, str]) -> SourceSet:
     return SourceSet(
         (
             model_prompt("palimpsest", OUR_FAMILIES, bakes_personality=True, agents=True),
-            given("memory", "user", frame=reminder),
+            notes("user", frame=reminder),
             stated_environment(),
             permissions(tag=False, role="system"),
             mode(),

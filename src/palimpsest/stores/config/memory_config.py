@@ -13,6 +13,9 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     """Memory across sessions. Tokens are those of our estimate."""
 
     use: Annotated[bool, Meta(description="Show notes to the model, recall them at prompts, and offer the tools of memory.")] = True
+    tool: Annotated[
+        bool, Meta(description="Offer the tool `memory`, which Anthropic's models know, with all notes as files, in place of `remember`.")
+    ] = False
     jobs: Annotated[
         Literal["auto", "off"], Meta(description="Whether background jobs may ask a model for notes, which costs money: auto or off.")
     ] = "auto"

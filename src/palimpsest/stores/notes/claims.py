@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.core.items import Value
@@ -153,6 +153,11 @@ class JobClaims:
                 (claim.kind, claim.key, claim.token),
             )
             return changed.rowcount == 1
+
+    def reset(self, kind: JobKind, keys: Iterable[str]) -> None:
+        """Forget that jobs were done, so that they can be done again; one that is running stays."""
+        with self._database.transaction() as database:
+            database.executemany("DELETE FROM jobs WHERE kind = ? AND key = ? AND status != 'running'", [(kind, key) for key in keys])
 
     def row(self, kind: JobKind, key: str) -> ClaimRow | None:
         """Return the state of a job; `None` if there never was one."""

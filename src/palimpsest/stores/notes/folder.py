@@ -3,24 +3,26 @@
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
 from palimpsest.stores.files import open_in_folder, store_error, store_errors, write_private
 from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.notes.history import NoteHistory
 
-_LOG: Final = "memory"
-_NOTES, _PAST, _QUARANTINE = "notes", "past", "quarantine"
+LOG: Final = "memory"
+NOTES, PAST, QUARANTINE = "notes", "past", "quarantine"
+INDEX_FILE: Final = "MEMORY.md"
+TOMBSTONES: Final = "tombstones.jsonl"
 # Bytes of one file; a note has at most about 1,600 tokens.
 LARGEST_FILE: Final = 64 * 1024
 MOST_FILES: Final = 5_000
@@ -35,27 +37,58 @@ class NoteFiles(Value, frozen=True):
     problems: tuple[tuple[str, str], ...] = ()
 
 
+class RecordedNote(Value, frozen=True):
+    """The last version of a note in the log; `at` is when it was recorded, in milliseconds since 1970."""
+
+    rev: int
+    digest: str
+    by: str
+    evidence: tuple[str, ...]
+    at: int
+
+
 class NoteFolder:
     """The folder of one scope. Texts are opaque here; `palimpsest.memory` reads and writes them.
 
     Every change is made under a lock that other processes wait for, file by file and each file in one step, and is recorded in
-    `memory.jsonl` by name, revision and digest, never with its text.
+    `memory.jsonl` by name, revision and digest, never with its text. A folder that is shared with other people through a repository has
+    only the active notes and their index in it: `state` is then a folder of this user for all else, so that no file of theirs is taken
+    for a lock, a key or a log of ours, and its history is that of the repository.
     """
 
-    def __init__(self, folder: Path, scope: str, clock: Clock) -> None:
+    def __init__(self, folder: Path, scope: str, clock: Clock, *, state: Path | None = None) -> None:
         self.folder = folder
         self.scope = scope
+        self.state = folder if state is None else state
         self._clock = clock
+        self.commits = NoteHistory(folder) if state is None else None
 
-    def read(self) -> NoteFiles:
-        """Return all notes as they are now. Links are not followed, and files that are too large are named as a problem."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether other people write notes here too."""
+        return self.state != self.folder
+
+    @property
+    def journal(self) -> Path:
+        """The file that names the notes that are being forgotten, while they are."""
+        return self.state / ".forgetting"
+
+    def read(self, *, hidden: Iterable[str] = ()) -> NoteFiles:
+        """Return all notes as they are now, without those of the names `hidden`.
+
+        Links are not followed, and files that are too large are named as a problem.
+        """
         problems: list[tuple[str, str]] = []
-        active, past, quarantine = (dict(self._texts(name, problems)) for name in (_NOTES, _PAST, _QUARANTINE))
+        gone = frozenset(hidden)
+        active, past, quarantine = (
+            {name: text for name, text in self._texts(place, problems) if name.partition("@")[0] not in gone}
+            for place in (NOTES, PAST, QUARANTINE)
+        )
         return NoteFiles(active, past, quarantine, tuple(problems))
 
     def stamps(self) -> dict[str, str]:
         """Return the state of the file of each active note, by name: another state means that the file may have other bytes."""
-        folder = self.folder / _NOTES
+        folder = self.folder / NOTES
         found: dict[str, str] = {}
         try:
             with os.scandir(folder) as entries:
@@ -69,63 +102,122 @@ class NoteFolder:
             raise store_error(error, folder, "read") from error
         return dict(sorted(found.items())[:MOST_FILES])
 
+    def has_notes(self) -> bool:
+        """Return whether there is a file of an active note."""
+        try:
+            with os.scandir(self.folder / NOTES) as entries:
+                return any(entry.name.endswith(".md") for entry in entries)
+        except OSError:
+            return False
+
+    def generated(self, name: str) -> str:
+        """Return a generated file such as MEMORY.md; empty if there is none that can be read."""
+        try:
+            return _text((self.folder if name == INDEX_FILE else self.state) / name)
+        except (OSError, ValueError):
+            return ""
+
+    def change_stamp(self) -> str:
+        """Return the state of the log of this scope; it differs after every recorded change."""
+        try:
+            stat = JsonlSessions(self.state).path_of(LOG).stat()
+        except OSError:
+            return ""
+        return f"{stat.st_mtime_ns}.{stat.st_size}"
+
     def active_text(self, name: str) -> str | None:
         """Return the text of an active note; `None` if there is no file that can be read."""
         try:
-            return _text(self.path_of(_NOTES, name))
+            return _text(self.path_of(NOTES, name))
         except (BadInput, OSError, UnicodeDecodeError, ValueError):
             return None
 
     @contextmanager
-    def writing(self) -> Iterator["NoteWriter"]:
-        """Hold the scope for a change. Raises `StoreError` if the folder cannot be used."""
-        place = self.folder / ".lock"
+    def held(self) -> Iterator[None]:
+        """Hold the scope, so that other processes wait. Raises `StoreError` if the folder cannot be used, or leads elsewhere."""
+        place = self.state / ".lock"
         try:
-            handle = open_in_folder(place, os.O_RDWR | os.O_CREAT)
+            handle = open_in_folder(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         except OSError as error:
             raise store_error(error, place, "lock the notes with") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            for name in (_NOTES, _PAST, _QUARANTINE):
-                with store_errors(self.folder / name, "create"):
-                    (self.folder / name).mkdir(mode=0o700, exist_ok=True)
-            with self._opened() as log:
-                yield NoteWriter(self, log)
-                log.sync()
+            for name in (NOTES, PAST, QUARANTINE):
+                self._make(self._place(name))
+            yield
         finally:
             os.close(handle)
 
+    @contextmanager
+    def logged(self) -> Iterator["NoteWriter"]:
+        """Open the log for a change of a scope that is held; what was done is one commit of its history."""
+        with self._opened() as log:
+            writer = NoteWriter(self, log)
+            yield writer
+            log.sync()
+        if writer.changes and self.commits is not None:
+            self.commits.commit("; ".join(writer.changes))
+
+    @contextmanager
+    def writing(self) -> Iterator["NoteWriter"]:
+        """Hold the scope for a change. Raises `StoreError` if the folder cannot be used."""
+        with self.held(), self.logged() as writer:
+            yield writer
+
     def history(self) -> tuple[Event, ...]:
         """Return the events of the log of this scope, oldest first. Raises `PalimpsestError` if it is damaged."""
-        store = JsonlSessions(self.folder)
-        if not store.path_of(_LOG).exists():
+        store = JsonlSessions(self.state)
+        if not store.path_of(LOG).exists():
             return ()
-        with Log.open(store, _LOG, self._clock) as log:
+        with Log.open(store, LOG, self._clock) as log:
             return tuple(log.events())
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""
         if not name or not all(letter.isascii() and (letter.isalnum() or letter in "_@") for letter in name):
             raise BadInput("a note has a name of letters, digits and _", where=name[:80])
-        return self.folder / place / f"{name}.md"
+        return self._place(place) / f"{name}.md"
 
     def key(self) -> bytes:
         """Return the key of the digests in tombstones: made once for a scope, and kept beside it."""
-        place = self.folder / ".key"
+        place = self.state / ".key"
         if not place.exists():
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
             return place.read_bytes()
 
+    def tombstones(self) -> tuple[bytes, ...]:
+        """Return the lines of what was forgotten, oldest first."""
+        place = self.state / TOMBSTONES
+        try:
+            return tuple(line for line in place.read_bytes().split(b"\n") if line)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise store_error(error, place, "read") from error
+
+    def _place(self, name: str) -> Path:
+        return (self.folder if name == NOTES else self.state) / name
+
+    def _make(self, place: Path) -> None:
+        with store_errors(place, "create"):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_folder = stat.S_ISDIR(place.lstat().st_mode)
+        if not is_folder:
+            raise StoreError("this is a link; notes are kept in folders of their own only", where=str(place))
+
     def _opened(self) -> Log:
-        store = JsonlSessions(self.folder)
-        if store.path_of(_LOG).exists():
-            return Log.open(store, _LOG, self._clock, write=True)
-        return Log.create(store, SessionOpened(_LOG), self._clock)
+        store = JsonlSessions(self.state)
+        if store.path_of(LOG).exists():
+            return Log.open(store, LOG, self._clock, write=True)
+        return Log.create(store, SessionOpened(LOG), self._clock)
 
     def _texts(self, place: str, problems: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        folder = self.folder / place
+        folder = self._place(place)
         try:
+            if folder.is_symlink():
+                problems.append((place, "this is a link; notes are kept in folders of their own only"))
+                return
             entries = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".md"))
         except FileNotFoundError:
             return
@@ -135,24 +227,28 @@ class NoteFolder:
         for name in entries[:MOST_FILES]:
             try:
                 yield name.removesuffix(".md"), _text(folder / name)
+            except FileNotFoundError:
+                # It was renamed or deleted since the folder was listed.
+                continue
             except (OSError, UnicodeDecodeError, ValueError) as error:
                 problems.append((f"{place}/{name}", str(error)))
 
 
 class NoteWriter:
-    """A scope that is held for a change."""
+    """A scope that is held for a change. `changes` are lines for its history."""
 
     def __init__(self, folder: NoteFolder, log: Log) -> None:
         self._folder = folder
         self.log = log
+        self.changes: list[str] = []
 
-    def known_digests(self) -> Mapping[str, str]:
-        """Return the digest of each active note as it was recorded last; a file with another one was changed by hand."""
-        known: dict[str, str] = {}
+    def recorded(self) -> Mapping[str, RecordedNote]:
+        """Return each note as it was recorded last; a file with another digest was changed by hand."""
+        known: dict[str, RecordedNote] = {}
         for event in self.log.events():
             match event.body:
-                case NoteSaved(name=name, digest=digest):
-                    known[name] = digest
+                case NoteSaved(name=name, rev=rev, digest=digest, by=by, evidence=evidence):
+                    known[name] = RecordedNote(rev, digest, by, evidence, event.at)
                 case NoteForgotten(name=name):
                     known.pop(name, None)
                 case _:
@@ -161,66 +257,45 @@ class NoteWriter:
 
     def save(self, name: str, text: str, saved: NoteSaved, *, quarantined: bool = False) -> None:
         """Write a note in one step and record it. Raises `StoreError` if it cannot be written."""
-        write_private(self._folder.path_of(_QUARANTINE if quarantined else _NOTES, name), text.encode())
-        self.log.append(saved)
+        write_private(self._folder.path_of(QUARANTINE if quarantined else NOTES, name), text.encode())
+        self.record(saved)
 
     def record(self, body: NoteSaved | NoteForgotten) -> None:
         """Record a change that was made otherwise, such as an edit by hand."""
         self.log.append(body)
+        what = "saved" if isinstance(body, NoteSaved) else body.how
+        self.changes.append(f"{what} {body.name} by {body.by}" + (f": {body.reason}" if body.reason else ""))
 
     def keep_past(self, revision: str, text: str) -> None:
         """Keep a past version of a note that goes on; the event of its new version records the change."""
-        write_private(self._folder.path_of(_PAST, revision), text.encode())
+        write_private(self._folder.path_of(PAST, revision), text.encode())
 
     def retire(self, name: str, revision: str, text: str, forgotten: NoteForgotten) -> None:
         """Move a note to the past versions: the past version is there before the active one goes."""
         self.keep_past(revision, text)
-        self._delete(_NOTES, name)
-        self.log.append(forgotten)
-
-    def discard_quarantined(self, name: str) -> None:
-        """Delete a note in quarantine that is an active one now."""
-        self._delete(_QUARANTINE, name)
+        self.delete(NOTES, name)
+        self.record(forgotten)
 
     def restore(self, name: str, revision: str, text: str, saved: NoteSaved) -> None:
         """Make a past version the active one again."""
-        write_private(self._folder.path_of(_NOTES, name), text.encode())
-        self._delete(_PAST, revision)
-        self.log.append(saved)
+        write_private(self._folder.path_of(NOTES, name), text.encode())
+        self.delete(PAST, revision)
+        self.record(saved)
 
-    def forget(self, names: tuple[str, ...], revisions: tuple[str, ...], tombstone: bytes, forgotten: NoteForgotten) -> None:
-        """Delete notes and past versions for good; the tombstone is kept first, so that a crash cannot bring them back."""
-        self._add_tombstone(tombstone)
-        for name in names:
-            self._delete(_NOTES, name)
-            self._delete(_QUARANTINE, name)
-        for revision in revisions:
-            self._delete(_PAST, revision)
-        self.log.append(forgotten)
-
-    def tombstones(self) -> tuple[bytes, ...]:
-        """Return the lines of what was forgotten, oldest first."""
-        place = self._folder.folder / "tombstones.jsonl"
-        try:
-            return tuple(line for line in place.read_bytes().split(b"\n") if line)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise store_error(error, place, "read") from error
+    def discard_quarantined(self, name: str) -> None:
+        """Delete a note in quarantine that is an active one now, or that has expired."""
+        self.delete(QUARANTINE, name)
 
     def write_generated(self, name: str, text: str) -> bool:
         """Write a generated file such as MEMORY.md if it differs. Returns whether it was written."""
-        place = self._folder.folder / name
+        place = (self._folder.folder if name == INDEX_FILE else self._folder.state) / name
         if place.is_file() and not place.is_symlink() and place.read_bytes() == text.encode():
             return False
         write_private(place, text.encode())
         return True
 
-    def _add_tombstone(self, line: bytes) -> None:
-        msgspec.json.decode(line)
-        write_private(self._folder.folder / "tombstones.jsonl", b"".join(each + b"\n" for each in (*self.tombstones(), line)))
-
-    def _delete(self, place: str, name: str) -> None:
+    def delete(self, place: str, name: str) -> None:
+        """Delete a file of a note; nothing happens if there is none."""
         path = self._folder.path_of(place, name)
         with store_errors(path, "delete"):
             path.unlink(missing_ok=True)
@@ -235,6 +310,8 @@ def _text(path: Path) -> str:
     """Return the text of a regular file. Raises `ValueError` if it is too large or something else, `OSError`, `UnicodeDecodeError`."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("this is no regular file")
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise ValueError(f"a note has at most {LARGEST_FILE:,} bytes")

@@ -1,10 +1,9 @@
-"""The database of recall: snapshots of indexes with what was added since, how far logs were read, and how often notes were used."""
+"""The database of recall: snapshots of indexes with what was added since, the logs that were read, and how often notes were used."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -19,11 +18,13 @@ _SCHEMA: Final = """
 CREATE TABLE snapshots(part TEXT PRIMARY KEY, data BLOB NOT NULL, generation INTEGER NOT NULL);
 CREATE TABLE tail(number INTEGER PRIMARY KEY, part TEXT NOT NULL, id TEXT NOT NULL, data BLOB NOT NULL);
 CREATE INDEX tail_of_part ON tail(part);
-CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER, done INTEGER, last INTEGER, print TEXT);
+CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, changed INTEGER);
 CREATE TABLE projects(folder TEXT PRIMARY KEY, scope TEXT NOT NULL);
-CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name));
-CREATE TABLE counted(session TEXT PRIMARY KEY, seq INTEGER NOT NULL)
+CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name))
 """
+
+
+Result = TypeVar("Result")
 
 
 class Usage(Value, frozen=True):
@@ -44,18 +45,12 @@ class Stored(Value, frozen=True):
 
 
 class LogRow(Struct, frozen=True):
-    """How far the log of a session was read: its size and change when it was read, the bytes that were read, and its last line.
-
-    `part` is the index that has its units; `fingerprint` tells whether the bytes that were read are still the same.
-    """
+    """A log that was read: the index that has its units, and its size in bytes and change in nanoseconds since 1970 when it was read."""
 
     session: str
     part: str
     size: int = -1
     changed: int = -1
-    done: int = 0
-    last: int = 0
-    fingerprint: str = ""
 
 
 class RecallFile:
@@ -83,14 +78,16 @@ class RecallFile:
 
     def stored(self, part: str) -> Stored:
         """Return the snapshot of an index with the units that were added since, as they belong together."""
-        found = Stored()
-        with self._mended(), self._database.writing():
-            execute = self._database.connection.execute
-            rows = execute("SELECT data, generation FROM snapshots WHERE part = ?", (part,)).fetchall()
-            tail = execute("SELECT number, data FROM tail WHERE part = ? ORDER BY number", (part,)).fetchall()
+
+        def read() -> Stored:
+            with self._database.writing():
+                execute = self._database.connection.execute
+                rows = execute("SELECT data, generation FROM snapshots WHERE part = ?", (part,)).fetchall()
+                tail = execute("SELECT number, data FROM tail WHERE part = ? ORDER BY number", (part,)).fetchall()
             data, generation = (bytes(rows[0][0]), int(rows[0][1])) if rows else (None, 0)
-            found = Stored(data, generation, tuple(bytes(each) for _, each in tail), tail[-1][0] if tail else 0)
-        return found
+            return Stored(data, generation, tuple(bytes(each) for _, each in tail), tail[-1][0] if tail else 0)
+
+        return self._mended(read, Stored())
 
     def state(self, part: str) -> tuple[int, int]:
         """Return the generation of a snapshot and the number of the last unit that was added since; they change with the index."""
@@ -101,6 +98,11 @@ class RecallFile:
     def parts(self) -> tuple[str, ...]:
         """Return the names of the indexes of past sessions."""
         return tuple(part for (part,) in self._read("SELECT DISTINCT part FROM logs ORDER BY part"))
+
+    def tail_size(self, part: str) -> int:
+        """Return how many units were added since the snapshot of an index."""
+        ((count,),) = self._read("SELECT count(*) FROM tail WHERE part = ?", part) or [(0,)]
+        return int(count)
 
     def save(self, snapshots: Mapping[str, bytes], *, purge: bool = False) -> None:
         """Replace snapshots with all that was added since. With `purge` nothing of the old ones stays on the disk."""
@@ -127,7 +129,7 @@ class RecallFile:
         return bool(done)
 
     def add(self, part: str, units: Iterable[tuple[str, bytes]], row: LogRow) -> None:
-        """Add units to the tail of an index together with how far their log was read."""
+        """Add units to the tail of an index together with the log that they are from."""
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.executemany("INSERT INTO tail(part, id, data) VALUES (?, ?, ?)", [(part, *unit) for unit in units])
@@ -136,7 +138,7 @@ class RecallFile:
         self._write(insert)
 
     def drop(self, parts: Iterable[str]) -> None:
-        """Forget indexes of past sessions with how far their logs were read, so that they are built again."""
+        """Forget indexes of past sessions with the logs that were read for them, so that they are built again."""
 
         def delete(connection: sqlite3.Connection) -> None:
             for part in parts:
@@ -146,15 +148,11 @@ class RecallFile:
         self._write(delete)
 
     def logs(self) -> dict[str, LogRow]:
-        """Return how far each log was read."""
-        return {row[0]: LogRow(*row) for row in self._read("SELECT session, part, size, changed, done, last, print FROM logs")}
-
-    def save_log(self, row: LogRow) -> None:
-        """Record how far a log was read."""
-        self._write(lambda connection: _save_row(connection, row))
+        """Return the logs that were read, by session."""
+        return {row[0]: LogRow(*row) for row in self._read("SELECT session, part, size, changed FROM logs")}
 
     def forget_logs(self, sessions: Iterable[str]) -> None:
-        """Forget how far logs were read, such as those of deleted sessions."""
+        """Forget that logs were read, such as those of deleted sessions."""
         self._write(lambda connection: connection.executemany("DELETE FROM logs WHERE session = ?", [(each,) for each in sessions]))
 
     def projects(self) -> dict[str, str]:
@@ -187,40 +185,30 @@ class RecallFile:
         rows = [(part, name) for name in names]
         self._write(lambda connection: connection.executemany("DELETE FROM usage WHERE part = ? AND name = ?", rows))
 
-    def counted(self, session: str) -> int:
-        """Return the last event of a session whose citations were counted; -1 if there is none."""
-        rows = self._read("SELECT seq FROM counted WHERE session = ?", session)
-        return int(rows[0][0]) if rows else -1
-
-    def save_counted(self, session: str, seq: int) -> None:
-        """Record up to which event the citations of a session were counted."""
-        self._write(lambda connection: connection.execute("REPLACE INTO counted VALUES (?, ?)", (session, seq)))
-
     def purge(self) -> None:
         """Remove what was deleted from the side files too; while another process reads, that is left to the next purge."""
-        with self._mended():
-            self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._mended(lambda: self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone(), None)
 
     def _read(self, query: str, *values: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
-        with self._mended():
-            found = self._database.connection.execute(query, values).fetchall()
-        return found
+        return self._mended(lambda: self._database.connection.execute(query, values).fetchall(), [])
 
     def _write(self, change: Callable[[sqlite3.Connection], object]) -> None:
-        with self._mended(), self._database.writing():
-            change(self._database.connection)
+        def write() -> None:
+            with self._database.writing():
+                change(self._database.connection)
 
-    @contextmanager
-    def _mended(self) -> Iterator[None]:
-        """Make a damaged file again; what the block was to read or write is then lost. Raises `StoreError` for other failures."""
+        self._mended(write, None)
+
+    def _mended(self, work: Callable[[], Result], otherwise: Result) -> Result:
+        """Return the result of some work; if the file is damaged, make it again and return `otherwise`. Raises `StoreError` else."""
         try:
-            yield
+            return work()
         except sqlite3.DatabaseError as error:
             if not is_damaged(error):
                 raise self._database.store_error(error) from error
             self._database.recreate()
             self._secure()
+            return otherwise
 
 
 def _replace(connection: sqlite3.Connection, part: str, data: bytes, last: int | None) -> None:
@@ -234,5 +222,4 @@ def _replace(connection: sqlite3.Connection, part: str, data: bytes, last: int |
 
 
 def _save_row(connection: sqlite3.Connection, row: LogRow) -> None:
-    values = (row.session, row.part, row.size, row.changed, row.done, row.last, row.fingerprint)
-    connection.execute("REPLACE INTO logs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute("REPLACE INTO logs VALUES (?, ?, ?, ?)", (row.session, row.part, row.size, row.changed))

@@ -48,6 +48,14 @@ class RolloutRows:
             found = database.execute(f"SELECT {_COLUMNS} FROM rollouts WHERE ?1 IN ('', scope) ORDER BY session", (scope,))  # noqa: S608 - fixed names
             return tuple(RolloutRow(*each) for each in found)
 
+    def of(self, session: str) -> tuple[RolloutRow, ...]:
+        """Return the row of a session, if it has one."""
+        if not self._database.exists:
+            return ()
+        with self._database.transaction() as database:
+            found = database.execute(f"SELECT {_COLUMNS} FROM rollouts WHERE session = ?", (session,))  # noqa: S608 - fixed names
+            return tuple(RolloutRow(*each) for each in found)
+
     def count_use(self, sessions: Iterable[str], at: int) -> int:
         """Count one use of each summary at a time, and return how many of them exist."""
         with self._database.transaction() as database:

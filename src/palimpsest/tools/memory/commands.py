@@ -1,5 +1,6 @@
-"""The tool `memory`: view, create, str_replace, insert, delete and rename over a tree of files, as Anthropic's `memory_20250818` has them."""
+"""The tool `memory`: the six commands of Anthropic's `memory_20250818` over a tree of files."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
@@ -10,7 +11,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.tools.memory.paths import ROOT, checked_path, is_below
 from palimpsest.tools.tool import AgentTool, ToolError, ToolEvent, ToolOutput, bounded, one_line
 from palimpsest.tools.workspace import Workspace
-from palimpsest.wire.request import NULL, Tool
+from palimpsest.wire.request import Tool
 
 MEMORY: Final = "memory"
 NATIVE: Final = Raw(b'{"type":"memory_20250818","name":"memory"}')
@@ -70,7 +71,7 @@ MemoryCommand: TypeAlias = ViewCommand | CreateCommand | StrReplaceCommand | Ins
 CommandName: TypeAlias = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
 
 
-class _Schema(Struct, frozen=True):
+class _MemoryArguments(Struct, frozen=True):
     """The arguments of all commands in one object, since providers want no union at the top of a schema."""
 
     command: CommandName
@@ -119,8 +120,8 @@ class NoteTree(Protocol):
 _commands: Final = msgspec.json.Decoder(MemoryCommand)
 
 
-def memory_tool(tree: NoteTree, *, native: bool) -> AgentTool:
-    """The tool over a tree; `native` declares it as Anthropic's models know it, otherwise as an ordinary function."""
+def memory_tool(tree: NoteTree) -> AgentTool:
+    """The tool over a tree, declared to Anthropic's models as they know it, and to others as an ordinary function."""
 
     async def run(arguments: str, _: Workspace) -> ToolOutput:
         try:
@@ -128,16 +129,17 @@ def memory_tool(tree: NoteTree, *, native: bool) -> AgentTool:
         except (msgspec.DecodeError, UnicodeError) as error:
             return ToolOutput(f"The arguments of {MEMORY} are not valid: {error}.", error=True)
         try:
-            return carry_out(tree, command)
+            return await asyncio.to_thread(carry_out, tree, command)
         except PalimpsestError as error:
             return ToolOutput(f"Error: {error.message}", error=True)
         except OSError as error:
             return ToolOutput(f"Error: {MEMORY} failed: {one_line(str(error))}", error=True)
 
-    schema = msgspec.json.schema(_Schema)["$defs"]["_Schema"]
+    schema = msgspec.json.schema(_MemoryArguments)["$defs"]["_MemoryArguments"]
     fields = {key: value for key, value in schema.items() if key not in ("title", "description")}
     declared = Raw(msgspec.json.encode({**fields, "additionalProperties": False}))
-    return AgentTool(Tool(MEMORY, _DESCRIPTION, declared, native=NATIVE if native else NULL), "remembers", parallel=False, run=run)
+    declaration = Tool(MEMORY, _DESCRIPTION, declared, native=NATIVE, native_wire="anthropic")
+    return AgentTool(declaration, "remembers", parallel=False, run=run)
 
 
 def carry_out(tree: NoteTree, command: MemoryCommand) -> ToolOutput:

@@ -46,9 +46,9 @@ def remember_tool(keeper: NoteKeeper) -> AgentTool:
         name=REMEMBER,
         description=(
             "Save one fact for later sessions, when the user asks for it or says something that will still matter then: a preference, a "
-            "correction, a decision with its reason, where something is found. Give the user's own words in `quote`; without them only "
-            "project and reference notes can be saved. Do not save what code, history or instruction files say, the state of the present "
-            "task, or secrets. To correct a note, name it in `replaces`. Write dates in full."
+            "correction, a decision with its reason, where something is found. Give the user's own words in `quote`, and keep to them in "
+            "`text` and `about`; without them only project and reference notes can be saved. Do not save what code, history or instruction "
+            "files say, the state of the present task, or secrets. To correct a note, name it in `replaces`. Write dates in full."
         ),
         kind="remembers",
     )

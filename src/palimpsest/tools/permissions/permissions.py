@@ -70,6 +70,8 @@ class Permissions:
         """Whether a call runs, is asked about or is refused. `cwd` is the working directory of the shell, by default the project."""
         if tool.kind == "reports":
             return Allow("reports")
+        if tool.kind == "remembers":
+            return self._memory(tool)
         try:
             arguments = _arguments(call.args)
             if tool.name in COMMAND_TOOLS:
@@ -182,6 +184,17 @@ class Permissions:
             lasting = str(Rule(tool.name, domain)) if rule is None and ":" not in domain else ""
             return AskUser(f"Fetch from {domain}?\n{displayable(url)}", lasting)
         return Allow(f"rule {rule}") if rule.effect == "allow" else Deny(f"rule {rule}", f"the rule `{rule}` denies {domain}")
+
+    def _memory(self, tool: AgentTool) -> Decision:
+        """For tools that change nothing but the user's notes, which can be undone: they run in every mode, unless a rule says otherwise."""
+        rule = self._winner(tool, lambda rule: None if rule.pattern else path_specificity(rule, ""))
+        if rule is not None and rule.effect == "deny":
+            return Deny(f"rule {rule}", f"the rule `{rule}` denies {tool.name}")
+        return (
+            AskUser(f"Change notes with {tool.name}? (the rule `{rule}` asks)")
+            if rule is not None and rule.effect == "ask"
+            else Allow("memory")
+        )
 
     def _other(self, tool: AgentTool, arguments: str = "") -> Decision:
         """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them.

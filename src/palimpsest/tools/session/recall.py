@@ -1,11 +1,11 @@
-"""The tool `recall`: whatever was masked or folded in this session, or said in a past one, by id, by words or by path."""
+"""The tool `recall`: what was masked or folded in this session or said in a past one, by id, words, path, question or time."""
 
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, NamedTuple, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from palimpsest.core.items import Content, Document, Image, Kind, Part, ToolResult, text_of
 from palimpsest.core.ports import Hit
@@ -48,11 +48,20 @@ class Archive(Protocol):
         """Return items that read, changed or name a file, newest first; `None` looks in all sessions."""
         ...
 
+    def query(self, text: str, *, history: bool, all_projects: bool) -> str:
+        """Return the best notes and turns of past sessions for a question. Raises `BadInput` if memory is turned off."""
+        ...
+
+    def timeline(self, about: str, start: str, end: str) -> str:
+        """Return what notes and past sessions say about something in the order of time. Raises `BadInput` if memory is turned off."""
+        ...
+
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of `id`, `words` and `path`. `session` restricts the search, and names the session of an id; `all_sessions` widens it.
+    """One of `id`, `words`, `path`, `query` and `timeline`. `session` restricts a search by words or path, and names the session of an id.
 
-    `offset` continues a long item at that byte.
+    `all_sessions` widens such a search. `offset` continues a long item at that byte. `history` adds what notes said before, and
+    `all_projects` looks in the sessions of all projects, for a query. `start` and `end` are the bounds of a timeline, as dates.
     """
 
     id: Annotated[str, Meta(max_length=200)] = ""
@@ -61,6 +70,12 @@ class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     session: Annotated[str, Meta(max_length=200)] = ""
     all_sessions: bool = False
     offset: Annotated[int, Meta(ge=0)] = 0
+    query: Annotated[str, Meta(max_length=2_000)] = ""
+    history: bool = False
+    all_projects: bool = False
+    timeline: Annotated[str, Meta(max_length=500)] = ""
+    start: Annotated[str, Meta(max_length=40)] = field(default="", name="from")
+    end: Annotated[str, Meta(max_length=40)] = field(default="", name="to")
 
 
 def recall_tool(archive: Archive) -> AgentTool:
@@ -77,7 +92,9 @@ def recall_tool(archive: Archive) -> AgentTool:
             "Fetch what is no longer shown: a message or result that was cleared, summarised or shortened, or something of a past "
             "session. Give the `id` that a stub or a summary names to get the item in full, `words` that all occur in it, or the `path` of "
             f"a file it is about; searches return at most {MOST_HITS} ids with some text. They look in this session, in the `session` that "
-            f"you name, or with `all_sessions` in all. An item is returned in pieces of {PAGE_BYTES // 1000} kB; go on with `offset`."
+            f"you name, or with `all_sessions` in all. An item is returned in pieces of {PAGE_BYTES // 1000} kB; go on with `offset`. "
+            "A `query` in plain words finds the notes and past sessions of this project that bear on it, such as how an error was fixed "
+            "before; `history` adds what notes said earlier. A `timeline` lists what is known of a person or thing, `from` and `to` dates."
         ),
         kind="reports",
         parallel=True,
@@ -85,11 +102,15 @@ def recall_tool(archive: Archive) -> AgentTool:
 
 
 def _recall(archive: Archive, arguments: RecallArguments) -> ToolOutput:
-    given = [name for name in ("id", "words", "path") if getattr(arguments, name)]
+    given = [name for name in ("id", "words", "path", "query", "timeline") if getattr(arguments, name)]
     if len(given) != 1:
-        raise ToolError(f"give exactly one of `id`, `words` and `path`, not {' and '.join(given) or 'none'}")
+        raise ToolError(f"give exactly one of `id`, `words`, `path`, `query` and `timeline`, not {' and '.join(given) or 'none'}")
     if arguments.id:
         return _item(archive, arguments)
+    if arguments.query:
+        return ToolOutput(archive.query(arguments.query, history=arguments.history, all_projects=arguments.all_projects))
+    if arguments.timeline:
+        return ToolOutput(archive.timeline(arguments.timeline, arguments.start, arguments.end))
     session = None if arguments.all_sessions else arguments.session
     find = archive.search if arguments.words else archive.about
     hits = find(arguments.words or arguments.path, session, MOST_HITS)

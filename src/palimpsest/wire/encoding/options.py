@@ -153,7 +153,7 @@ def _with_wire_names(tools: tuple[Tool, ...], params: Params, wire: WireName) ->
 
 
 def _anthropic_tool(tool: Tool) -> Raw | Fields:
-    if is_given(tool.native):
+    if tool.is_native("anthropic"):
         return tool.native
     described = {"description": tool.description} if tool.description else {}
     return {"name": tool.name, **described, "input_schema": _INPUT if tool.form == "free" else tool.schema}
@@ -173,7 +173,7 @@ def _anthropic_choice(params: Params) -> Fields:
 
 
 def _responses_tool(tool: Tool) -> Raw | Fields:
-    if is_given(tool.native):
+    if tool.is_native("responses"):
         return tool.native
     if tool.form == "shell":
         return {"type": "local_shell"}
@@ -193,7 +193,7 @@ def _responses_choice(tools: tuple[Tool, ...], params: Params) -> str | Fields:
 
 
 def _chat_tool(tool: Tool) -> Raw | Fields:
-    if is_given(tool.native):
+    if tool.is_native("chat"):
         return tool.native
     parameters = _INPUT if tool.form == "free" else tool.schema
     return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": parameters}}

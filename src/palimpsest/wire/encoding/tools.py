@@ -16,7 +16,7 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.fragments import dump
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.request import LONGEST_NAME, Request, Tool, is_given
+from palimpsest.wire.request import LONGEST_NAME, Request, Tool
 
 _NOT_A_NAME = lazy_pattern(r"[^a-zA-Z0-9_-]")
 MISSING_CALL_ID = "call"
@@ -63,7 +63,7 @@ def wire_names(tools: tuple[Tool, ...], wire: WireName) -> dict[str, str]:
 
     A name that the wire accepts stays unchanged, as does the name of a native declaration.
     """
-    names = {tool.name: tool_name(tool.name, wire) for tool in tools if is_given(tool.native) or tool_name(tool.name, wire) == tool.name}
+    names = {tool.name: tool_name(tool.name, wire) for tool in tools if tool.is_native(wire) or tool_name(tool.name, wire) == tool.name}
     taken = set(names.values())
     for tool in tools:
         if tool.name not in names:

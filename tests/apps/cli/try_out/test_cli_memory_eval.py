@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from coding_folder import write_sessions
 from pal_runs import Pal
 
 CHINESE = Path(__file__).parents[3] / "lab" / "memory" / "data" / "chinese.json"
@@ -62,3 +63,14 @@ def test_a_file_of_another_kind_is_refused_in_one_line(pal: Pal, tmp_path: Path)
 
     assert result.exit_code == 2
     assert "this is no list of conversations" in result.stderr
+
+
+def test_the_sessions_of_coding_agents_are_a_table_or_json_with_what_made_it(pal: Pal, tmp_path: Path) -> None:
+    folder = write_sessions(tmp_path / "sessions")
+    lines = pal("memory", "eval", str(folder), "--coding").stdout.splitlines()
+
+    assert lines[0] == "| question | query | ranking | n | R@1 | R@5 | R@10 | nDCG@10 |"
+    assert "| first failure | hard | ours, fixes first | 1 | 1.000 | 1.000 | 1.000 | 1.000 |" in lines
+    assert lines[-1].startswith("sessions: 2 sessions of 1 projects, ")
+    assert "2 failures with error lines, 1 repaired, 1 questions answered by another session" in lines[-1]
+    assert pal.json("memory", "eval", str(folder), "--coding")["repairs"] == 1

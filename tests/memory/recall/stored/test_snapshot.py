@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.selection import select
+from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import FORMAT, decode_index, encode_index
 from palimpsest.memory.recall.units import RecallUnit
 

@@ -114,9 +114,7 @@ def _related(note: Note, notes: Notes) -> frozenset[str]:
 
 def _row(word: str, place: Place, key: str, note: Note) -> ListedNote:
     clean = redacted(note)
-    return ListedNote(
-        key, note.kind, word, place, note.when, note.trust, note.uses, clean.about, clean.person, note.rev, note.pinned
-    )
+    return ListedNote(key, note.kind, word, place, note.when, note.trust, note.uses, clean.about, clean.person, note.rev, note.pinned)
 
 
 def _print(rows: list[ListedNote]) -> None:

@@ -18,7 +18,7 @@ from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note
 from palimpsest.memory.note import KINDS, NoteKind
 from palimpsest.memory.note_file import encode_note
 
-# Characters of a text that is read; a note holds far less, and says so.
+# Bytes of a text that is read; a note holds far less, and says so.
 _MOST_READ: Final = 100_000
 
 
@@ -82,7 +82,7 @@ def _given_text(text: str | None) -> str:
     if text is None or text == "-":
         if sys.stdin.isatty():
             click.echo("Type the note; end with Ctrl-D.", err=True)
-        text = click.get_text_stream("stdin", errors="replace").read(_MOST_READ)
+        text = sys.stdin.buffer.read(_MOST_READ).decode("utf-8", "replace")
     if not text.strip():
         raise BadInput("there is no text; give it as an argument or on standard input", where="memory add")
     return text

@@ -13,13 +13,14 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
+from palimpsest.lab.memory.coding_eval import CodingReport, eval_coding
 from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, fit_data
 from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
 from palimpsest.lab.memory.levels import LevelsReport, eval_levels
 from palimpsest.providers.embedding import Embedder
 
 _GIT_SECONDS = 5
-_LATENCY_TABLE, _LEVELS_TABLE = "latency", "levels"
+_LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE = "latency", "levels", "coding"
 _NAMES = ("ranking", "questions", "nDCG@10", "R@10", "± s.e.", "R@1", "all@10", "any@10", "sR@5")
 
 
@@ -39,18 +40,32 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
+@click.option("--coding", is_flag=True, help="Instead, measure recall over the sessions of coding agents in a folder.")
 @click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
-@document_option(help="Insert the table into a document, at the placeholder with the name of the data, or `latency`.")
+@document_option(help="Insert the table into a document, at the placeholder with the name of the data, or `latency`, `levels` or `coding`.")
 @json_option
 def evaluate(
-    *, data: Path, audit: Path | None, fitting: bool, latency: bool, embedding: bool, units: int, into: tuple[Path, ...], as_json: bool
+    *,
+    data: Path,
+    audit: Path | None,
+    fitting: bool,
+    latency: bool,
+    coding: bool,
+    embedding: bool,
+    units: int,
+    into: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Measure recall on DATA, a file of conversations with questions and evidence in the format of LoCoMo, or a folder of cases.
 
     Weights are fitted without the conversation that is scored; the shipped ones are measured beside them. Needs no model and no network.
-    With --latency the exit code is 1 if a limit is missed.
+    With --coding DATA is a folder of sessions of coding agents, and the questions are made of them by rules. With --latency the exit code
+    is 1 if a limit is missed.
     """
+    if coding:
+        _evaluate_coding(data, into, as_json=as_json)
+        return
     if data.is_dir():
         _evaluate_levels(data, into, as_json=as_json)
         return
@@ -81,6 +96,29 @@ def _evaluate_levels(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> 
     report = eval_levels(folder, announce=_announce)
     insert_tables(into, {_LEVELS_TABLE: levels_markdown(report)})
     emit(report) if as_json else click.echo(levels_markdown(report))
+
+
+def _evaluate_coding(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
+    require_placeholders(into, (_CODING_TABLE,))
+    report = eval_coding(folder, announce=_announce)
+    insert_tables(into, {_CODING_TABLE: coding_markdown(report)})
+    emit(report) if as_json else click.echo(coding_markdown(report))
+
+
+def coding_markdown(report: CodingReport) -> str:
+    """Return the scores over coding sessions as a Markdown table, with what made it below."""
+    rows = [
+        f"| {row.rule} | {row.variant} | {row.ranking}{f' ({row.setting})' if row.setting else ''} | {row.questions} "
+        f"| {row.recall_1:.3f} | {row.recall_5:.3f} | {row.recall_10:.3f} | {row.ndcg_10:.3f} |"
+        for row in report.rows
+    ]
+    size = f"{report.sessions} sessions of {report.projects} projects, {report.units:,} units"
+    found = (
+        f"{report.failures} failures with error lines, {report.repairs} repaired, {report.elsewhere} questions answered by another session"
+    )
+    head = "| question | query | ranking | n | R@1 | R@5 | R@10 | nDCG@10 |"
+    made = f"commit {_commit() or 'unknown'}; `{_command_line()}`"
+    return "\n".join([head, "|---" * 8 + "|", *rows, "", f"{report.data}: {size}; {found}; {made}"])
 
 
 def levels_markdown(report: LevelsReport) -> str:

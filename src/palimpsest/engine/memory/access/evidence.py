@@ -33,7 +33,7 @@ _LARGEST_FILE: Final = 20_000_000
 class CitedEvent(Struct, frozen=True):
     """An event that a note cites. `at` is in milliseconds since 1970, `None` if unknown; `text` is what was said, or why it is not there.
 
-    state: `found` in its session · the session was `deleted` or is `unreadable` · a `command` of the user · an `import` · written by `hand`.
+    state: `found` in its session · the session was `deleted` or is `unreadable` · a `command` of the user · an `import` · by `hand`.
     """
 
     id: str

@@ -9,20 +9,12 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook, NoteEvent
-from palimpsest.memory.changes import (
-    LONGEST_QUOTE_WORDS,
-    AcceptedChange,
-    AddNote,
-    Change,
-    Draft,
-    Memory,
-    QuotableEvent,
-    RefusedChange,
-    SupersedeNote,
-    judge_change,
-)
-from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind, check_note
+from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
+from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind, check_note, name_of
 from palimpsest.memory.note_file import decode_note
+from palimpsest.memory.weighing.conflicts import supersede
+from palimpsest.memory.weighing.duplicates import claim_of
+from palimpsest.memory.weighing.quotation import Draft
 
 Place: TypeAlias = Literal["active", "quarantine", "past"]
 # Events that a note names as its evidence; older ones are in its past versions.
@@ -56,7 +48,10 @@ class LocatedNote(Struct, frozen=True):
 
 
 def locate(memories: Memories, name: str, scope: str = "", places: tuple[Place, ...] = ("active", "quarantine", "past")) -> LocatedNote:
-    """Return the note of a name, active ones first, or the past version `name@rev`. Raises `BadInput` if there is none, with the nearest name."""
+    """Return the note of a name, active ones first, or the past version `name@rev`.
+
+    Raises `BadInput` if there is none, with the nearest name.
+    """
     notebooks = (memories.of_scope(scope),) if scope else memories.notebooks
     known = {notebook.scope: notebook.notes() for notebook in notebooks}
     for place in places:
@@ -75,27 +70,42 @@ def add_note(notebook: Notebook, given: NewNote, now: str) -> tuple[NoteEvent, .
 
     A note about the same attribute of the same person is corrected by it, as is the one that `replaces` names. An equal one is confirmed.
     """
+
+    def propose(memory: Memory, event: str) -> AcceptedChange | RefusedChange:
+        note = check_note(_new_note(given, memory, event, now))
+        same = next((each for each in memory.notes.values() if claim_of(each) == claim_of(note)), None)
+        if same is not None and same.name != given.replaces:
+            evidence = (*same.evidence, event)[-MOST_EVIDENCE:]
+            return AcceptedChange((replace(same, evidence=evidence, when=now, trust="stated", rev=same.rev + 1),), reason="confirmed")
+        replaced = given.replaces or same_attribute(memory, note)
+        if not replaced:
+            return AcceptedChange((note,), reason="added")
+        if replaced not in memory.notes:
+            return RefusedChange(f"there is no note {replaced[:80]!r}")
+        winner, loser = supersede(note, memory.notes[replaced])
+        return AcceptedChange((winner,), (loser,), "corrected")
+
+    return notebook.change(propose, "user")
+
+
+def _new_note(given: NewNote, memory: Memory, event: str, now: str) -> Note:
     text = given.text.strip()
-    draft = Draft(
+    about = " ".join(given.about.split()) or first_line(text)
+    return Note(
+        name=name_of(given.kind, given.attribute or about, frozenset(memory.notes)),
         kind=given.kind,
-        about=given.about or first_line(text),
-        body=text,
-        backstory=given.backstory or _BACKSTORY,
+        about=about,
+        body=f"{text}\n",
+        backstory=" ".join(given.backstory.split()) or _BACKSTORY,
         person=given.person,
         relationship=given.relationship,
         attribute=given.attribute,
         valid_from=given.valid_from,
         valid_to=given.valid_to,
+        when=now,
+        evidence=(event,),
+        trust="stated",
     )
-    words = "\n".join((text, given.about, given.backstory, given.person, given.relationship, given.attribute, given.valid_from, given.valid_to))
-
-    def propose(memory: Memory, event: str) -> AcceptedChange | RefusedChange:
-        replaced = given.replaces or _same_attribute(memory, draft)
-        quote = " ".join(text.split()[:LONGEST_QUOTE_WORDS])
-        change: Change = SupersedeNote(replaced, draft, (event,), quote) if replaced else AddNote(draft, (event,), quote)
-        return judge_change(change, (QuotableEvent(event, "user", words, now),), memory)
-
-    return notebook.change(propose, "user")
 
 
 def edit_note(notebook: Notebook, old: Note, text: str, now: str) -> tuple[NoteEvent, ...] | RefusedChange:
@@ -125,12 +135,13 @@ def first_line(text: str) -> str:
     return line if len(line) <= LONGEST_ABOUT else f"{line[: LONGEST_ABOUT - 1]}…"
 
 
-def _same_attribute(memory: Memory, draft: Draft) -> str:
+def same_attribute(memory: Memory, draft: Draft | Note) -> str:
     """Return the name of the active note with another value of the same attribute of the same person; empty if there is none."""
     if not draft.attribute or draft.policy != "single":
         return ""
+    person, text = draft.person.casefold(), draft.body.strip()
     same = (note for note in memory.notes.values() if note.attribute == draft.attribute and note.policy == "single")
-    return next((note.name for note in same if note.person.casefold() == draft.person.casefold() and note.body.strip() != draft.body), "")
+    return next((note.name for note in same if note.person.casefold() == person and note.body.strip() != text), "")
 
 
 def _advice(name: str, names: set[str], places: tuple[Place, ...]) -> str:

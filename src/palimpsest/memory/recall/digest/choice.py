@@ -7,16 +7,18 @@ from typing import Final
 
 from palimpsest.core.items import EMPTY_MAPPING, Value
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.recall.digest.sentences import Sentence
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.selection import one_line
-from palimpsest.memory.recall.texts.sentences import Sentence
 
-# The value of a sentence: how relevant its unit is, and which numbers and names it brings that no chosen sentence has. Chosen on half of
-# the cases of three levels; `docs/memory.md` has the scores of both halves.
-RELEVANCE, NUMBERS, NAMES = 0.6, 1.0, 0.6
+# The value of a sentence: how relevant its unit is, how much of the query it has, and which numbers and names it brings that no chosen
+# sentence has. Chosen on half of the cases of three levels; `docs/memory.md` has the scores of both halves.
+RELEVANCE, COVER, NUMBERS, NAMES = 0.6, 0.5, 1.0, 0.6
 _MOST_NUMBERS, _MOST_NAMES = 2, 3
 # The relevance of a sentence that brings neither number nor name counts this share.
 _WITHOUT_FACT: Final = 0.5
+# Numbers with fewer digits are stated by chance.
+_TELLING_DIGITS: Final = 2
 # Longer sentences cost more of the budget: a value is divided by the tokens to this power.
 _SIZE_POWER: Final = 0.3
 
@@ -24,14 +26,16 @@ _SIZE_POWER: Final = 0.3
 class Offer(Value, frozen=True, eq=False):
     """A sentence that may be chosen: the number of its unit, its place there, the relevance of the unit from 0 to 1, its size in tokens.
 
-    text: the sentence as it is shown, with the question that it answers if it is short.
+    cover: the share of the term weights of the query that it has.
+    question: what it answers, if it is too short to say anything without; empty for others. The size is that with the question.
     """
 
     unit: int
     place: int
     sentence: Sentence
-    text: str
+    question: str
     relevance: float
+    cover: float
     size: int
 
 
@@ -54,8 +58,10 @@ class Choice:
     def fill(self, offers: Sequence[Offer], newer: Mapping[int, int] = EMPTY_MAPPING) -> None:
         """Choose the most valuable sentence that fits, again and again, until none does.
 
-        `newer` is, by place among the offers, the place of one that gives a newer value: it is chosen first, and named in the older line.
+        A number is shown where it was stated on the latest day. `newer` is, by place among the offers, the place of one that gives a newer
+        value: it is chosen first, and named in the older line.
         """
+        newest = self._newest(offers)
         # Values only fall while sentences are chosen, so that the value of a sentence is computed again only when it leads.
         heap = [(-self._value(offer), place) for place, offer in enumerate(offers)]
         heapify(heap)
@@ -65,24 +71,46 @@ class Choice:
             current = -self._value(offer)
             if current >= 0:
                 continue
-            if current > value and heap and heap[0] < (current, place):
-                heappush(heap, (current, place))
+            if (current > value and heap and heap[0] < (current, place)) or self._take_newest(offer, newest):
+                heappush(heap, (-self._value(offer), place))
             elif place not in newer:
                 self._take(offer)
             elif self._take(offers[newer[place]]):
                 self._take(offer, f" (later [{self._index.units[offers[newer[place]].unit].id}])")
 
+    def _newest(self, offers: Sequence[Offer]) -> dict[str, Offer]:
+        """Return the sentence of the latest day that states a number, the most valuable one of that day."""
+        found: dict[str, tuple[tuple[str, float], Offer]] = {}
+        for offer in offers:
+            rank = (self._day(offer), self._value(offer))
+            for number in offer.sentence.numbers:
+                if sum(map(str.isdigit, number)) >= _TELLING_DIGITS and (number not in found or rank > found[number][0]):
+                    found[number] = (rank, offer)
+        return {number: offer for number, (_, offer) in found.items()}
+
+    def _take_newest(self, offer: Offer, newest: Mapping[str, Offer]) -> bool:
+        """Take the sentences of later days that state the new numbers of a sentence; return whether there was one."""
+        later = {newest[number].unit: newest[number] for number in sorted(offer.sentence.numbers - self._stated) if number in newest}
+        taken = [self._take(each) for each in later.values() if self._day(each) > self._day(offer)]
+        return any(taken)
+
+    def _day(self, offer: Offer) -> str:
+        return self._index.units[offer.unit].date[:10]
+
     def _value(self, offer: Offer) -> float:
         numbers = min(len(offer.sentence.numbers - self._stated), _MOST_NUMBERS) / _MOST_NUMBERS
         names = min(len(offer.sentence.names - self._stated), _MOST_NAMES) / _MOST_NAMES
         relevance = offer.relevance if numbers or names else offer.relevance * _WITHOUT_FACT
-        return (RELEVANCE * relevance + NUMBERS * numbers + NAMES * names) / math.pow(max(1, offer.size), _SIZE_POWER)
+        value = RELEVANCE * relevance + COVER * offer.cover + NUMBERS * numbers + NAMES * names
+        return value / math.pow(max(1, offer.size), _SIZE_POWER)
 
     def _take(self, offer: Offer, remark: str = "") -> bool:
         """Add a sentence, with a remark behind it, if it is new and fits; return whether it is shown."""
         if offer.place in self.chosen.get(offer.unit, ()):
             return True
-        if offer.text in self._texts:
+        asked = offer.question if offer.question not in self._texts else ""
+        text = f"({asked}) {offer.sentence.text}" if asked else offer.sentence.text
+        if text in self._texts:
             return False
         size = offer.size + (estimate(remark, self._factor) if remark else 0)
         group = (self._index.sessions[offer.unit], offer.unit in self.remarks)
@@ -94,8 +122,8 @@ class Choice:
             return False
         self._left -= size
         self._headed.add(group)
-        self.chosen.setdefault(offer.unit, {})[offer.place] = offer.text + remark
-        self._texts.add(offer.text)
+        self.chosen.setdefault(offer.unit, {})[offer.place] = text + remark
+        self._texts.update((text, asked) if asked else (text,))
         self._stated |= offer.sentence.numbers | offer.sentence.names
         return True
 

@@ -5,13 +5,15 @@ from typing import Final
 
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.recall.candidates import QUERY_CHARACTERS, read_query
 from palimpsest.memory.recall.digest.choice import Choice, Offer
 from palimpsest.memory.recall.digest.corrections import Correction, event_of, remark_of
 from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
-from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
+from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RecallHit
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, more_line, one_line
-from palimpsest.memory.recall.texts.sentences import read_sentence, sentences
+from palimpsest.memory.recall.terms import query_terms
 
 # Units that are read for sentences: the hits, then their neighbours, nearest first, in the sessions of the best hits.
 MOST_UNITS: Final = 400
@@ -22,6 +24,8 @@ MOST_HITS: Final = 400
 SHORT_ANSWER_WORDS: Final = 4
 # Characters of a sentence that are shown; longer ones are data without sentences.
 _LONGEST: Final = 600
+# Relevance of the last hit; that of the first is 1, and what is no hit has none.
+_LOWEST: Final = 0.1
 
 
 def digest(
@@ -41,19 +45,36 @@ def digest(
     other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units that are
     not read; `factor` is the token factor of the model.
     """
+    offers = list(_offers(index, hits, query, excluded, corrected, factor=factor))
     budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
-    offers = list(_offers(index, hits, excluded, corrected, factor))
+    found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
+    while found.tokens > tokens:
+        # The estimate of a text may exceed the sum of the estimates of its lines by a little.
+        budget -= found.tokens - tokens
+        found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
+    return found
+
+
+def _choice(
+    index: RecallIndex,
+    hits: Sequence[RecallHit],
+    offers: Sequence[Offer],
+    corrected: Mapping[str, Correction],
+    budget: int,
+    *,
+    factor: float,
+) -> Choice:
+    """Choose what replaced corrected hits, then what holds, then what was corrected and whose successor is shown."""
     events = {offer.unit: event_of(index.units[offer.unit].id) for offer in offers}
     choice = Choice(index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor)
     successors = {event for hit in hits if (found := corrected.get(event_of(hit.unit.id))) is not None for event in found.successors}
-    choice.fill([offer for offer in offers if events[offer.unit] in successors])
     current = [offer for offer in offers if offer.unit not in choice.remarks]
+    choice.fill([offer for offer in current if events[offer.unit] in successors])
     choice.fill(current, newer=_newer(index, current))
     shown = {events[unit] for unit in choice.chosen}
-    choice.fill(
-        [offer for offer in offers if offer.unit in choice.remarks and shown.intersection(corrected[events[offer.unit]].successors)]
-    )
-    return _result(index, choice, hits, query, factor)
+    old = [offer for offer in offers if offer.unit in choice.remarks]
+    choice.fill([offer for offer in old if shown.intersection(corrected[events[offer.unit]].successors)])
+    return choice
 
 
 def _newer(index: RecallIndex, offers: Sequence[Offer]) -> dict[int, int]:
@@ -62,8 +83,15 @@ def _newer(index: RecallIndex, offers: Sequence[Offer]) -> dict[int, int]:
 
 
 def _offers(
-    index: RecallIndex, hits: Sequence[RecallHit], excluded: frozenset[str], corrected: Mapping[str, Correction], factor: float
+    index: RecallIndex,
+    hits: Sequence[RecallHit],
+    query: str,
+    excluded: frozenset[str],
+    corrected: Mapping[str, Correction],
+    *,
+    factor: float,
 ) -> Iterator[Offer]:
+    cover = _Cover(index, query)
     scores = {index.numbers[hit.unit.id]: hit.score for hit in hits}
     lowest, highest = (min(scores.values()), max(scores.values())) if scores else (0.0, 0.0)
     spread = highest - lowest or 1.0
@@ -71,20 +99,40 @@ def _offers(
         unit = index.units[number]
         if unit.id in excluded or number in index.hidden:
             continue
-        relevance = (scores[number] - lowest) / spread if number in scores else 0.0
+        relevance = _LOWEST + (1 - _LOWEST) * (scores[number] - lowest) / spread if number in scores else 0.0
         for place, text in enumerate(sentences(unit.text)):
             sentence = read_sentence(one_line(text)[:_LONGEST])
-            shown = sentence.text if place else _with_question(index, number, sentence.text, excluded)
-            yield Offer(number, place, sentence, shown, relevance, estimate(f" {shown}", factor))
+            question = "" if place else _question_of(index, number, sentence.text, excluded)
+            shown = f" ({question}) {sentence.text}" if question else f" {sentence.text}"
+            yield Offer(number, place, sentence, question, relevance, cover.share(number, sentence.text), estimate(shown, factor))
 
 
-def _with_question(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
-    """Return a short answer behind the question it follows, if that may be shown; other sentences as they are."""
+class _Cover:
+    """The terms of a query with their weights, to compare sentences with."""
+
+    def __init__(self, index: RecallIndex, query: str) -> None:
+        found = read_query(index, query)
+        self._sequences = index.sequences
+        self._characters = [term_character(term) for term in found.terms]
+        names = {index.vocabulary[term]: term for term in query_terms(query[:QUERY_CHARACTERS]) if term in index.vocabulary}
+        self._weights = {names[term]: weight for term, weight in zip(found.terms, found.idf, strict=True) if term in names}
+        self._total = sum(found.idf) or 1.0
+
+    def share(self, number: int, sentence: str) -> float:
+        """Return the share of the weights whose terms a sentence of a unit has."""
+        # Stemming is slow, and most units have no term of the query.
+        if not any(character in self._sequences[number] for character in self._characters):
+            return 0.0
+        return sum(self._weights.get(term, 0.0) for term in query_terms(sentence)) / self._total
+
+
+def _question_of(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
+    """Return the question that a short answer follows, if that may be shown; empty for other sentences."""
     before = index.previous[number]
     if before < 0 or not index.asks[before] or before in index.hidden or index.units[before].id in excluded:
-        return answer
+        return ""
     question = one_line(sentences(index.units[before].text)[-1])
-    return f"({question}) {answer}" if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else answer
+    return question if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else ""
 
 
 def _pool(index: RecallIndex, hits: Sequence[RecallHit], corrected: Mapping[str, Correction]) -> set[int]:

@@ -1,0 +1,154 @@
+"""Forgets a note: it leaves every file of its scope, with all that says the same, and a tombstone without text stays."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import NoteForgotten, NoteSaved
+from palimpsest.core.ports import Clock
+from palimpsest.engine.memory.note_reading import Notes, iso_now, notes_of
+from palimpsest.memory.changes import Tombstone, attribute_digest, name_digest
+from palimpsest.memory.index_text import index_of
+from palimpsest.memory.note import Author, Note
+from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.weighing.erasing import Erasure, erasure_of, said_by, without_links, without_supports
+from palimpsest.stores.notes.folder import INDEX_FILE, NoteFolder, NoteWriter, digest_of
+from palimpsest.stores.notes.forgetting import SUMMARY_FILE, NoteRemoval, PendingForget
+
+# Lines that every summary has.
+SUMMARY_LINES: Final = frozenset({"v1", "## User profile", "## Preferences", "## General tips", "## What is in memory"})
+_REASON: Final = "what it stood for was forgotten"
+
+
+class NoteForgetting:
+    """Forgets notes of one scope, which the caller holds."""
+
+    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._removal = NoteRemoval(folder, clock)
+
+    def hidden(self) -> frozenset[str]:
+        """Return the names of notes that are being forgotten by a process that has not finished."""
+        pending = self._removal.pending()
+        return frozenset() if pending is None else frozenset(pending.names)
+
+    def complete(self) -> None:
+        """Complete a removal that a crash has interrupted."""
+        pending = self._removal.pending()
+        if pending is not None:
+            self._removal.bury(pending)
+            self._complete(pending)
+
+    def forget(self, name: str, by: Author, reason: str, asked: tuple[str, ...]) -> tuple[NoteSaved | NoteForgotten, ...]:
+        """Forget a note and all that says the same. Raises `BadInput` if there is none.
+
+        Returns what a session records: the names that left, the one asked for first, and what became of notes that stood for them.
+        """
+        notes = notes_of(self._folder.read(), self._clock)
+        if all(note.name != name for note in notes.all()):
+            raise BadInput(f"there is no note {name[:80]!r}", where=self._folder.scope)
+        names = said_by(name, notes.all())
+        gone = [note for note in notes.all() if note.name in names]
+        events: list[NoteSaved | NoteForgotten] = [
+            _forgotten(self._folder.scope, each, gone, by, reason) for each in (name, *sorted(names - {name}))
+        ]
+        pending = self._pending(names, gone, by, asked)
+        self._removal.begin(pending)
+        return (*events, *self._complete(pending))
+
+    def _pending(self, names: frozenset[str], gone: list[Note], by: Author, asked: tuple[str, ...]) -> PendingForget:
+        key = self._folder.key()
+        newest = max(gone, key=lambda note: note.rev)
+        evidence = tuple(dict.fromkeys((*(each for note in gone for each in note.evidence), *asked)))
+        digests = tuple(name_digest(key, name) for name in sorted(names))
+        attribute = next((note.attribute for note in (newest, *gone) if note.attribute), "")
+        stone = Tombstone(iso_now(self._clock), by, evidence, attribute_digest(key, newest.person, attribute), digests)
+        return PendingForget(
+            {name: f"forgotten_{name_digest(key, name)[:12]}" for name in sorted(names)}, msgspec.json.encode(stone).decode()
+        )
+
+    def _complete(self, pending: PendingForget) -> tuple[NoteSaved | NoteForgotten, ...]:
+        """Do all steps of a removal; each finds what is left to do, and the texts of the notes go last but one."""
+        names = frozenset(pending.names)
+        notes = notes_of(self._folder.read(), self._clock)
+        gone = [note for note in notes.all() if note.name in names]
+        erasure = erasure_of(
+            gone, (note for note in notes.active.values() if note.name not in names and not names.intersection(note.stands_for))
+        )
+        with self._folder.logged() as writer:
+            events = self._rewritten(writer, names, notes, erasure)
+            left = notes_of(self._folder.read(hidden=names), self._clock, is_shared=self._folder.is_shared)
+            writer.write_generated(INDEX_FILE, index_of(left.active.values()).text)
+            # The history begins again at the end.
+            writer.changes.clear()
+        self._removal.clean_files(_cleaning(erasure))
+        self._removal.delete_notes(pending.names)
+        stone = msgspec.json.decode(pending.tombstone, type=Tombstone)
+        self._removal.rewrite_log(
+            pending.names, lambda name: NoteForgotten(self._folder.scope, name, 0, "forgotten", stone.by, "", stone.evidence)
+        )
+        self._removal.end()
+        return events
+
+    def _rewritten(
+        self, writer: NoteWriter, names: frozenset[str], notes: Notes, erasure: Erasure
+    ) -> tuple[NoteSaved | NoteForgotten, ...]:
+        """Rewrite or drop notes that stood for forgotten ones, and remove the links to them from all others."""
+        events: list[NoteSaved | NoteForgotten] = []
+        changed = {each.old.name: each for each in without_supports(names, notes.active.values())}
+        for each in changed.values():
+            if each.new is None:
+                events.append(self._dropped(writer, each.old, erasure))
+            else:
+                events.append(self._saved(writer, without_links(each.new, names)))
+        for note in notes.all():
+            bare = without_links(note, names)
+            if bare == note or note.name in names:
+                continue
+            if notes.past.get(note.revision) is note:
+                # An earlier version of a note that stood for a forgotten one may repeat it.
+                if names.intersection(note.stands_for) and erasure.is_in(f"{note.about}\n{note.body}\n{note.backstory}"):
+                    writer.delete("past", note.revision)
+                else:
+                    writer.keep_past(note.revision, encode_note(bare))
+            elif note.name not in changed and notes.active.get(note.name) is note:
+                self._saved(writer, replace(bare, rev=note.rev + 1))
+        return tuple(events)
+
+    def _dropped(self, writer: NoteWriter, note: Note, erasure: Erasure) -> NoteForgotten:
+        """Retire a note; one that says what was forgotten leaves no past version."""
+        event = NoteForgotten(self._folder.scope, note.name, note.rev, "retracted", "consolidate", _REASON, note.evidence)
+        if erasure.is_in(f"{note.about}\n{note.body}\n{note.backstory}"):
+            writer.delete("notes", note.name)
+            writer.record(event)
+        else:
+            bare = without_links(replace(note, status="retracted"), erasure.names)
+            writer.retire(note.name, note.revision, encode_note(bare), event)
+        return event
+
+    def _saved(self, writer: NoteWriter, note: Note) -> NoteSaved:
+        text = encode_note(note)
+        event = NoteSaved(self._folder.scope, note.name, note.rev, digest_of(text), "consolidate", _REASON, note.evidence)
+        writer.save(note.name, text, event)
+        return event
+
+
+def _cleaning(erasure: Erasure) -> Callable[[str, str], str | None]:
+    def rewrite(name: str, text: str) -> str | None:
+        if name == SUMMARY_FILE:
+            return erasure.removed_from(text, SUMMARY_LINES)
+        if erasure.is_in(name.rpartition(".")[0].replace("-", " ").replace("_", " ")) or not name.endswith(".md"):
+            return None if erasure.is_in(f"{name}\n{text}") else text
+        return erasure.removed_from(text)
+
+    return rewrite
+
+
+def _forgotten(scope: str, name: str, gone: list[Note], by: Author, reason: str) -> NoteForgotten:
+    versions = [note for note in gone if note.name == name]
+    evidence = tuple(dict.fromkeys(each for note in versions for each in note.evidence))
+    return NoteForgotten(scope, name, max((note.rev for note in versions), default=0), "forgotten", by, reason, evidence)

@@ -1,0 +1,126 @@
+"""Budgets of model calls: what a call may cost at most is reserved before it, for a run in dollars and for a day in tokens."""
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from palimpsest.core.errors import OverBudget, PalimpsestError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.policy import Answer, Ask, Want
+from palimpsest.core.ports import Clock
+from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate, family_of
+from palimpsest.stores.notes.spending import DaySpending, Tokens
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.prices import cost
+
+Result = TypeVar("Result")
+# How far the tokens of a request may lie above their estimate, and tokens that every request has beside its prompt.
+_MARGIN: Final = 1.3
+_OVERHEAD: Final = 500
+
+
+class Spent(Struct, frozen=True):
+    """What a run has used: calls, tokens, and US dollars by the prices of its model."""
+
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    usd: float = 0.0
+
+
+class Meter(Protocol):
+    """Counts model calls against budgets."""
+
+    def reserve(self, want: Ask) -> "Reservation":
+        """Reserve the most that a call can use. Raises `OverBudget` if a budget does not allow it."""
+        ...
+
+    def settle(self, reservation: "Reservation", usage: Usage | None) -> None:
+        """Replace a reservation by the use; `None` if the call failed before any use is known."""
+        ...
+
+
+class Reservation(Struct, frozen=True):
+    """The most that one call can use."""
+
+    day: str
+    tokens: Tokens
+    usd: float
+
+
+class RunMeter:
+    """The budgets of one run: US dollars of the run, and tokens of the day, which all processes of a home share. Safe in threads."""
+
+    def __init__(self, card: ModelCard, spending: DaySpending, clock: Clock, *, usd: float, day: Tokens) -> None:
+        self._card = card
+        self._spending = spending
+        self._clock = clock
+        self._usd = usd
+        self._day = day
+        self._lock = Lock()
+        self._reserved = 0.0
+        self.spent = Spent()
+
+    def reserve(self, want: Ask) -> Reservation:
+        """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
+        tokens = most_tokens(want, self._card)
+        usd = cost(Usage(input=tokens.read, output=tokens.written), self._card).total
+        day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%d")
+        with self._lock:
+            if self.spent.usd + self._reserved + usd > self._usd:
+                raise OverBudget(f"the budget of ${self._usd:g} for a run does not allow another call of up to ${usd:.4f}", where="memory")
+            if not self._spending.reserve(day, tokens, self._day):
+                raise OverBudget(
+                    f"the tokens of memory for {day} are used up; memory.day_tokens_read and day_tokens_written", where="memory"
+                )
+            self._reserved += usd
+        return Reservation(day, tokens, usd)
+
+    def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+        """Replace a reservation by the use. Of a failed call nothing is known, so that its tokens count as used."""
+        with self._lock:
+            self._reserved -= reservation.usd
+            if usage is None:
+                used, usd = reservation.tokens, reservation.usd
+            else:
+                used, usd = Tokens(usage.prompt, usage.output), cost(usage, self._card).total
+                difference = Tokens(used.read - reservation.tokens.read, used.written - reservation.tokens.written)
+                self._spending.add(reservation.day, difference)
+            spent = self.spent
+            self.spent = Spent(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
+
+
+def most_tokens(want: Ask, card: ModelCard) -> Tokens:
+    """Return the most tokens that a call reads and writes, as far as an estimate tells."""
+    text = estimate(f"{want.system}{want.prompt}{want.schema}", FAMILY_FACTORS[family_of(card.name)])
+    return Tokens(int(text * _MARGIN) + _OVERHEAD, min(want.reply or card.reply, card.reply))
+
+
+def metered(steps: Generator[Want, Answer, Result], meter: Meter) -> Generator[Want, Answer, Result]:
+    """Run steps so that each of their calls is reserved before and settled after it; `OverBudget` is thrown into them."""
+    given: Answer | PalimpsestError = None
+    while True:
+        try:
+            want = steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        try:
+            given = (yield want) if not isinstance(want, Ask) else (yield from _counted(want, meter))
+        except PalimpsestError as error:
+            given = error
+
+
+def _counted(want: Ask, meter: Meter) -> Generator[Want, Answer, Answer]:
+    reservation = meter.reserve(want)
+    usage: Usage | None = None
+    try:
+        answer = yield want
+        usage = answer.usage if isinstance(answer, ModelReplied) else None
+        return answer
+    finally:
+        # Also after an interrupt: what was sent may have to be paid.
+        meter.settle(reservation, usage)

@@ -1,0 +1,144 @@
+"""Finds the notes that bear on a prompt, within the bounds of a prompt and of an epoch."""
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Recalled
+from palimpsest.core.items import Text, ToolCall, seq_of
+from palimpsest.core.view import View
+from palimpsest.engine.calls.plans import carry_out
+from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.memory.note import Note
+from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
+from palimpsest.memory.recall.selection import NEAR_DUPLICATE
+from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
+from palimpsest.memory.showing.note_units import NoteStanding, cited_files, due_names, is_showable, not_to_show, pinned_names
+from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
+from palimpsest.memory.showing.relevance import relevant
+
+# Calls whose tools count as in use.
+RECENT_CALLS: Final = 5
+# What a note loses whose cited file has other bytes now, in units of the learned score: more than importance, use and age together.
+STALE_LOSS: Final = 1.0
+# Bytes of a cited file that are read to see whether it changed.
+_LARGEST_FILE: Final = 4 * 1024 * 1024
+_RECORDED_QUERY: Final = 500
+
+
+class NotePrompt:
+    """Recalls notes for the prompts of one session."""
+
+    def __init__(self, memory: SessionMemory, index: NoteIndex) -> None:
+        self._memory = memory
+        self._session = memory.agent.session
+        self._index = index
+
+    async def recall(self, text: str) -> Recalled | None:
+        """Return what a prompt recalls; `None` if that is nothing. Raises `PalimpsestError` if files cannot be read."""
+        offload, rules = self._session.environment.offload, self._session.profile.notes
+        found = await offload(lambda: self._find(text, every=rules.recall == "model"))
+        if found and (rules.recall == "model" or self._memory.config.recall_pick):
+            found = await self._picked(text, found)
+        if not found:
+            return None
+        shown = await offload(lambda: self._shown(text, found))
+        if not shown.names:
+            return None
+        parts = tuple(Text(each) for each in shown.texts)
+        return Recalled(text[:_RECORDED_QUERY], shown.names, shown.scores, parts, shown.tokens)
+
+    def _find(self, text: str, *, every: bool) -> list[ScoredNote]:
+        """Return the notes that may be shown for a prompt, best first; with `every` all that a model can choose among."""
+        index = self._index.refresh()
+        view = self._session.log.view
+        entries = self._index.entries
+        now = datetime.fromtimestamp(self._session.environment.clock.now() / 1000, UTC)
+        excluded = not_to_show(entries, now, recent_tools(view)) | self._shown_before(view)
+        if self._session.profile.notes.head == "index and summary":
+            excluded |= pinned_names(entries)
+        if every:
+            newest = sorted((name for name in index.numbers if name not in excluded), key=lambda name: (entries[name].when, name))
+            hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in reversed(newest[-200:])]
+        else:
+            standing = NoteStanding(entries, self._index.uses, now)
+            due = due_names(entries, text, now)
+            options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
+            ranked = rank(index, text, most=MOST_OFFERED, options=options)
+            numbers = [index.numbers[hit.unit.id] for hit in ranked]
+            fitting = relevant(index, text, numbers)
+            hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
+            same = near_duplicates_once(
+                [hit.unit.id for hit in hits],
+                [frozenset(index.sequences[index.numbers[hit.unit.id]]) for hit in hits],
+                NEAR_DUPLICATE,
+            )
+            hits = [hit for hit in hits if hit.unit.id not in same]
+        return sorted(self._read(hits), key=lambda each: -each.score)
+
+    def _read(self, hits: Sequence[RecallHit]) -> Iterator[ScoredNote]:
+        """Yield the notes of hits as their files state them now, stale ones with less score."""
+        for hit in hits:
+            note = self._index.note(hit.unit.id)
+            if note is not None and is_showable(note):
+                stale = self._is_stale(note)
+                yield ScoredNote(note, hit.score - (STALE_LOSS if stale else 0.0), stale)
+
+    def _is_stale(self, note: Note) -> bool:
+        """Return whether a file that a note cites has other bytes now, or is gone."""
+        root = self._memory.agent.toolbox.workspace.root
+        return any(_digest(os.path.join(root, cited.path)) != cited.digest for cited in cited_files(note))  # noqa: PTH118 - may be absolute
+
+    def _shown_before(self, view: View) -> frozenset[str]:
+        """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""
+        return frozenset(name for body in self._recalled(view) for name in body.notes)
+
+    def _recalled(self, view: View) -> Iterator[Recalled]:
+        events = dict.fromkeys(seq_of(item.id) for item in view.items if item.kind == "recalled")
+        for seq in events:
+            body = self._session.log.event(seq).body
+            if isinstance(body, Recalled):
+                yield body
+
+    def _shown(self, text: str, found: Sequence[ScoredNote]) -> NotesShown:
+        config = self._memory.config
+        used = sum(body.tokens for body in self._recalled(self._session.log.view))
+        tokens = min(config.recall_tokens, max(0, config.recall_epoch_tokens - used))
+        return show_notes(found, text, tokens=tokens, most=config.recall_notes)
+
+    async def _picked(self, text: str, found: list[ScoredNote]) -> list[ScoredNote]:
+        """Return the notes that a model chose. If it fails, the order by words stands; a profile that has none then shows nothing."""
+        by_model = self._session.profile.notes.recall == "model"
+        offered = found if by_model else found[:MOST_OFFERED]
+        names = [each.note.name for each in offered]
+        lines = [offer_line(each.note) for each in offered]
+        model = self._memory.config.model
+        steps = pick_notes(text, lines, names, recent_tools(self._session.log.view), model)
+        try:
+            chosen = await carry_out(steps, self._session)
+        except PalimpsestError:
+            # The failed call is in the log.
+            return [] if by_model else found
+        by_name = {each.note.name: each for each in offered}
+        return [by_name[name] for name in chosen]
+
+
+def recent_tools(view: View) -> tuple[str, ...]:
+    """Return the tools of the last five calls that the view shows."""
+    calls = [item.content.tool for item in view.items if isinstance(item.content, ToolCall)]
+    return tuple(dict.fromkeys(calls[-RECENT_CALLS:]))
+
+
+def _digest(path: str) -> str:
+    """Return the first 12 hex digits of the SHA-256 of a regular file; empty if it cannot be read or is too large to be read here."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError:
+        return ""
+    return sha256(data).hexdigest()[:12]

@@ -1,0 +1,225 @@
+"""Answers a query of the tool `recall` from notes and from past sessions of the project, within a token budget and with evidence ids."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.tokens.estimate import estimate
+from palimpsest.engine.memory.index_files import FILE_NAME
+from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
+from palimpsest.engine.memory.recall.session_index import SessionIndexes
+from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.memory.changes import Tombstone
+from palimpsest.memory.note import Note
+from palimpsest.memory.recall.candidates import read_query
+from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
+from palimpsest.memory.recall.digest.corrections import Correction, corrections, with_corrections
+from palimpsest.memory.recall.index import RecallIndex, term_character
+from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
+from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
+from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.sessions.units import event_id
+from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
+from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
+from palimpsest.memory.showing.relevance import least_relevance, relevance, weigh_prompt
+from palimpsest.memory.weighing.conflicts import chain_of
+
+# Notes of one answer, and the tokens that they may take; the rest is for past sessions.
+MOST_NOTES: Final = 10
+NOTE_TOKENS: Final = 2_048
+# Seconds that one call reads logs which are new to the index.
+REFRESH_SECONDS: Final = 10.0
+# Hits of one project; those of this session are left out of them.
+_MOST_HITS: Final = 100
+_NOTHING: Final = "nothing was found in notes and past sessions of this project; `all_projects` looks in the sessions of all"
+_stones = msgspec.json.Decoder(Tombstone)
+
+
+class MemorySearch:
+    """What the tool `recall` asks of memory. Several threads may use it."""
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._memory = memory
+        self._sessions: SessionIndexes | None = None
+
+    def query(self, text: str, *, history: bool, all_projects: bool) -> str:
+        """Return the best notes and turns of past sessions for a query. Raises `PalimpsestError` if they cannot be read."""
+        notes = self._notes()
+        corrected = corrections(notes)
+        shown, needed = self._shown_notes(text, notes, history=history), dict[str, Note]()
+        sections: list[str] = []
+        left = RECALL_TOKENS
+        found, waiting = self._past(text, all_projects=all_projects)
+        ordered = [(index, self._corrected(index, hits, corrected, notes, needed)) for index, hits in found]
+        known = {note.name for note, _ in shown}
+        block = self._block([*((note, ()) for name, note in needed.items() if name not in known), *shown])
+        if block:
+            sections.append(block)
+            left -= estimate(block) + 2
+        for index, hits in ordered:
+            lines = select(index, hits, text, tokens=left)
+            if lines.lines:
+                sections.append(_in_order(lines.lines, lines.ids, corrected))
+                left -= lines.tokens + 2
+        if waiting:
+            sections.append(f"({waiting:,} sessions are not in the index yet; ask again for what they say)")
+        return "\n\n".join(sections) or _NOTHING
+
+    def timeline(self, about: str, start: str, end: str) -> str:
+        """Return notes and turns about a person, an attribute or words in the order of time. Raises `BadInput` if a bound is no date."""
+        entries = note_entries(self._notes())
+        found, _ = self._past(about, all_projects=False)
+        entries += unit_entries(hit.unit for _, hits in found for hit in hits)
+        lines = timeline(entries, about, start=start, end=end)
+        return lines.text or "nothing was found; a timeline is about a person, an attribute or words that all occur"
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._sessions is not None:
+            self._sessions.close()
+            self._sessions = None
+
+    def _notes(self) -> tuple[Note, ...]:
+        """Return all versions of all notes that may be shown, active ones first."""
+        if not self._memory.is_used():
+            return ()
+        found = [notebook.notes() for notebook in self._memory.memories.notebooks]
+        active = (note for notes in found for note in notes.active.values() if is_showable(note))
+        return (*active, *(note for notes in found for note in notes.past.values() if note.trust != "quarantined"))
+
+    def _shown_notes(self, text: str, notes: Sequence[Note], *, history: bool) -> list[tuple[Note, tuple[Note, ...]]]:
+        """Return the best notes, each with the versions that it replaced if history is asked for, newest first."""
+        index = note_index(self._memory)
+        if index is None:
+            return []
+        joined = index.refresh()
+        best = [hit.unit.id for hit in self._ranked(index, joined, text)]
+        if not history:
+            return [(note, ()) for name in best if (note := index.note(name)) is not None and is_showable(note)]
+        versions = {note.revision: note for note in notes}
+        chains = {note.name: chain_of(note, versions) for note in notes if note.status == "active"}
+        # A query may have the words of an old version only; its chain stands behind those that were found by what holds.
+        past = RecallIndex(_numbered(note for note in notes if note.status == "superseded"))
+        old = [hit.unit.id for hit in rank(past, text, most=MOST_NOTES)]
+        by_old = [name for each in old for name, chain in chains.items() if each in {note.revision for note in chain[1:]}]
+        names = [name for name in dict.fromkeys((*best, *by_old)) if name in chains]
+        return [(chains[name][0], tuple(note for note in chains[name][1:] if note.status == "superseded")) for name in names]
+
+    def _ranked(self, index: NoteIndex, joined: RecallIndex, text: str) -> Iterator[RecallHit]:
+        now = datetime.fromtimestamp(self._memory.home.clock.now() / 1000, UTC)
+        options = RankingOptions(
+            now=now.date().isoformat(),
+            standing=NoteStanding(index.entries, index.uses, now),
+            excluded=not_to_show(index.entries, now, ()),
+            due=due_names(index.entries, text, now),
+        )
+        prompt = weigh_prompt(joined, text)
+        # Asked for by words, a note need not have as much to do with them as one that is shown unasked.
+        least = least_relevance(len(joined.numbers)) / 2
+        for hit in rank(joined, text, most=MOST_NOTES, options=options):
+            number = joined.numbers[hit.unit.id]
+            if hit.unit.id in options.due or number in prompt.named or relevance(joined, prompt, number) >= least:
+                yield hit
+
+    def _block(self, found: Sequence[tuple[Note, tuple[Note, ...]]]) -> str:
+        """Return notes between tags, as many as fit, each above what it replaced."""
+        texts: list[str] = []
+        room = NOTE_TOKENS
+        for note, past in found:
+            text = "\n".join((bare_note(note), *(f"  was: {_old_line(each)}" for each in past)))
+            size = estimate(f"{text}\n\n")
+            if size <= room:
+                room -= size
+                texts.append(text)
+        return "\n".join((f"<{TAG}>", "\n\n".join(texts), f"</{TAG}>")) if texts else ""
+
+    def _past(self, text: str, *, all_projects: bool) -> tuple[list[tuple[RecallIndex, tuple[RecallHit, ...]]], int]:
+        """Return the hits in past sessions, by project and best first, and how many sessions could not be read in time."""
+        folder = self._memory.home.folder
+        if folder is None:
+            return [], 0
+        own = self._memory.agent.session.log.session
+        if self._sessions is None:
+            self._sessions = SessionIndexes(folder / "memory" / FILE_NAME, self._memory.home.store, self._forgotten)
+        waiting = self._sessions.refresh(REFRESH_SECONDS, without=frozenset((own,))).left
+        project = self._memory.memories.project.scope
+        parts = self._sessions.parts() if all_projects else (project,)
+        forgotten = self._forgotten()
+        found: list[tuple[RecallIndex, tuple[RecallHit, ...]]] = []
+        for part in parts:
+            index = self._sessions.index(part)
+            ranked = rank(index, text, most=_MOST_HITS) if len(index) else ()
+            hits = tuple(hit for hit in ranked if hit.unit.session != own and event_id(hit.unit.id) not in forgotten)
+            if hits:
+                found.append((index, hits))
+        return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
+
+    def _forgotten(self) -> frozenset[str]:
+        """Return the events of all that was forgotten in this home or by this team."""
+        folder = self._memory.home.folder
+        places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
+        places += [notebook.folder / "tombstones.jsonl" for notebook in self._memory.memories.notebooks]
+        return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
+
+    def _corrected(
+        self,
+        index: RecallIndex,
+        hits: tuple[RecallHit, ...],
+        corrected: Mapping[str, Correction],
+        notes: Sequence[Note],
+        needed: dict[str, Note],
+    ) -> tuple[RecallHit, ...]:
+        """Return hits with corrected ones behind what replaced them; of what is in no session here, the note itself is `needed` above."""
+        ordered = with_corrections(index, hits, corrected)
+        for hit in ordered:
+            correction = corrected.get(event_id(hit.unit.id))
+            if correction is not None and not any(event in index.numbers for event in correction.successors):
+                holding = (note for note in notes if note.status == "active" and set(correction.successors) & set(note.evidence))
+                needed |= {note.name: note for note in holding}
+        return ordered
+
+
+def _numbered(notes: Iterator[Note]) -> Iterator[RecallUnit]:
+    """Yield units of past versions, named by their revision."""
+    for note in notes:
+        yield msgspec.structs.replace(unit_of(note), id=note.revision)
+
+
+def _old_line(note: Note) -> str:
+    until = f" until {note.valid_to[:10]}" if note.valid_to else ""
+    return f"{without_tags(one_line(note.about))}{until}"
+
+
+def _best_cover(index: RecallIndex, hits: Sequence[RecallHit], text: str) -> float:
+    """Return how many words of a query the best hit has; unlike scores, it can be compared between indexes."""
+    query = read_query(index, text)
+    characters = [term_character(term) for term in query.terms]
+    return max(sum(character in index.sequences[index.numbers[hit.unit.id]] for character in characters) for hit in hits[:5])
+
+
+def _in_order(lines: Sequence[str], ids: Sequence[str], corrected: Mapping[str, Correction]) -> str:
+    """Return the lines without a corrected turn that stands before what replaced it, which a question brought along."""
+    kept: list[str] = []
+    for place, line in enumerate(lines):
+        correction = corrected.get(event_id(ids[place])) if place < len(ids) else None
+        later = {event_id(each) for each in ids[place + 1 :]}
+        if correction is None or not later.intersection(correction.successors):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _tombstones(place: Path) -> Iterator[Tombstone]:
+    """Yield what was forgotten in one scope; lines that are none are left out."""
+    try:
+        lines = place.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield _stones.decode(line)
+        except (msgspec.DecodeError, PalimpsestError):
+            continue

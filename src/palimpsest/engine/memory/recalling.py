@@ -1,0 +1,82 @@
+"""Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Failed
+from palimpsest.core.items import Part, Text
+from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.profiles.profile import Profile
+
+if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.note_prompt import NotePrompt
+    from palimpsest.engine.memory.recall.querying import MemorySearch
+
+# Characters of a prompt that are searched for, and of a failure that are recorded.
+_LONGEST_PROMPT: Final = 4_000
+_LONGEST_MESSAGE: Final = 500
+
+
+def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
+    """Return what makes the search over notes and past sessions, once a tool asks for it."""
+
+    def made() -> "MemorySearch":
+        from palimpsest.engine.memory.recall.querying import MemorySearch  # noqa: PLC0415 - few sessions ask for it
+
+        return MemorySearch(memory)
+
+    return made
+
+
+def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
+    """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
+    session = memory.agent.session
+    if not memory.is_used() or session.profile.notes.head == "nothing":
+        return {}
+    from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
+
+    return head_texts(memory, session.log.view)
+
+
+def recalls(profile: Profile) -> bool:
+    """Return whether prompts recall notes under a profile."""
+    return profile.memory.recalls and profile.notes.recall != "off"
+
+
+class NoteRecall:
+    """Recalls notes at prompts. A failure is recorded once, and never breaks a turn."""
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._memory = memory
+        self._prompt: NotePrompt | None = None
+        self._has_failed = False
+
+    async def recall(self, parts: tuple[Part, ...]) -> None:
+        """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""
+        session, config = self._memory.agent.session, self._memory.config
+        text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()[:_LONGEST_PROMPT]
+        if not text or not config.recall_notes or not recalls(session.profile):
+            return
+        try:
+            prompt = self._prompt or self._made()
+            recalled = None if prompt is None else await prompt.recall(text)
+        except Exception as error:  # noqa: BLE001 - a turn goes on without notes, whatever is wrong with them
+            if not self._has_failed:
+                self._has_failed = True
+                kind = error.kind if isinstance(error, PalimpsestError) else type(error).__name__
+                session.log.append(Failed("recall", kind, str(error)[:_LONGEST_MESSAGE], by="memory"))
+            return
+        if recalled is not None:
+            session.log.append(recalled)
+
+    def _made(self) -> "NotePrompt | None":
+        """Return what finds notes, once there are any."""
+        if not self._memory.has_notes():
+            return None
+        from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a session without notes needs no ranking
+        from palimpsest.engine.memory.recall.note_prompt import NotePrompt  # noqa: PLC0415 - the same
+
+        index = note_index(self._memory)
+        self._prompt = None if index is None else NotePrompt(self._memory, index)
+        return self._prompt

@@ -1,0 +1,1 @@
+"""What has a date: dates in texts, notes that are due, and timelines."""

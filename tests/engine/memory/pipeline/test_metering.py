@@ -1,0 +1,83 @@
+"""Budgets of model calls: reserved before, settled after, never exceeded."""
+
+from pathlib import Path
+
+import pytest
+from finished_sessions import CARD, START
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.errors import OverBudget, ProviderError
+from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.items import Text
+from palimpsest.core.policy import Ask, Want, ask, run_steps
+from palimpsest.engine.memory.pipeline.metering import RunMeter, Spent, metered, most_tokens
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.notes.spending import DaySpending, Tokens
+
+ASK = Ask((), "a prompt of some words", "memory", reply=1_000)
+MOST = most_tokens(ASK, CARD)
+
+
+def meter_in(folder: Path, usd: float = 1.0, day: Tokens | None = None) -> RunMeter:
+    return RunMeter(CARD, DaySpending(folder), FixedClock(START), usd=usd, day=day or Tokens(1_000_000, 100_000))
+
+
+def test_a_call_is_counted_by_its_use(tmp_path: Path) -> None:
+    meter = meter_in(tmp_path)
+    run_steps(metered(ask(ASK), meter), lambda _: ModelReplied((Text("hi"),), usage=Usage(input=100, cache_read=50, output=10)))
+    assert (meter.spent.calls, meter.spent.read, meter.spent.written) == (1, 150, 10)
+    assert meter.spent.usd == pytest.approx((100 * CARD.prices.input + 50 * (CARD.prices.cache_read or 0) + 10 * CARD.prices.output) / 1e6)
+    assert DaySpending(tmp_path).used("2026-05-28") == Tokens(150, 10)
+
+
+def test_a_failed_call_counts_as_the_most_it_could_use(tmp_path: Path) -> None:
+    meter = meter_in(tmp_path)
+
+    def fail(_: Want) -> ModelReplied:
+        raise ProviderError("away")
+
+    with pytest.raises(ProviderError):
+        run_steps(metered(ask(ASK), meter), fail)
+    assert DaySpending(tmp_path).used("2026-05-28") == MOST
+
+
+def test_me_20_a_refused_call_is_not_made(tmp_path: Path) -> None:
+    def never(want: Want) -> ModelReplied:
+        raise AssertionError(want)
+
+    for meter in (
+        meter_in(tmp_path, usd=0.0),
+        meter_in(tmp_path, day=Tokens(MOST.read - 1, 9_999)),
+        meter_in(tmp_path, day=Tokens(9_999, 999)),
+    ):
+        with pytest.raises(OverBudget):
+            run_steps(metered(ask(ASK), meter), never)
+        assert meter.spent == Spent()
+    assert DaySpending(tmp_path).used("2026-05-28") == Tokens()
+
+
+@given(st.lists(st.tuples(st.integers(0, MOST.read), st.integers(0, MOST.written), st.booleans()), max_size=30), st.floats(0, 0.05))
+def test_no_sequence_of_calls_exceeds_the_budgets(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[int, int, bool]], usd: float
+) -> None:
+    folder = tmp_path_factory.mktemp("budget")
+    day = Tokens(5_000, 6_000)
+    meter = meter_in(folder, usd, day)
+    held = []
+    for read, written, at_once in calls:
+        try:
+            reservation = meter.reserve(ASK)
+        except OverBudget:
+            continue
+        if at_once:
+            meter.settle(reservation, Usage(input=read, output=written))
+        else:
+            held.append((reservation, Usage(input=read, output=written)))
+    for reservation, usage in held:
+        meter.settle(reservation, usage)
+    used = DaySpending(folder).used("2026-05-28")
+    assert meter.spent.usd <= usd + 1e-12
+    assert used.read <= day.read
+    assert used.written <= day.written
+    assert used == Tokens(meter.spent.read, meter.spent.written)
