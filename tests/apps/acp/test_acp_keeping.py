@@ -75,6 +75,25 @@ def test_a_session_is_closed_and_resumed_without_its_conversation_or_forked_with
     run(scenario)
 
 
+def test_a_session_that_is_closed_in_a_turn_answers_its_prompts_as_cancelled_and_can_be_loaded(desk: Desk) -> None:
+    async def scenario() -> None:
+        editor = Editor()
+        async with desk.started(editor, {"calls": [WRITE]}, "later") as (agent, _):
+            session = await new_session(agent, desk.project)
+            turn = asyncio.ensure_future(agent.prompt(session, [text_block("go")]))
+            await editor.until(lambda seen: seen.asked)
+            waiting = asyncio.ensure_future(agent.prompt(session, [text_block("/compact")]))
+            await agent.set_session_mode(session, "ask")
+            await agent.close_session(session)
+            assert [(await each).stop_reason for each in (turn, waiting)] == ["cancelled", "cancelled"]
+            editor.updates.clear()
+            await agent.load_session(str(desk.project), session, mcp_servers=[])
+            assert editor.said(session) == ["go"]
+            assert editor.calls(session) == {"Write a.txt": ["pending", "failed"]}
+
+    run(scenario)
+
+
 def test_a_session_that_another_agent_has_open_is_refused_with_a_reason(desk: Desk) -> None:
     async def scenario() -> None:
         one, two = Editor(), Editor()
