@@ -166,9 +166,9 @@ class Desk:
         return {**found, **places, **fixed, "PAL_SCRIPT": str(script), **variables}
 
     def allow(self, *rules: str) -> None:
-        """Write the configuration of the user: these rules, and no jobs that would take replies of the script."""
+        """Write a configuration of the user with these rules, and without memory, whose jobs would take replies of the script."""
         (self.folder / "home").mkdir(exist_ok=True)
-        (self.folder / "home" / "config.toml").write_text(f'[memory]\njobs = "off"\n[permissions]\nallow = {json.dumps(rules)}\n')
+        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n[memory]\nuse = false\n")
 
     def bodies(self, session: str, *kinds: type) -> list[Any]:
         """The events of these kinds that the log of a session has, without their stamps."""

@@ -17,10 +17,11 @@ from palimpsest.lab.memory.coding_eval import CodingReport, eval_coding
 from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, fit_data
 from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
 from palimpsest.lab.memory.levels import LevelsReport, eval_levels
+from palimpsest.lab.memory.turn_start import TurnStart, measure_turn_start
 from palimpsest.providers.embedding import Embedder
 
 _GIT_SECONDS = 5
-_LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE = "latency", "levels", "coding"
+_LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE, _TURN_START_TABLE = "latency", "levels", "coding", "turn-start"
 _NAMES = ("ranking", "questions", "nDCG@10", "R@10", "± s.e.", "R@1", "all@10", "any@10", "sR@5")
 
 
@@ -40,6 +41,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
+@click.option("--turn-start", is_flag=True, help="Instead, measure what recall of notes adds to the start of a turn.")
 @click.option("--coding", is_flag=True, help="Instead, measure recall over the sessions of coding agents in a folder.")
 @click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
@@ -51,6 +53,7 @@ def evaluate(
     audit: Path | None,
     fitting: bool,
     latency: bool,
+    turn_start: bool,
     coding: bool,
     embedding: bool,
     units: int,
@@ -82,6 +85,9 @@ def evaluate(
         if not measured.ok:
             click.get_current_context().exit(FINDINGS)
         return
+    if turn_start:
+        _evaluate_turn_start(data, into, as_json=as_json)
+        return
     require_placeholders(into, (data.stem,))
     run = EvaluationRun(eval_data(data, audit=audit, embedder=embedder, announce=_announce), _command_line(), _commit())
     insert_tables(into, {data.stem: report_markdown(run)})
@@ -89,6 +95,28 @@ def evaluate(
         emit(run)
     else:
         _print(run)
+
+
+def _evaluate_turn_start(data: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
+    require_placeholders(into, (_TURN_START_TABLE,))
+    measured = measure_turn_start(data, announce=_announce)
+    insert_tables(into, {_TURN_START_TABLE: turn_start_markdown(measured)})
+    emit(measured) if as_json else click.echo(turn_start_markdown(measured))
+    if not measured.ok:
+        click.get_current_context().exit(FINDINGS)
+
+
+def turn_start_markdown(measured: TurnStart) -> str:
+    """Return what recall adds to the start of a turn as a Markdown table."""
+    rows = (
+        (f"first prompt of a process, {measured.notes:,} notes", measured.first_ms),
+        ("later prompts, median", measured.p50_ms),
+        ("later prompts, 95th percentile", measured.p95_ms),
+        ("processor time of one of them", measured.cpu_ms),
+        (f"loading the index of {measured.notes:,} notes", measured.load_notes_ms),
+        (f"loading an index of {measured.units:,} turns", measured.load_units_ms),
+    )
+    return "\n".join(("| | ms |", "|---|---|", *(f"| {name} | {value:.1f} |" for name, value in rows)))
 
 
 def _evaluate_levels(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
