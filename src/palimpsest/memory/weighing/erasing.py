@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.weighing.abstraction import written_again
 from palimpsest.memory.weighing.duplicates import NEAR, claim_of, overlap
 from palimpsest.memory.weighing.proposed_rules import is_proposed, written_again
 
