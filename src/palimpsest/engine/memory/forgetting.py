@@ -69,7 +69,7 @@ class NoteForgetting:
         digests = tuple(name_digest(key, name) for name in sorted(names))
         attribute = next((note.attribute for note in (newest, *gone) if note.attribute), "")
         stone = Tombstone(iso_now(self._clock), by, evidence, attribute_digest(key, newest.person, attribute), digests)
-        return PendingForget({name: neutral_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
+        return PendingForget({name: buried_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
 
     def _complete(self, pending: PendingForget) -> tuple[NoteSaved | NoteForgotten, ...]:
         """Do all steps of a removal; each finds what is left to do, and the texts of the notes go last but one."""
@@ -97,12 +97,11 @@ class NoteForgetting:
 
     def _clean_indexes(self, pending: PendingForget) -> None:
         """Remove the notes and their events from the databases of recall; one that cannot be read is deleted: it can be made again."""
-        from palimpsest.engine.memory.index_files import forget_note  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+        from palimpsest.engine.memory.index_files import forget_notes  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
 
         evidence = msgspec.json.decode(pending.tombstone, type=Tombstone).evidence
         try:
-            for name in pending.names:
-                forget_note(self._index_file, self._folder.scope, name, evidence)
+            forget_notes(self._index_file, self._folder.scope, tuple(pending.names), evidence)
         except StoreError:
             self._removal.delete_index(self._index_file)
 
@@ -149,8 +148,8 @@ class NoteForgetting:
         return event
 
 
-def neutral_name(key: bytes, name: str) -> str:
-    """Return the name that stands for a forgotten note in the log of its scope, since names repeat what notes say."""
+def buried_name(key: bytes, name: str) -> str:
+    """Return what the log calls a forgotten note, whose name may say what it was about."""
     return f"forgotten_{name_digest(key, name)[:12]}"
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
-from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
+from palimpsest.engine.memory.forgetting import NoteForgetting, buried_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
@@ -28,7 +28,7 @@ Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
-SUMMARY_FILE = "SUMMARY.md"
+SUMMARY_FILE: Final = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
 
 
@@ -101,9 +101,13 @@ class Notebook:
         key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
         return frozenset(name for name in names if name_digest(key, name) in digests and name not in active)
 
-    def name_in_log(self, name: str) -> str:
-        """Return the name that stands in the log for the note of this name once it was forgotten."""
-        return neutral_name(self._folder.key(), name)
+    def forgotten(self) -> Callable[[str], int]:
+        """Return a function that says when a note of a name was last forgotten, in milliseconds since 1970; -1 if it never was."""
+        stones = self._tombstones()
+        # A tombstone states seconds; what was shown within the same one is taken to be shown before.
+        times = {each: int(time_of(stone.at).timestamp()) * 1_000 + 999 for stone in stones for each in stone.names}
+        key = self._folder.key() if times else b""
+        return lambda name: times.get(name_digest(key, name), -1) if times else -1
 
     def pick_up_edits(self) -> tuple[NoteEvent, ...]:
         """Record what a person changed in the files since, once each, and return it; the index follows."""
@@ -133,6 +137,10 @@ class Notebook:
     def history(self) -> tuple[Event, ...]:
         """Return the events of the log of this scope, oldest first."""
         return self._folder.history()
+
+    def names_in_log(self, name: str) -> frozenset[str]:
+        """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
+        return frozenset((name, buried_name(self._folder.key(), name)) if self._tombstones() else (name,))
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.weighing.abstraction import written_again
 from palimpsest.memory.weighing.duplicates import NEAR, claim_of, overlap
+from palimpsest.memory.weighing.proposed_rules import is_proposed, written_again
 
 # A rule or representative that fewer notes support is no longer one.
 LEAST_SUPPORTS: Final = 2
@@ -83,6 +83,10 @@ def without_supports(gone: frozenset[str], active: Iterable[Note]) -> tuple[Rewr
             continue
         rest = tuple(each for each in note.stands_for if each not in gone)
         supports = [each for each in listed if each.name in rest]
+        if is_proposed(note) and len(supports) >= LEAST_SUPPORTS:
+            # Its text is made of its supports alone, so that it can be made again of those that are left.
+            found.append(Rewritten(note, written_again(note, supports)))
+            continue
         erasure = erasure_of(lost, supports)
         new = _without_lines(note, rest, erasure, lost, supports)
         if erasure.is_in(f"{new.about}\n{new.backstory}") and note.by == "consolidate" and len(supports) >= LEAST_SUPPORTS:

@@ -2,8 +2,11 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -101,13 +104,25 @@ def _edited(name: str, text: str) -> str:
         copy = Path(folder) / name
         copy.write_text(text, encoding="utf-8")
         try:
-            done = subprocess.run((*shlex.split(command), str(copy)), check=False)  # noqa: S603 - the user's own editor
+            with _interrupts_go_to_the_editor():
+                done = subprocess.run((*shlex.split(command), str(copy)), check=False)  # noqa: S603 - the user's own editor
             after = copy.read_bytes()[:_MOST_READ].decode("utf-8")
         except (OSError, ValueError) as error:
             raise BadInput(f"the editor cannot be used: {error}; the note is as it was", where=command) from error
     if done.returncode:
         raise BadInput(f"the editor ended with code {done.returncode}; the note is as it was", where=command)
     return after
+
+
+@contextmanager
+def _interrupts_go_to_the_editor() -> Iterator[None]:
+    """Leave Ctrl-C to the editor, to which it may be a key; if it ends the editor, that is a failed edit."""
+    # A handler and not `SIG_IGN`, which the editor would inherit.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _report(done: ChangedNotes, *, as_json: bool) -> None:
