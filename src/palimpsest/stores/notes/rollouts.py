@@ -139,7 +139,9 @@ class RolloutFiles:
     def write(self, stem: str, text: str) -> None:
         """Write a summary. Raises `StoreError` if it cannot be written."""
         with store_errors(self.folder, "create"):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # One by one: parents that are made along the way would be readable by others.
+            for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(self._path(stem), text.encode())
 
     def delete(self, stem: str) -> None:

@@ -9,6 +9,7 @@ from finished_sessions import (
     CWD,
     DAY,
     HOUR,
+    START,
     Replies,
     add_session,
     clock_of,
@@ -126,11 +127,13 @@ def test_after_the_database_was_deleted_summaries_are_adopted_and_nothing_is_los
     assert [row.session for row in places.rows.all()] == ["s"]
 
 
-def test_what_the_logs_of_a_project_prove_becomes_a_note_without_a_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [1, 200])
+def test_what_the_logs_of_a_project_prove_becomes_a_note_without_a_model_however_old_they_are(tmp_path: Path, days: int) -> None:
     for number in range(3):
         add_session(tmp_path, f"s{number}")
-    places = places_in(tmp_path)
+    places = places_in(tmp_path, now=START + days * DAY)
     run_now(places)
+    assert {each.status for each in run_now(places).scopes} == {"unchanged"}
     scope = places.scope_of(CWD)
     note = places.notebook(scope).notes().active["project_test_command"]
     assert (note.trust, note.by, "`pytest -q`" in note.body) == ("observed", "consolidate", True)

@@ -42,6 +42,8 @@ def test_a_session_becomes_a_summary_a_note_a_row_and_work_for_its_scopes(tmp_pa
         f"thread_id: s\nupdated_at: 2026-05-28T20:26:40Z\nupdated_ms: {START}\ncwd: /p\nmade_by: model\n\n"
         "# Fixed the parser\n\n## Task 1: fix\nOutcome: success\n"
     )
+    folders = [tmp_path / "memory", tmp_path / "memory" / scope, tmp_path / "memory" / scope / "rollouts"]
+    assert [folder.stat().st_mode & 0o077 for folder in folders] == [0, 0, 0]
     (note,) = places.notebook("user").notes().active.values()
     assert (note.about, note.trust, note.evidence, note.by) == ("uses tabs", "stated", ("s:1",), "extract")
     assert [(row.kind, row.key, row.status) for row in places.claims.rows()] == [

@@ -109,13 +109,15 @@ async def run_with_model(
 
 def background_steps(places: PipelinePlaces, use: ModelUse | None, current: str) -> Generator[Want, Answer, RunReport]:
     """Run the pipeline for a few sessions, one after the other, beside a session whose driver answers the wants."""
+    for scope in lost_sessions(places).scopes:
+        places.claims.enqueue("scope", scope)
     drop_lost(places)
     plan = planned(places, by_model=use is not None, most=places.config.sessions_per_start, current=current)
     sessions: tuple[SessionResult, ...] = ()
     for due in plan.sessions:
         sessions = (*sessions, (yield from session_steps(places, due, use, no_announcement)))
     scopes: tuple[ScopeResult, ...] = ()
-    for scope in _touched(places, plan, sessions):
+    for scope in _enqueued(places):
         scopes = (*scopes, (yield from scope_steps(places, scope, use, no_announcement)))
     return RunReport(sessions, scopes, plan.skipped)
 
@@ -155,6 +157,11 @@ async def _all_of(work: list[Awaitable[SessionResult]]) -> list[SessionResult]:
 def _touched(places: PipelinePlaces, plan: RunPlan, sessions: tuple[SessionResult, ...]) -> tuple[str, ...]:
     """The scopes that were changed before the run or by it; whether there is something to do is decided when they are claimed."""
     return tuple(sorted({*(each.scope for each in sessions if each.scope), *plan.scopes, *places.scopes()}))
+
+
+def _enqueued(places: PipelinePlaces) -> tuple[str, ...]:
+    """The scopes for which a session that was read, or one that was deleted, left something; notes of a session that goes on wait."""
+    return tuple(row.key for row in places.claims.rows() if row.kind == "scope" and row.watermark > row.success_watermark)
 
 
 def _waiting(row: ClaimRow | None, watermark: int, now: int) -> Waiting | Literal["up_to_date"]:

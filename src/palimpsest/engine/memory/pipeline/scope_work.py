@@ -38,7 +38,7 @@ from palimpsest.memory.pipeline.summary_file import RolloutPointer, SummaryInput
 from palimpsest.memory.reading import iso_time
 from palimpsest.memory.recall.terms import stems, words
 from palimpsest.memory.sessions.facts import SessionFacts
-from palimpsest.memory.sessions.observations import observation_changes, observed_notes
+from palimpsest.memory.sessions.observations import OBSERVED_NAMES, observation_changes, observed_notes
 from palimpsest.memory.weighing.importance import importance
 from palimpsest.memory.weighing.proposed_rules import rule_steps, worded
 from palimpsest.stores.notes.claims import Claim
@@ -197,27 +197,31 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
     """Return what consolidation without a model changes now: what the logs prove, then the facts, and the rules when those are settled."""
     active = places.notebook(scope).notes().active
     now = _now(places)
-    if observed := _observed(places, scope, active, now):
+    if observed := _observed(places, scope, active):
         return observed
     facts = [note for note in active.values() if note.level != "rule"]
     corrections = frozenset(note.name for note in facts if note.by == "user")
-    settled = consolidate(facts, now, _content_words, corrections=corrections)
-    if settled.steps:
-        return settled.steps
+    steps = consolidate(facts, now, _content_words, corrections=corrections).steps
+    if settled := tuple(step for step in steps if not _expires_count(step)):
+        return settled
     rules = tuple(ConsolidationStep(step.why, step.saved, step.past) for step in rule_steps(active.values()))
     return rules or _over_limit(facts, now, places.config.notes_a_scope)
 
 
-def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note], now: datetime) -> tuple[ConsolidationStep, ...]:
+def _expires_count(step: ConsolidationStep) -> bool:
+    """Whether a step retires a note that is counted from sessions: it lives as long as they do, however old they are."""
+    counted = OBSERVED_NAMES.values()
+    return not step.saved and all(note.name in counted and note.trust == "observed" and not note.superseded_by for note in step.past)
+
+
+def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) -> tuple[ConsolidationStep, ...]:
     """Return the changes of notes that are counted from the facts of all sessions of a scope."""
     stored = places.rows.facts(scope)
     if not stored and places.rows.all(scope):
         # The facts were lost with the database, and the sessions are still there to be counted again.
         return ()
     observed = observed_notes(_facts.decode(data) for data in stored)
-    # What would expire at once, because its evidence is old, is not written.
-    lasting = [note for note in observed if note.name in active or not consolidate((note,), now, _content_words).steps]
-    changes = observation_changes(places.memory_now(scope, active), lasting)
+    changes = observation_changes(places.memory_now(scope, active), observed)
     accepted = (change for change in changes if isinstance(change, AcceptedChange) and (change.saved or change.past))
     return tuple(ConsolidationStep(change.reason, change.saved, change.past) for change in accepted)
 
