@@ -190,7 +190,7 @@ class Agent:
         if self._turn is not None and not self._turn.done():
             raise BadInput("a turn is running; use `say` to steer it")
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
-        self._feed = feed = Feed(self.session.log, pieces.put_nowait, None if self._feed is None else self._feed.cursor)
+        self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
         if parts:
             self.say(*await self.expand(parts))
         self.jobs.turn_starts()
@@ -219,6 +219,14 @@ class Agent:
             # A run that is not followed to its end is one of a program that ends, too.
             if has_ended:
                 self.jobs.turn_ended()
+
+    def _shown(self, publish: Callable[[Piece], None]) -> Callable[[Piece], None]:
+        """Return a way to publish what a user interface is shown under the profile of the session."""
+        if not self.session.profile.notes.cites:
+            return publish
+        from palimpsest.engine.loop.shown import WithoutCitations  # noqa: PLC0415 - profiles of Codex alone need it
+
+        return WithoutCitations(publish)
 
     async def ask(self, *parts: str | Part) -> Answer:
         """Run one turn and return the text of its last reply."""

@@ -122,8 +122,8 @@ def test_a_search_leaves_out_the_calls_of_recall_itself_and_their_results(desk: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "give exactly one of `id`, `words` and `path`, not none"),
-        ({"id": "1.0", "words": "x"}, "give exactly one of `id`, `words` and `path`, not id and words"),
+        ({}, "give exactly one of `id`, `words`, `path`, `query` and `timeline`, not none"),
+        ({"id": "1.0", "words": "x"}, "give exactly one of `id`, `words`, `path`, `query` and `timeline`, not id and words"),
         ({"id": "99.0"}, "there is no item 99.0; search for it by `words`"),
         ({"id": "../../etc/passwd"}, "there is no item ../../etc/passwd; search for it by `words`"),
     ],

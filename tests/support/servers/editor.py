@@ -71,6 +71,33 @@ class Editor(Client):
             self.answers.append(kind)
             self._changed.notify_all()
 
+    async def read_text_file(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("fs/read_text_file")
+
+    async def write_text_file(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("fs/write_text_file")
+
+    async def create_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/create")
+
+    async def terminal_output(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/output")
+
+    async def release_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/release")
+
+    async def wait_for_terminal_exit(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/wait_for_exit")
+
+    async def kill_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/kill")
+
+    async def create_elicitation(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("elicitation/create")
+
+    async def complete_elicitation(self, *_: Any, **__: Any) -> None:
+        return
+
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise RequestError.method_not_found(method)
 

@@ -24,7 +24,7 @@ from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
 from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
-from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
@@ -97,12 +97,7 @@ def equip(
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    forgetting = None
-    if memory is not None:
-        agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
-        forgetting, world.texts = HidesForgotten(memory), partial(stated_notes, memory)
-        if session.log.opened.opener is None:
-            agent.recalling = NoteRecall(memory)
+    forgetting = None if memory is None else _remember(memory, world, settings)
     agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
     agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
@@ -110,6 +105,16 @@ def equip(
     mode.record()
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
     return (*statement, *unsaved, *complaints, *toolset.problems, *served, *(family.problems if tree is None else ()))
+
+
+def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) -> HidesForgotten:
+    """Let an agent use its memory: jobs, what the context states of notes, and what prompts recall. Returns what hides forgotten notes."""
+    agent = memory.agent
+    agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
+    world.texts = partial(stated_notes, memory)
+    if agent.session.log.opened.opener is None:
+        agent.recalling = NoteRecall(memory)
+    return HidesForgotten(memory)
 
 
 def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:

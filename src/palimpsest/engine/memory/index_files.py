@@ -1,6 +1,6 @@
 """The databases of recall in a home: one for each scope of notes and one for past sessions, and the removal of what was forgotten."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from palimpsest.memory.recall.stored.revision import erase
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id
-from palimpsest.memory.showing.note_units import NoteEntry
+from palimpsest.memory.showing.note_units import IndexedNote
 
 if TYPE_CHECKING:
     from palimpsest.stores.notes.recall_index import RecallFile, Stored
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "index.sqlite"
 ENTRIES: Final = " entries"
 """What the name of the entries of an index ends with, behind the name of the index."""
-_entries = msgspec.msgpack.Decoder(dict[str, NoteEntry])
+_entries = msgspec.msgpack.Decoder(dict[str, IndexedNote])
 _units = msgspec.msgpack.Decoder(RecallUnit)
 encode_entries = msgspec.msgpack.Encoder().encode
 
 
-def decode_entries(data: bytes) -> dict[str, NoteEntry]:
+def decode_entries(data: bytes) -> dict[str, IndexedNote]:
     """Return the entries of an index of notes. Raises `msgspec.DecodeError` if they are none."""
     return _entries.decode(data)
 
@@ -57,12 +57,12 @@ def read_index(stored: "Stored") -> RecallIndex:
     return index
 
 
-def forget_note(index_file: Path, scope: str, name: str, evidence: Iterable[str]) -> None:
-    """Remove a note and the events that it came from from the databases, so that no byte of them stays there."""
+def forget_notes(index_file: Path, scope: str, names: Sequence[str], evidence: Iterable[str]) -> None:
+    """Remove notes, and the events that they came from, from the databases, so that no byte of them stays there."""
     if index_file.exists():
         with opened(index_file) as stored:
-            _erase_notes(stored, scope, (name,))
-            stored.remove_usage(scope, (name,))
+            _erase_notes(stored, scope, tuple(names))
+            stored.remove_usage(scope, names)
             stored.purge()
     erase_evidence(sessions_file(index_file), evidence)
 
@@ -84,8 +84,11 @@ def erase_evidence(file: Path, evidence: Iterable[str]) -> None:
             except BadInput:
                 stored.drop((part,))
                 continue
-            erase(index, [each for each in index.numbers if event_id(each) in gone])
+            quoting = {unit.session for unit in index.units if not gone.isdisjoint(unit.sources)}
+            erase(index, [each for each in index.numbers if event_id(each) in gone or event_id(each).rpartition(":")[0] in quoting])
             stored.save({part: encode_index(index)})
+            # Units of other events that state what these say are made again, without it, when the log is read next.
+            stored.forget_logs(quoting)
         stored.purge()
 
 

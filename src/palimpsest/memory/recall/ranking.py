@@ -17,6 +17,8 @@ from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
 
 # Importance, use and age decide between equals: each moves a unit by at most this many standard deviations of the scores.
 STANDING_DEVIATIONS: Final = 0.1
+# Where all scores are equal, these still decide.
+LEAST_STANDING: Final = 1e-3
 HALF_LIFE_DAYS: Final = 60.0
 USES_SCALE: Final = 3.0
 # Scores are compared in steps of a billionth, so that the last bit of a logarithm decides nothing on any platform.
@@ -120,7 +122,7 @@ def _with_standing(index: RecallIndex, candidates: Candidates, scores: list[floa
     if not options.now and not options.standing:
         return scores
     mean = sum(scores) / len(scores)
-    step = STANDING_DEVIATIONS * math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
+    step = max(LEAST_STANDING, STANDING_DEVIATIONS * math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)))
     today = _day(options.now)
     moved: list[float] = []
     for score, number in zip(scores, candidates.numbers, strict=True):

@@ -12,6 +12,7 @@ from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
+from palimpsest.memory.weighing.staleness import cited_files
 
 # The person that notes are about if they name no other; as the name of a speaker it would be taken out of queries.
 _USER: Final = "user"
@@ -20,14 +21,7 @@ _TOOL_PREFIX: Final = "tool."
 _MOST_DATES: Final = 16
 
 
-class CitedFile(Value, frozen=True):
-    """A file that a note says something about: its path in the project, and the first 12 hex digits of the SHA-256 of its bytes then."""
-
-    path: str
-    digest: str
-
-
-class NoteEntry(Value, frozen=True):
+class IndexedNote(Value, frozen=True):
     """What recall knows of a note beside its words. `stamp` is the state of its file; `unit` says whether the index has a unit of it.
 
     `tool` is the tool whose use the note describes, if it does; `due` are the dates that it names.
@@ -50,9 +44,9 @@ class NoteEntry(Value, frozen=True):
     due: tuple[str, ...] = ()
 
 
-def entry_of(note: Note, stamp: str) -> NoteEntry:
+def entry_of(note: Note, stamp: str) -> IndexedNote:
     """Return the entry of a note whose file has this stamp; only active notes that are not in quarantine have a unit."""
-    return NoteEntry(
+    return IndexedNote(
         stamp,
         unit=is_showable(note),
         about=note.about,
@@ -71,7 +65,7 @@ def entry_of(note: Note, stamp: str) -> NoteEntry:
     )
 
 
-def due_names(entries: Mapping[str, NoteEntry], query: str, now: datetime) -> tuple[str, ...]:
+def due_names(entries: Mapping[str, IndexedNote], query: str, now: datetime) -> tuple[str, ...]:
     """Return the names of notes that are due for a query, the soonest first; no word has to match."""
     dated = (
         replace(_BLANK, name=name, person=entry.person, relationship=entry.relationship, when=entry.when, body=" ".join(entry.due))
@@ -81,7 +75,7 @@ def due_names(entries: Mapping[str, NoteEntry], query: str, now: datetime) -> tu
     return tuple(due.name for due in due_notes(dated, query, now.date().isoformat()))
 
 
-def listed(entries: Mapping[str, NoteEntry]) -> Iterator[Note]:
+def listed(entries: Mapping[str, IndexedNote]) -> Iterator[Note]:
     """Yield the notes that may be shown as far as an index of them needs: name, kind, what they are about, and whether they are pinned."""
     replaced = {link for entry in entries.values() for link in entry.supersedes}
     for name, entry in entries.items():
@@ -89,7 +83,7 @@ def listed(entries: Mapping[str, NoteEntry]) -> Iterator[Note]:
             yield replace(_BLANK, name=name, kind=entry.kind, about=entry.about, when=entry.when, pinned=entry.pinned)
 
 
-def pinned_names(entries: Mapping[str, NoteEntry]) -> frozenset[str]:
+def pinned_names(entries: Mapping[str, IndexedNote]) -> frozenset[str]:
     """Return the names of pinned notes, whose texts stand in the head."""
     return frozenset(name for name, entry in entries.items() if entry.pinned and entry.unit)
 
@@ -106,21 +100,6 @@ def unit_of(note: Note) -> RecallUnit:
     return RecallUnit(note.name, text, who=who, date=note.when, kind=note.kind, paths=tuple(file.path for file in cited_files(note)))
 
 
-def cited_files(note: Note) -> Iterator[CitedFile]:
-    """Yield the files that a note cites; malformed entries are left out."""
-    for each in note.files:
-        path, _, rest = each.partition("@") if each.count("@") <= 2 else _split_last(each)
-        digest = rest.partition("@")[0]
-        if path and digest:
-            yield CitedFile(path, digest)
-
-
-def _split_last(each: str) -> tuple[str, str, str]:
-    """Return path and rest of an entry whose path has an @ itself."""
-    path, digest, commit = each.rsplit("@", 2)
-    return path, "@", f"{digest}@{commit}"
-
-
 def described_tool(note: Note) -> str:
     """Return the tool whose use a note describes; empty if it describes none.
 
@@ -132,7 +111,7 @@ def described_tool(note: Note) -> str:
     return note.attribute.removeprefix(_TOOL_PREFIX).partition(".")[0]
 
 
-def not_to_show(entries: Mapping[str, NoteEntry], now: datetime, tools: Iterable[str]) -> frozenset[str]:
+def not_to_show(entries: Mapping[str, IndexedNote], now: datetime, tools: Iterable[str]) -> frozenset[str]:
     """Return the names of notes that are not recalled now: replaced or no longer valid ones, and those on the use of these tools."""
     recent = frozenset(tools)
     replaced = {link for entry in entries.values() for link in entry.supersedes}
@@ -146,7 +125,7 @@ def not_to_show(entries: Mapping[str, NoteEntry], now: datetime, tools: Iterable
 class NoteStanding(Mapping[str, Standing]):
     """The standing of notes by name, computed when it is asked for. `uses` returns how often a note was cited."""
 
-    def __init__(self, entries: Mapping[str, NoteEntry], uses: Callable[[str], int], now: datetime) -> None:
+    def __init__(self, entries: Mapping[str, IndexedNote], uses: Callable[[str], int], now: datetime) -> None:
         self._entries = entries
         self._uses = uses
         self._now = now
@@ -164,7 +143,7 @@ class NoteStanding(Mapping[str, Standing]):
         return len(self._entries)
 
 
-def _weighed(entry: NoteEntry, uses: int) -> Note:
+def _weighed(entry: IndexedNote, uses: int) -> Note:
     return replace(_BLANK, kind=entry.kind, when=entry.when, intensity=entry.intensity, uses=uses)
 
 

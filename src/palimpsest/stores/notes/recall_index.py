@@ -27,7 +27,7 @@ CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used 
 Result = TypeVar("Result")
 
 
-class Usage(Value, frozen=True):
+class NoteUse(Value, frozen=True):
     """How often a note was cited and shown since this was last written into its file, and the time of the last citation."""
 
     uses: int = 0
@@ -163,12 +163,12 @@ class RecallFile:
         """Record the scope of a project folder; it stays when the folder is gone."""
         self._write(lambda connection: connection.execute("REPLACE INTO projects VALUES (?, ?)", (folder, scope)))
 
-    def usage(self, part: str) -> dict[str, Usage]:
+    def usage(self, part: str) -> dict[str, NoteUse]:
         """Return how often the notes of a scope were used, by name."""
         rows = self._read("SELECT name, uses, shown, last_used FROM usage WHERE part = ?", part)
-        return {name: Usage(uses, shown, last) for name, uses, shown, last in rows}
+        return {name: NoteUse(uses, shown, last) for name, uses, shown, last in rows}
 
-    def add_usage(self, part: str, added: Mapping[str, Usage]) -> None:
+    def add_usage(self, part: str, added: Mapping[str, NoteUse]) -> None:
         """Count further uses of notes."""
 
         def count(connection: sqlite3.Connection) -> None:

@@ -1,17 +1,19 @@
 """Hides what views still show of notes that were forgotten: recalled notes, results of the tools of memory, and statements of notes."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Event, NoteForgotten, Recalled, ToolReturned, ViewEdited
+from palimpsest.core.events import Event, Recalled, ToolReturned, ViewEdited
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.undo import FORGET, FORGOTTEN
 from palimpsest.core.view import CHANGED
 from palimpsest.engine.loop.context import NOTES
 from palimpsest.engine.memory.session_memory import SessionMemory
 
+# Names of notes, as they stand in brackets or as files.
+_NAME: Final = re.compile(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}")
 _TOOLS: Final = frozenset({"recall", "remember", "memory"})
 _WHY: Final = "a note was forgotten"
 
@@ -19,90 +21,68 @@ _WHY: Final = "a note was forgotten"
 class HidesForgotten:
     """Compares the view of a session with what was forgotten, here or in another session, and masks what shows it.
 
-    Names are compared, and times: a note that was learned again later is not hidden. Several threads may use it, one at a time.
+    Of what was forgotten only digests of its names are kept, so the names that a view shows are looked up among them, with the time: a
+    note that was learned again later is not hidden. Several threads may use it, one at a time.
     """
 
     def __init__(self, memory: SessionMemory) -> None:
         self._session = memory.agent.session
         self._memory = memory
         self._stamps: tuple[str, ...] = ()
-        self._forgotten: dict[str, int] = {}
+        self._known: tuple[Callable[[str], int], ...] = ()
 
     def hide(self) -> bool:
         """Mask the items that show forgotten notes, and save a checkpoint without them. Returns whether statements of notes changed."""
-        forgotten = self._names()
-        if not forgotten:
-            return False
         log = self._session.log
         with log.locked():
-            if log.open_call is not None:
+            if not self._is_due() or log.open_call is not None:
                 return False
             items = [item for item in log.view.items if item.mask is None or item.mask.text != FORGOTTEN]
-            showing = [item for item in items if self._shows(item, forgotten)]
+            showing = [item for item in items if self._shows(item)]
             if showing:
-                before = self._session.used
                 mask = Mask(tuple(item.id for item in showing), FORGOTTEN)
-                log.append(ViewEdited((mask,), by=FORGET, why=_WHY, tokens_before=before))
-            stated = any(item.source.removesuffix(CHANGED) in NOTES for item in showing)
-            again = stated or self._in_head(forgotten)
+                log.append(ViewEdited((mask,), by=FORGET, why=_WHY, tokens_before=self._session.used))
+            stated = any(_states_notes(item) for item in showing)
+            again = stated or any(map(self._shows, log.view.head))
         if showing:
             log.checkpoint()
         return again
 
     def shown_in_head(self) -> bool:
         """Return whether the head of the view shows a forgotten note."""
-        forgotten = self._names()
-        return bool(forgotten) and self._in_head(forgotten)
+        return self._is_due() and any(map(self._shows, self._session.log.view.head))
 
-    def _in_head(self, forgotten: dict[str, int]) -> bool:
-        return any(self._shows(item, forgotten) for item in self._session.log.view.head)
-
-    def _shows(self, item: Item, forgotten: dict[str, int]) -> bool:
-        """Return whether an item shows a note that was forgotten after the item came."""
-        is_statement = item.source.removesuffix(CHANGED) in NOTES
-        if item.kind not in {"recalled", "result"} and not is_statement:
-            return False
-        event = self._session.log.event(seq_of(item.id))
-        if is_statement:
-            return any(forgotten[name] >= event.at for name in _named(text_of(item.content), forgotten))
-        return any(forgotten[name] >= event.at for name in _shown_names(event, item, forgotten))
-
-    def _names(self) -> dict[str, int]:
-        """Return the names of forgotten notes and when each was forgotten, in milliseconds since 1970; the log is read if it changed."""
+    def _is_due(self) -> bool:
+        """Return whether something was ever forgotten; what was is read again if it changed."""
         if not self._memory.is_used():
-            return {}
+            return False
         notebooks = self._memory.memories.notebooks
         stamps = tuple(notebook.change_stamp() for notebook in notebooks)
         if stamps != self._stamps:
-            found: dict[str, int] = {}
-            for notebook in notebooks:
-                try:
-                    events = notebook.history()
-                except PalimpsestError:
-                    # A damaged log of a scope is repaired by its next writer; what it says until then is not known.
-                    continue
-                found |= {
-                    event.body.name: event.at for event in events if isinstance(event.body, NoteForgotten) and event.body.how == "forgotten"
-                }
-            self._stamps, self._forgotten = stamps, found
-        return self._forgotten
+            self._stamps, self._known = stamps, tuple(notebook.forgotten() for notebook in notebooks)
+        return bool(self._known)
+
+    def _shows(self, item: Item) -> bool:
+        """Return whether an item shows a note that was forgotten after the item came."""
+        if item.kind not in {"recalled", "result"} and not _states_notes(item):
+            return False
+        event = self._session.log.event(seq_of(item.id))
+        return any(known(name) >= event.at for name in _shown_names(event, item) for known in self._known)
 
 
-def _shown_names(event: Event, item: Item, forgotten: dict[str, int]) -> Iterator[str]:
-    """Yield the forgotten notes that an item of recalled notes or of the result of a tool shows."""
+def _states_notes(item: Item) -> bool:
+    return item.source.removesuffix(CHANGED) in NOTES
+
+
+def _shown_names(event: Event, item: Item) -> Iterator[str]:
+    """Yield the names of the notes that an item shows: recalled ones, or those in the text of a statement or a tool of memory."""
     body = event.body
     match body:
         case Recalled(notes=notes, parts=parts):
             # One part a note, unless another program recorded it.
             place = int(item.id.rpartition(".")[2])
-            names = (notes[place],) if len(notes) == len(parts) and place < len(notes) else notes
-            yield from (name for name in names if name in forgotten)
-        case ToolReturned(tool=tool) if tool in _TOOLS:
-            yield from _named(text_of(item.content), forgotten)
-        case _:
+            yield from (notes[place],) if len(notes) == len(parts) and place < len(notes) else notes
+        case ToolReturned(tool=tool) if tool not in _TOOLS:
             return
-
-
-def _named(text: str, forgotten: dict[str, int]) -> Iterator[str]:
-    """Yield the names that stand in a text as notes are named: in brackets, or as files."""
-    yield from (name for name in forgotten if f"[{name}]" in text or f"{name}.md" in text or f"[{name} " in text)
+        case _:
+            yield from dict.fromkeys(_NAME.findall(text_of(item.content)))

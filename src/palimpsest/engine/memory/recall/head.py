@@ -13,7 +13,7 @@ from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Note
 from palimpsest.memory.showing.cards import show_cards
 from palimpsest.memory.showing.note_block import bare_note, without_tags
-from palimpsest.memory.showing.note_units import NoteEntry, listed, pinned_names
+from palimpsest.memory.showing.note_units import IndexedNote, listed, pinned_names
 from palimpsest.sources.notes import CHANGES, KEY
 
 # Tokens of the texts of pinned notes.
@@ -61,7 +61,7 @@ def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
     return {KEY: whole, CHANGES: "" if view is None else changes_since(view, whole)}
 
 
-def _pinned(memory: SessionMemory, entries: Mapping[str, NoteEntry]) -> Iterator[str]:
+def _pinned(memory: SessionMemory, entries: Mapping[str, IndexedNote]) -> Iterator[str]:
     """Yield the texts of the pinned notes that fit."""
     index, room = note_index(memory), PINNED_TOKENS
     for name in sorted(pinned_names(entries)):

@@ -15,10 +15,10 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
-from palimpsest.memory.showing.note_units import NoteEntry, entry_of, unit_of
+from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
-    from palimpsest.stores.notes.recall_index import Usage
+    from palimpsest.stores.notes.recall_index import NoteUse
 
 # Below this number of notes reading the files is as fast as opening a database.
 _FEW: Final = 20
@@ -34,7 +34,7 @@ class ScopeIndex:
         self.file = notebook.index_file
         self.part = notebook.scope
         self.index = RecallIndex()
-        self.entries: dict[str, NoteEntry] = {}
+        self.entries: dict[str, IndexedNote] = {}
         self.is_saved = True
         self._is_loaded = False
 
@@ -60,7 +60,7 @@ class ScopeIndex:
 
     def _take(self, name: str, stamp: str) -> None:
         note = self.notebook.note(name)
-        entry = NoteEntry(stamp) if note is None else entry_of(note, stamp)
+        entry = IndexedNote(stamp) if note is None else entry_of(note, stamp)
         self.entries[name] = entry
         if note is not None and entry.unit:
             self.index.add(unit_of(note))
@@ -102,8 +102,8 @@ class NoteIndex:
         self.scopes = [ScopeIndex(each) for each in memories.notebooks]
         self._joined: RecallIndex | None = None
         self._lock = Lock()
-        self.entries: dict[str, NoteEntry] = {}
-        self._usage: dict[str, Usage] | None = None
+        self.entries: dict[str, IndexedNote] = {}
+        self._usage: dict[str, NoteUse] | None = None
 
     def refresh(self) -> RecallIndex:
         """Return the index of all notes as their files are now. Raises `StoreError` if a folder cannot be read."""
@@ -160,16 +160,16 @@ class NoteIndex:
         entry, counted = self.entries.get(name), self._usage.get(name)
         return (0 if entry is None else entry.uses) + (0 if counted is None else counted.uses)
 
-    def usage(self) -> dict[str, "Usage"]:
+    def usage(self) -> dict[str, "NoteUse"]:
         """Return how often notes were used since that was last written into their files, by name."""
-        found: dict[str, Usage] = {}
+        found: dict[str, NoteUse] = {}
         for scope in reversed(self.scopes):
             if scope.file.exists():
                 with opened(scope.file) as stored:
                     found |= stored.usage(scope.part)
         return found
 
-    def add_usage(self, added: Mapping[str, "Usage"]) -> None:
+    def add_usage(self, added: Mapping[str, "NoteUse"]) -> None:
         """Count uses of notes; of unknown ones nothing is counted."""
         for scope in self.scopes:
             of_scope = {name: usage for name, usage in added.items() if self._scope_of(name) is scope}

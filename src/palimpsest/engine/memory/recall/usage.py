@@ -40,7 +40,7 @@ class CountUses:
     def _count(self, events: Iterable[Event]) -> JobEnd:
         from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a start is measured in milliseconds
         from palimpsest.memory.showing.citations import cited_notes  # noqa: PLC0415 - the same
-        from palimpsest.stores.notes.recall_index import Usage  # noqa: PLC0415 - the same
+        from palimpsest.stores.notes.recall_index import NoteUse  # noqa: PLC0415 - the same
 
         index = note_index(self.memory)
         if index is None:
@@ -59,7 +59,7 @@ class CountUses:
                         cited.setdefault(name, []).append(_iso(event.at))
                 case _:
                     pass
-        added = {name: Usage(len(cited.get(name, ())), shown.get(name, 0), max(cited.get(name, [""]))) for name in {*shown, *cited}}
+        added = {name: NoteUse(len(cited.get(name, ())), shown.get(name, 0), max(cited.get(name, [""]))) for name in {*shown, *cited}}
         index.add_usage(added)
         index.save()
         return JobEnd()

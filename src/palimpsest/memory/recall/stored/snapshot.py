@@ -19,7 +19,7 @@ _INTEGERS: Final = ("session_counts", "last_sessions", "sessions", "previous", "
 _REALS: Final = ("log_places", "lengths", "asks", "with_number")
 
 
-class _Snapshot(Value, frozen=True, array_like=True):
+class _IndexSnapshot(Value, frozen=True, array_like=True):
     format: str
     units: Block
     ids: list[str]
@@ -37,7 +37,7 @@ class _Snapshot(Value, frozen=True, array_like=True):
     session_numbers: dict[str, int]
 
 
-_decoder = msgspec.msgpack.Decoder(_Snapshot)
+_decoder = msgspec.msgpack.Decoder(_IndexSnapshot)
 _units = msgspec.msgpack.Decoder(RecallUnit)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -50,7 +50,7 @@ def encode_index(index: RecallIndex) -> bytes:
     columns = {name: array("q", getattr(index, name)).tobytes() for name in _INTEGERS}
     columns |= {name: array("d", getattr(index, name)).tobytes() for name in _REALS}
     return _encode(
-        _Snapshot(
+        _IndexSnapshot(
             FORMAT,
             index.units.block(_encode),
             ids,
@@ -81,7 +81,7 @@ def decode_index(data: bytes) -> RecallIndex:
         raise BadInput(f"the snapshot of the index is damaged: {error}", where="memory") from error
 
 
-def _index(found: _Snapshot) -> RecallIndex:
+def _index(found: _IndexSnapshot) -> RecallIndex:
     index = RecallIndex()
     index.units = EntryList(_units.decode, found.units)
     index.numbers = {name: number for number, name in enumerate(found.ids) if name}
@@ -110,7 +110,7 @@ def _index(found: _Snapshot) -> RecallIndex:
     return index
 
 
-def _check_sizes(index: RecallIndex, found: _Snapshot) -> None:
+def _check_sizes(index: RecallIndex, found: _IndexSnapshot) -> None:
     """Raise `ValueError` if the parts of a snapshot do not belong together."""
     by_unit: tuple[Sequence[object] | EntryList[str], ...] = (
         *(index.sequences, index.sessions, index.previous, index.following, index.places, index.months),

@@ -69,7 +69,7 @@ def test_me_10_another_session_that_shows_it_hides_it_when_it_is_opened(desk: De
     desk.memories.user.forget("user_home")
     again = desk.agent("hello", resume=name)
     ask(again, "hello")
-    body = str(desk.model.requests[0].body)  # type: ignore[attr-defined]
+    body = str(desk.model.requests[0].body)
     assert "lives in Xanadu" not in body
     assert "where the user lives" not in body
     again.close()
@@ -123,7 +123,7 @@ def test_a_forget_during_a_turn_is_followed_before_the_next_request(desk: Desk) 
         return ModelReplied((ToolCall("c1", "read", '{"path": "none.txt"}'),))
 
     ask(desk.agent(forget, "done"), PROMPT)
-    first, second = (str(request.body) for request in desk.model.requests)  # type: ignore[attr-defined]
+    first, second = (str(request.body) for request in desk.model.requests)
     assert "where the user lives" in first
     assert "where the user lives" not in second
     assert "[user_home]" not in second
