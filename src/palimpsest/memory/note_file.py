@@ -68,6 +68,20 @@ def encode_note(note: Note) -> str:
     return "\n".join((FENCE, *lines, FENCE, note.body))
 
 
+def fitting(note: Note) -> Note:
+    """Return a note whose fields fit: without the oldest of its events, links and names of notes that it stands for, as far as needed.
+
+    Past versions keep what is left out here. Raises `BadInput` if its other fields alone are too long.
+    """
+    while estimate("\n".join(_lines(note))) > LONGEST_FRONT_MATTER:
+        lists = {field: getattr(note, field) for field in ("supersedes", "evidence", "stands_for")}
+        longest = max(lists, key=lambda field: len(lists[field]))
+        if len(lists[longest]) < 2:
+            raise BadInput(f"the fields have more than {LONGEST_FRONT_MATTER} tokens", where=f"note {note.name!r}")
+        note = replace(note, **{longest: lists[longest][1:]})
+    return note
+
+
 def _lines(note: Note) -> list[str]:
     """Return the lines of the front matter of a note."""
     lines: list[str] = []

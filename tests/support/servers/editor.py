@@ -127,6 +127,7 @@ class Desk:
         self.project.mkdir()
         (folder / "temp").mkdir()
         self.folder = folder
+        self.allow()
 
     def environment(self, *replies: object, **variables: str) -> dict[str, str]:
         """The environment of the agent; the model gives these replies."""
@@ -138,9 +139,9 @@ class Desk:
         return {**found, **places, **fixed, "PAL_SCRIPT": str(script), **variables}
 
     def allow(self, *rules: str) -> None:
-        """Write a configuration of the user with these rules."""
+        """Write a configuration of the user with these rules, and without memory, whose jobs would take replies of the script."""
         (self.folder / "home").mkdir(exist_ok=True)
-        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n")
+        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n[memory]\nuse = false\n")
 
     def bodies(self, session: str, *kinds: type) -> list[Any]:
         """The events of these kinds that the log of a session has, without their stamps."""

@@ -88,7 +88,6 @@ def equip(
     below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
-    memory = session_memory(agent, home, settings.memory)
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])

@@ -53,7 +53,8 @@ def _extraction(memory: SessionMemory, home: Path) -> Job:
     from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes  # noqa: PLC0415 - as above
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
-    return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
+    workspace = memory.agent.toolbox.workspace
+    return ExtractNotes(lambda: memory.memories, budget, memory.config, workspace.root, home / "memory", workspace.extra)
 
 
 def _uses(memory: SessionMemory, _: Path) -> Job:

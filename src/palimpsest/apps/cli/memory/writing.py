@@ -18,6 +18,7 @@ from palimpsest.apps.cli.memory.places import ChangedNotes, changed, cwd_option,
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note, locate
+from palimpsest.engine.memory.memories import make_team_notebook
 from palimpsest.memory.note import KINDS, NoteKind
 from palimpsest.memory.note_file import encode_note
 
@@ -45,11 +46,15 @@ _MOST_READ: Final = 100_000
 def add(*, text: str | None, kind: NoteKind, scope: str, cwd: Path, as_json: bool, **fields: str) -> None:
     """Add a note: TEXT, or standard input without it or with `-`.
 
-    Notes of kind user go to all of your projects, others to this one; --scope says otherwise. Secrets are replaced before anything is
-    written.
+    Notes of kind user go to all of your projects, others to this one; --scope says otherwise: with `--scope team` the note goes to
+    .palimpsest/memory in the project, which its repository shares. Secrets are replaced before anything is written.
     """
     opened = open_memories(cwd)
     written = _given_text(text)
+    if scope == "team" and opened.memories.team is None:
+        # The first note of a team makes its folder in the project.
+        make_team_notebook(opened.home, opened.root)
+        opened = open_memories(cwd)
     relationship = fields.pop("relationship") or ("self" if fields["person"] == "user" else "unknown")
     new = NewNote(kind=kind, text=written, relationship=relationship, **fields)
     if new.replaces:

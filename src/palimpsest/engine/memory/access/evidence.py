@@ -1,6 +1,5 @@
 """Where a note comes from: the events that it cites, quoted from their sessions, and the changes that its log records."""
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
+from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
@@ -27,8 +27,6 @@ HAND: Final = "hand"
 LONGEST_QUOTATION: Final = 600
 _LONGEST_EVENT: Final = 50_000
 _WORDS_A_PART: Final = 60
-# Bytes of a file that is compared with what a note was true of.
-_LARGEST_FILE: Final = 20_000_000
 
 
 class CitedEvent(Struct, frozen=True):
@@ -136,15 +134,4 @@ def _relevant_part(text: str, note: Note) -> str:
 
 def changed_files(root: Path, note: Note) -> tuple[str, ...]:
     """Return the cited files whose bytes are no longer those that the note was true of; a file outside of the project counts as changed."""
-    changed: list[str] = []
-    for cited in note.files:
-        path, _, rest = cited.partition("@")
-        place = root / path
-        try:
-            inside = place.resolve().is_relative_to(root.resolve()) and place.stat().st_size <= _LARGEST_FILE
-            same = inside and sha256(place.read_bytes()).hexdigest().startswith(rest.partition("@")[0])
-        except (OSError, ValueError):
-            same = False
-        if not same:
-            changed.append(path)
-    return tuple(changed)
+    return StaleFiles(root).changed(note)

@@ -1,6 +1,7 @@
 """Hides what views still show of notes that were forgotten: recalled notes, results of the tools of memory, and statements of notes."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from palimpsest.core.edits import Mask
@@ -10,10 +11,37 @@ from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.undo import FORGET, FORGOTTEN
 from palimpsest.core.view import CHANGED
 from palimpsest.engine.loop.context import NOTES
+from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.memory.note import KINDS
 
 _TOOLS: Final = frozenset({"recall", "remember", "memory"})
+_NAME: Final = rf"(?:{'|'.join(KINDS)})_[a-z0-9_]{{1,60}}"
+_NAMED: Final = re.compile(rf"\[({_NAME})[\] ]|(?<![a-z0-9_])({_NAME})\.md")
 _WHY: Final = "a note was forgotten"
+
+
+class ForgottenNames(Mapping[str, int]):
+    """When each forgotten note was forgotten, in milliseconds since 1970, by its name.
+
+    The logs do not keep the names, which often repeat what the notes said; a name is looked up by its digest.
+    """
+
+    def __init__(self, times: Sequence[tuple[Notebook, Mapping[str, int]]] = ()) -> None:
+        self._times = [each for each in times if each[1]]
+
+    def __getitem__(self, name: str) -> int:
+        found = [times[known] for notebook, times in self._times if (known := notebook.name_in_log(name)) in times]
+        if not found:
+            raise KeyError(name)
+        return max(found)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names as the logs keep them."""
+        return (name for _, times in self._times for name in times)
+
+    def __len__(self) -> int:
+        return sum(len(times) for _, times in self._times)
 
 
 class HidesForgotten:
@@ -26,7 +54,7 @@ class HidesForgotten:
         self._session = memory.agent.session
         self._memory = memory
         self._stamps: tuple[str, ...] = ()
-        self._forgotten: dict[str, int] = {}
+        self._forgotten = ForgottenNames()
 
     def hide(self) -> bool:
         """Mask the items that show forgotten notes, and save a checkpoint without them. Returns whether statements of notes changed."""
@@ -54,10 +82,10 @@ class HidesForgotten:
         forgotten = self._names()
         return bool(forgotten) and self._in_head(forgotten)
 
-    def _in_head(self, forgotten: dict[str, int]) -> bool:
+    def _in_head(self, forgotten: Mapping[str, int]) -> bool:
         return any(self._shows(item, forgotten) for item in self._session.log.view.head)
 
-    def _shows(self, item: Item, forgotten: dict[str, int]) -> bool:
+    def _shows(self, item: Item, forgotten: Mapping[str, int]) -> bool:
         """Return whether an item shows a note that was forgotten after the item came."""
         is_statement = item.source.removesuffix(CHANGED) in NOTES
         if item.kind not in {"recalled", "result"} and not is_statement:
@@ -67,28 +95,27 @@ class HidesForgotten:
             return any(forgotten[name] >= event.at for name in _named(text_of(item.content), forgotten))
         return any(forgotten[name] >= event.at for name in _shown_names(event, item, forgotten))
 
-    def _names(self) -> dict[str, int]:
-        """Return the names of forgotten notes and when each was forgotten, in milliseconds since 1970; the log is read if it changed."""
+    def _names(self) -> ForgottenNames:
+        """Return the names of forgotten notes and when each was forgotten; the logs are read if they changed."""
         if not self._memory.is_used():
-            return {}
+            return ForgottenNames()
         notebooks = self._memory.memories.notebooks
         stamps = tuple(notebook.change_stamp() for notebook in notebooks)
         if stamps != self._stamps:
-            found: dict[str, int] = {}
+            found: list[tuple[Notebook, Mapping[str, int]]] = []
             for notebook in notebooks:
                 try:
                     events = notebook.history()
                 except PalimpsestError:
                     # A damaged log of a scope is repaired by its next writer; what it says until then is not known.
                     continue
-                found |= {
-                    event.body.name: event.at for event in events if isinstance(event.body, NoteForgotten) and event.body.how == "forgotten"
-                }
-            self._stamps, self._forgotten = stamps, found
+                forgotten = ((event.at, event.body) for event in events if isinstance(event.body, NoteForgotten))
+                found.append((notebook, {body.name: at for at, body in forgotten if body.how == "forgotten"}))
+            self._stamps, self._forgotten = stamps, ForgottenNames(found)
         return self._forgotten
 
 
-def _shown_names(event: Event, item: Item, forgotten: dict[str, int]) -> Iterator[str]:
+def _shown_names(event: Event, item: Item, forgotten: Mapping[str, int]) -> Iterator[str]:
     """Yield the forgotten notes that an item of recalled notes or of the result of a tool shows."""
     body = event.body
     match body:
@@ -103,6 +130,7 @@ def _shown_names(event: Event, item: Item, forgotten: dict[str, int]) -> Iterato
             return
 
 
-def _named(text: str, forgotten: dict[str, int]) -> Iterator[str]:
+def _named(text: str, forgotten: Mapping[str, int]) -> Iterator[str]:
     """Yield the names that stand in a text as notes are named: in brackets, or as files."""
-    yield from (name for name in forgotten if f"[{name}]" in text or f"{name}.md" in text or f"[{name} " in text)
+    names = dict.fromkeys(match[1] or match[2] for match in _NAMED.finditer(text))
+    yield from (name for name in names if name in forgotten)
