@@ -24,7 +24,7 @@ from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
 from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
-from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
@@ -97,12 +97,7 @@ def equip(
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
     agent.offer(toolbox)
     deferred.offer = lambda: agent.offer(toolbox)
-    forgetting = None
-    if memory is not None:
-        agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
-        forgetting, world.texts = HidesForgotten(memory), partial(stated_notes, memory)
-        if session.log.opened.opener is None:
-            agent.recalling = NoteRecall(memory)
+    forgetting = None if memory is None else _with_memory(agent, memory, settings, world)
     agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
     agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
@@ -119,6 +114,15 @@ def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
 
 def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
     return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
+
+
+def _with_memory(agent: Agent, memory: SessionMemory, settings: CodingSettings, world: WorldNow) -> HidesForgotten:
+    """Give an agent the jobs, statements and recall of its memory. Returns what hides forgotten notes in its view."""
+    agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
+    world.texts = partial(stated_notes, memory)
+    if agent.session.log.opened.opener is None:
+        agent.recalling = NoteRecall(memory)
+    return HidesForgotten(memory)
 
 
 def _installed(settings: CodingSettings) -> InstalledTools:
