@@ -69,7 +69,7 @@ class NoteForgetting:
         digests = tuple(name_digest(key, name) for name in sorted(names))
         attribute = next((note.attribute for note in (newest, *gone) if note.attribute), "")
         stone = Tombstone(iso_now(self._clock), by, evidence, attribute_digest(key, newest.person, attribute), digests)
-        return PendingForget({name: buried_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
+        return PendingForget({name: neutral_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
 
     def _complete(self, pending: PendingForget) -> tuple[NoteSaved | NoteForgotten, ...]:
         """Do all steps of a removal; each finds what is left to do, and the texts of the notes go last but one."""
@@ -148,8 +148,8 @@ class NoteForgetting:
         return event
 
 
-def buried_name(key: bytes, name: str) -> str:
-    """Return what the log calls a forgotten note, whose name may say what it was about."""
+def neutral_name(key: bytes, name: str) -> str:
+    """Return the name that stands for a forgotten note in the log of its scope, since names repeat what notes say."""
     return f"forgotten_{name_digest(key, name)[:12]}"
 
 

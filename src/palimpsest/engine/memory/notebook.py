@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
-from palimpsest.engine.memory.forgetting import NoteForgetting, buried_name
+from palimpsest.engine.memory.forgetting import NoteForgetting
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
@@ -140,7 +140,7 @@ class Notebook:
 
     def names_in_log(self, name: str) -> frozenset[str]:
         """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
-        return frozenset((name, buried_name(self._folder.key(), name)) if self._tombstones() else (name,))
+        return frozenset((name, self.name_in_log(name)) if self._tombstones() else (name,))
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.

@@ -27,8 +27,6 @@ HAND: Final = "hand"
 LONGEST_QUOTATION: Final = 600
 _LONGEST_EVENT: Final = 50_000
 _WORDS_A_PART: Final = 60
-# Bytes of a file that is compared with what a note was true of.
-_LARGEST_FILE: Final = 20_000_000
 
 
 class CitedEvent(Struct, frozen=True):

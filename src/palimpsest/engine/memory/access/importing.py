@@ -1,4 +1,4 @@
-"""Imports the memory folders of Claude Code and Codex: each text once, trusted only if nobody but the user could have written it."""
+"""Imports the memory folders of Claude Code and Codex: each text once, trusted only if no other user can have written it."""
 
 import os
 import re
