@@ -33,7 +33,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Item, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ItemLine, IndexedNote, ReplyEntry, SessionHeader, ToolEntry, Turn
+from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ItemLine, NoteEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 from palimpsest.foreign.exporting.formatting import (
     arguments_of,
     code_blocks,
@@ -123,12 +123,12 @@ def test_a_result_without_its_call_is_an_entry_of_its_own() -> None:
 )
 def test_everything_else_worth_a_line_has_one(body: Body, line: str, text: str) -> None:
     (turn,) = turns_of(_log(body))
-    assert turn.entries == (IndexedNote(1, 2_000, line, text),)
+    assert turn.entries == (NoteEntry(1, 2_000, line, text),)
 
 
 def test_a_reply_that_broke_off_says_so_and_a_side_call_costs() -> None:
     (turn,) = turns_of(_log(ModelReplied((), error="reset"), side_reply("title", "claude-haiku-4-5", Usage(input=1_000_000))))
-    assert turn.entries[0] == IndexedNote(1, 2_000, "the reply broke off", "reset")
+    assert turn.entries[0] == NoteEntry(1, 2_000, "the reply broke off", "reset")
     assert (turn.calls, turn.cost) == (2, 1.0)
 
 
