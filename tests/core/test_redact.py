@@ -229,3 +229,46 @@ def test_a_secret_is_redacted_whatever_surrounds_it(before: str, secret: tuple[s
 def test_a_megabyte_made_to_hurt_is_read_in_linear_work(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     assert redact(redact(text)) == redact(text)
+
+
+SPEC_CLASSES = [
+    PEM,
+    "Bearer " + LETTERS[:16],
+    "sk-" + LETTERS[:20],
+    "AKIA" + "ABCDEFGH23456789",
+    *(prefix + LETTERS[:36] for prefix in ("ghp_", "gho_", "ghs_", "github_pat_")),
+    *(f"xox{letter}-" + LETTERS[:24] for letter in "abp"),
+    "AIza" + LETTERS[:35],
+    "eyJ" + LETTERS[:17] + "." + LETTERS[:30] + "." + LETTERS[:43],
+    "https://user:" + LETTERS[:9] + "@example.org/x",
+    *(f"{name}{sign}{LETTERS[:8]}" for name in ("api_key", "token", "secret", "password") for sign in (": ", "=")),
+]
+
+
+@pytest.mark.parametrize("text", SPEC_CLASSES, ids=lambda text: text[:14])
+def test_me_15_every_class_of_the_specification_is_redacted_and_twice_is_once(text: str) -> None:
+    once = redact(f"note: {text}\nend")
+    assert "[REDACTED:" in once
+    assert not any(part in once for part in (LETTERS[:8], LETTERS[:16], KEY_LINES[:20], "ABCDEFGH23456789"))
+    assert redact(once) == once
+    assert once.endswith("\nend")
+
+
+@pytest.mark.parametrize("text", ["3f786850e387550fdab836ed7e6dc881de23001b", str(uuid.UUID(int=7)), "data:image/png;base64," + LETTERS])
+def test_me_15_hashes_ids_and_pictures_are_not_redacted(text: str) -> None:
+    assert redact(f"see {text} there") == f"see {text} there"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sk-short", "sk-short"),
+        ('api_key = "hunter2hunter2"', 'api_key = "[REDACTED:assignment]"'),
+        ("token: short", "token: short"),
+        ("bearer abcdefghijklmnop.qrs", "bearer [REDACTED:bearer]"),
+        ("MY_TOKEN=hunter2hunter2", "MY_TOKEN=[REDACTED:assignment]"),
+        ("DB_PASSWORD='hunter2hunter2'", "DB_PASSWORD='[REDACTED:assignment]'"),
+    ],
+)
+def test_cx_52_the_vectors_of_codex_hold_and_names_with_a_prefix_are_caught_too(text: str, expected: str) -> None:
+    assert redact(text) == expected

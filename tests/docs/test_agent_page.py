@@ -15,6 +15,7 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.children import tools as agent_tools
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings
+from palimpsest.engine.memory.access.quoting import MOST_CHANGES_A_TURN
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import AgentRules
 from palimpsest.stores.home import Home
@@ -65,6 +66,7 @@ LIMITS = {
     "send_input": f"{agent_tools.LONGEST_MESSAGE:,} characters",
     "wait_agent": f"{agent_tools.DEFAULT_WAIT_MS // 1000} s, at most {agent_tools.LONGEST_WAIT_MS // 1000:,} s on request, "
     f"{agent_tools.MOST_IDS} sub-agents",
+    "remember": f"{MOST_CHANGES_A_TURN} notes a turn",
     "skill": f"{skill.LARGEST_SKILL // 1000} kB, {skill.MOST_SKILLS} skills",
 }
 
@@ -85,7 +87,7 @@ def rows(text: str, columns: int) -> list[tuple[str, ...]]:
 @pytest.fixture
 def tools(tmp_path: Path) -> dict[str, AgentTool]:
     async def equipped() -> dict[str, AgentTool]:
-        home = Home.in_memory()
+        home = Home.at(tmp_path / "home")
         async with Agent("claude-sonnet-4-5", cwd=tmp_path, home=home) as agent:
             equip(agent, home, CodingSettings(sandbox="off"))
             return dict(agent.toolbox.tools)

@@ -46,13 +46,13 @@ def test_me_07_me_35_a_chain_of_corrections_leaves_the_last_value_active() -> No
     assert {name: note.body for name, note in result.notes.items()} == {"project_3": "95 kg"}
 
 
-def test_contested_notes_both_stay_and_are_named() -> None:
+def test_me_30_contested_notes_both_stay_and_are_named() -> None:
     one, other = replace(NOTE, attribute="port", body="8080"), replace(NOTE, name="project_b", attribute="port", body="9090")
     result = consolidate([one, other], NOW, words)
     assert (result.steps, result.contested) == ((), (("project_a", "project_b"),))
 
 
-def test_an_old_unused_note_of_little_weight_expires_but_not_a_pinned_or_a_used_one() -> None:
+def test_me_27_me_35_an_old_unused_note_of_little_weight_expires_but_not_a_pinned_or_a_used_one() -> None:
     old = replace(NOTE, when="2024-01-01T00:00:00Z")
     assert [note.name for note in consolidate([old], NOW, words).steps[0].past] == ["project_a"]
     for kept in (replace(old, pinned=True), replace(old, last_used="2026-05-30T00:00:00Z")):

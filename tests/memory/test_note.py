@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
 from palimpsest.memory.note import KINDS, Note, check_note, name_of, slug
-from palimpsest.memory.note_file import decode_note, encode_note, from_claude, to_claude
+from palimpsest.memory.note_file import decode_note, encode_note, fitting, from_claude, to_claude
 
 TABS = Note(
     name="user_tabs",
@@ -152,12 +152,18 @@ def test_cc_55_a_note_needs_name_description_and_one_of_four_kinds(text: str) ->
         from_claude(text, "a", when="2026-05-04T10:00:00Z", evidence="import:1")
 
 
-def test_a_secret_is_redacted_before_a_note_is_kept() -> None:
+def test_me_15_a_secret_is_redacted_before_a_note_is_kept() -> None:
     note = msgspec.structs.replace(TABS, body="the key is sk-abcdefghijklmnopqrstuvwxyz0123", backstory="Bearer abcdefghijklmnop0123456789")
     kept = check_note(note)
     assert "sk-abc" not in kept.body
     assert "abcdefghijklmnop" not in kept.backstory
     assert check_note(kept) == kept
+
+
+def test_me_16_fields_that_can_be_cut_are_cut_and_others_refused() -> None:
+    assert fitting(TABS) == TABS
+    with pytest.raises(BadInput, match="the fields have more than 400 tokens"):
+        fitting(msgspec.structs.replace(TABS, backstory="word " * 2_000))
 
 
 def test_names_are_ascii_bounded_and_not_taken_twice() -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, Trust, check_note, name_of
+from palimpsest.memory.note_file import fitting
 from palimpsest.memory.weighing.conflicts import supersede
 from palimpsest.memory.weighing.duplicates import claim_of
 from palimpsest.memory.weighing.importance import time_of
@@ -152,7 +153,7 @@ def _added(draft: Draft, quoted: Quotation, sources: Sequence[QuotableEvent], me
     if same is not None:
         return _confirmed(same, quoted, trust)
     try:
-        return AcceptedChange((check_note(note),), reason="added")
+        return AcceptedChange((fitting(check_note(note)),), reason="added")
     except BadInput as error:
         return RefusedChange(error.message)
 

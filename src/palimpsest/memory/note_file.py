@@ -24,6 +24,8 @@ _LISTS: Final = frozenset(("supersedes", "evidence", "files", "stands_for"))
 _ALIASES: Final = {"description": "about", "type": "kind"}
 _METADATA: Final = "metadata"
 _FOREIGN_NAME: Final = "foreign_name"
+# What the key of a field begins with that another program wrote under the name of one of ours.
+_FOREIGN: Final = "foreign."
 _DEFAULTS: Final[Mapping[str, object]] = {
     field.name: field.default for field in msgspec.structs.fields(Note) if field.default is not msgspec.NODEFAULT
 }
@@ -66,6 +68,20 @@ def encode_note(note: Note) -> str:
     return "\n".join((FENCE, *lines, FENCE, note.body))
 
 
+def fitting(note: Note) -> Note:
+    """Return a note whose fields fit: without the oldest of its events, links and names of notes that it stands for, as far as needed.
+
+    Past versions keep what is left out here. Raises `BadInput` if its other fields alone are too long.
+    """
+    while estimate("\n".join(_lines(note))) > LONGEST_FRONT_MATTER:
+        lists = {field: getattr(note, field) for field in ("supersedes", "evidence", "stands_for")}
+        longest = max(lists, key=lambda field: len(lists[field]))
+        if len(lists[longest]) < 2:
+            raise BadInput(f"the fields have more than {LONGEST_FRONT_MATTER} tokens", where=f"note {note.name!r}")
+        note = replace(note, **{longest: lists[longest][1:]})
+    return note
+
+
 def _lines(note: Note) -> list[str]:
     """Return the lines of the front matter of a note."""
     lines: list[str] = []
@@ -104,12 +120,24 @@ def from_claude(text: str, stem: str, *, when: str, evidence: str) -> Note:
     if not about or not title:
         raise BadInput("a topic file needs a name and a description", where=where)
     name = name_of(kind, stem.removeprefix(f"{kind}_"))
-    kept = [(key, lines) for key, lines in front.fields if key not in ("name", "description", "type")]
-    order = tuple(key for key, _ in front.fields)
-    if len(about) > LONGEST_ABOUT:
-        # The whole line stays beside the cut one, so that an export is exact.
-        kept.append(next(each for each in front.fields if each[0] == "description"))
-    note = Note(
+    values = {"name": name, "description": about[:LONGEST_ABOUT], "type": kind}
+    kept: list[tuple[str, str]] = []
+    order: list[str] = []
+    for key, lines in front.fields:
+        if key == "name":
+            order.append(key)
+            if lines != _line(key, name):
+                kept.append((_FOREIGN_NAME, f"{_FOREIGN_NAME}:{lines.partition(':')[2]}"))
+        elif key in values:
+            order.append(key)
+            # A line that we would write otherwise stays beside ours, so that an export is exact.
+            kept += [(key, lines)] if lines != _line(key, values[key]) else []
+        else:
+            # A field that only looks like one of ours states nothing about the note.
+            own = f"{_FOREIGN}{key}" if key in _FIELDS or key.startswith(_FOREIGN) or key == _FOREIGN_NAME else key
+            order.append(own)
+            kept.append((own, lines if own == key else f"{_FOREIGN}{lines}"))
+    return Note(
         name=name,
         kind=kind,
         about=about[:LONGEST_ABOUT],
@@ -120,25 +148,37 @@ def from_claude(text: str, stem: str, *, when: str, evidence: str) -> Note:
         body=front.body,
         by="import",
         other=tuple(kept),
-        order=order,
+        order=tuple(order),
     )
-    return note if title == name else replace(note, other=(*note.other, (_FOREIGN_NAME, f"{_FOREIGN_NAME}: {title}")))
 
 
 def to_claude(note: Note) -> str:
     """Return the note as a topic file of Claude Code; one that was imported from there and not changed has its old bytes."""
-    kept = dict(note.other)
-    named = kept.pop(_FOREIGN_NAME, "").partition(": ")[2] or note.name
-    values = {"name": named, "description": note.about, "type": note.kind}
+    other = list(note.other)
+    foreign_name = dict(other).get(_FOREIGN_NAME, "").partition(":")[2]
+    values = {"name": note.name, "description": note.about, "type": note.kind}
     lines = []
     for key in note.order:
-        if key in kept:
-            lines.append(kept[key])
-        elif key in values:
-            lines.append(_line(key, values[key]))
+        kept = next((each for each in other if each[0] == key), None)
+        if kept is not None:
+            other.remove(kept)
+        if key in values:
+            own = _line(key, values[key])
+            lines.append(kept[1] if kept is not None and _states(kept[1], values[key]) else own)
+            if key == "name" and foreign_name:
+                lines[-1] = f"name:{foreign_name}"
+        elif kept is not None and key != _FOREIGN_NAME:
+            lines.append(kept[1].removeprefix(_FOREIGN) if key.startswith(_FOREIGN) else kept[1])
     if not note.order or not {"name", "description"} <= set(note.order):
         lines = [_line(key, value) for key, value in values.items()]
     return "\n".join((FENCE, *lines, FENCE, note.body))
+
+
+def _states(line: str, value: str) -> bool:
+    """Return whether the line of a field states a value, or one that the value is the beginning of, as of a long description."""
+    front = read_front_matter(f"{FENCE}\n{line}\n{FENCE}\n")
+    text = "" if front is None or not front.fields else " ".join(front.texts().get(front.fields[0][0], "").split())
+    return text == value or (len(text) > LONGEST_ABOUT and text[:LONGEST_ABOUT] == value)
 
 
 def _kind(text: str, where: str) -> NoteKind:

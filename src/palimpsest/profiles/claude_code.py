@@ -61,6 +61,7 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
         notes=NoteRules("index", recall="model"),
         sources=claude_code_sources(),
+        memory=MemoryRules(summarises=False),
     )
 
 
@@ -114,7 +115,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         notes=NoteRules("index", recall="off"),
         sources=claude_code_2_1_325_sources(),
         # The original makes no request for memory: its main model reads and writes the notes itself.
-        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False),
+        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False, summarises=False),
     )
 
 

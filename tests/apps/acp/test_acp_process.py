@@ -154,13 +154,18 @@ def test_what_cannot_be_done_is_an_error_of_json_rpc(desk: Desk, method: str, pa
     run(scenario)
 
 
+def holding(desk: Desk) -> None:
+    """Let the agent run the program that holds a lock as long as it lives."""
+    os.mkfifo(desk.project / "ready")
+    (desk.project / "hold").write_text(HOLD)
+    (desk.project / "hold").chmod(0o755)
+    desk.allow("bash(./hold:*)")
+
+
 @pytest.mark.parametrize("way", ["eof", "broken pipe", "SIGTERM"])
 def test_an_editor_that_is_gone_ends_the_turn_its_processes_and_the_agent(desk: Desk, way: str) -> None:
     async def scenario() -> None:
-        os.mkfifo(desk.project / "ready")
-        (desk.project / "hold").write_text(HOLD)
-        (desk.project / "hold").chmod(0o755)
-        desk.allow("bash(./hold:*)")
+        holding(desk)
         background = {"tool": "bash", "args": {"command": "./hold one", "background": True}}
         call = {"tool": "bash", "args": {"command": "./hold two"}}
         async with started(desk, {"calls": [background, call]}, "never") as editor:
@@ -186,6 +191,30 @@ def test_an_editor_that_is_gone_ends_the_turn_its_processes_and_the_agent(desk: 
         assert list((desk.folder / "temp").iterdir()) == []
 
     run(scenario)
+
+
+def test_an_editor_that_reads_no_more_does_not_keep_the_agent_when_it_ends(desk: Desk) -> None:
+    # More than a pipe and the buffers of both sides hold.
+    replies = [{"text": "x" * 150_000, "calls": [{"tool": "glob", "args": {"pattern": str(number)}}]} for number in range(4)]
+    holding(desk)
+    environment = {**os.environ, **desk.environment(*replies, {"calls": [{"tool": "bash", "args": {"command": "./hold one"}}]})}
+    with subprocess.Popen(
+        [*PAL], env=environment, cwd=desk.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        new = {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(desk.project), "mcpServers": []}}
+        process.stdin.write(json.dumps(new).encode() + b"\n")
+        process.stdin.flush()
+        session = json.loads(process.stdout.readline())["result"]["sessionId"]
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}).encode() + b"\n")
+        process.stdin.flush()
+        # The turn does not wait for the editor, so all of the text has been sent or is about to be.
+        assert (desk.project / "ready").read_text() == "ready\n"
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert desk.bodies(session, TurnEnded) == [TurnEnded("interrupted")]
 
 
 def test_standard_output_has_nothing_but_the_protocol_whatever_tools_print(desk: Desk) -> None:

@@ -23,6 +23,7 @@ from acp.schema import (
 )
 from editor import Desk, Editor, new_session, run
 from mcp_server import png
+from pydantic import BaseModel
 
 from palimpsest.core.events import ModeChanged, ModelSwitched, ToolRefused, UserSaid
 from palimpsest.core.items import Image, Text
@@ -79,18 +80,24 @@ def test_a_prompt_streams_thoughts_and_text_and_a_tool_runs_once_the_user_allows
         assert sorted(path.name for path in desk.project.iterdir()) == ["a.txt"]
         diff = FileEditToolCallContent(type="diff", path=str(desk.project / "a.txt"), new_text="one\n")
         (_, write, options), (_, command, _) = editor.asked
-        assert (write.title, write.kind, write.content[1], write.locations[0].path) == (
-            "Write a.txt",
-            "edit",
-            diff,
-            str(desk.project / "a.txt"),
-        )
+        assert write.model_dump(by_alias=True, exclude_none=True) == {
+            "toolCallId": "call_1_1",
+            "title": "Write a.txt",
+            "kind": "edit",
+            "status": "pending",
+            "content": [
+                {"type": "content", "content": {"type": "text", "text": "```\nwrite a.txt?\n```"}},
+                {"type": "diff", "path": str(desk.project / "a.txt"), "newText": "one\n"},
+            ],
+            "locations": [{"path": str(desk.project / "a.txt")}],
+            "rawInput": {"path": "a.txt", "content": "one\n"},
+        }
         assert [(option.name, option.kind) for option in options] == [
             ("Allow once", "allow_once"),
             ("Always allow edit(a.txt)", "allow_always"),
             ("Reject", "reject_once"),
         ]
-        assert "touch b.txt" in command.content[0].content.text
+        assert "Run this command?\\ntouch b.txt\\n" in command.model_dump_json()
         done = [update for update in editor.of(session) if isinstance(update, ToolCallProgress) and update.status == "completed"]
         assert done[0].content == [diff]
         assert desk.bodies(session, ToolRefused) == [ToolRefused("call_2_1", "bash", "user", "the user rejected it in the editor")]
@@ -107,7 +114,10 @@ def test_every_message_of_the_agent_is_one_of_the_schema_and_has_no_field_beside
             session = await new_session(agent, desk.project)
             await agent.prompt(session, [text_block("go")])
             await agent.set_session_mode(session, "plan")
-        models = {"session/update": SessionNotification, "session/request_permission": RequestPermissionRequest}
+        models: dict[str, type[BaseModel]] = {
+            "session/update": SessionNotification,
+            "session/request_permission": RequestPermissionRequest,
+        }
         sent = [line for line in editor.lines if "method" in line]
         for line in sent:
             message = models[line["method"]].model_validate(line["params"])

@@ -138,3 +138,9 @@ def test_a_home_in_memory_makes_no_team_folder(project: Path) -> None:
     with pytest.raises(BadInput, match="a home in memory"):
         make_team_notebook(Home.in_memory(), project)
     assert not (project / ".palimpsest").exists()
+
+
+def test_a_person_corrects_a_note_of_the_team_as_its_author_does(tmp_path: Path, project: Path) -> None:
+    book = make_team_notebook(Home.at(tmp_path / "home"), project)
+    book.apply(AcceptedChange((NOTE,), reason="added"), "user")
+    assert (book.memory("user").notes["project_release"].person, book.notes().active["project_release"].person) == ("user", "teammate")

@@ -14,12 +14,13 @@ def test_me_43_a_worked_example_of_the_scores() -> None:
     assert gain / ideal == pytest.approx(0.6713, abs=1e-4)
     assert (found.recall_10, found.recall_1, found.all_10, found.any_10) == (2 / 3, 1 / 3, 0.0, 1.0)
     assert found.session_recall_5 == 2 / 3
+    assert (found.recall_5, found.recall_20) == (2 / 3, 2 / 3)
     assert found.ranks == (4, 1, 0)
 
 
 def test_me_43_a_list_shorter_than_ten_has_misses_and_no_error() -> None:
-    assert score([], ["D1:1"]) == QuestionScore(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (0,))
-    assert score(["D1:1"], ["D1:1"]) == QuestionScore(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, (1,))
+    assert score([], ["D1:1"]) == QuestionScore(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (0,))
+    assert score(["D1:1"], ["D1:1"]) == QuestionScore(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, (1,))
 
 
 def test_me_43_chunks_of_one_message_count_where_the_first_stands_and_repeats_are_dropped() -> None:
@@ -53,5 +54,5 @@ def test_sessions_are_ranked_by_their_best_unit() -> None:
 def test_means_are_over_questions_with_the_standard_error_of_recall() -> None:
     scores = [score(["a:1"], ["a:1"]), score(["a:1"], ["b:1"])]
 
-    assert mean_scores(scores) == MeanScores(2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, math.sqrt(0.25 / 2))
-    assert mean_scores([]) == MeanScores(0, 0, 0, 0, 0, 0, 0, 0)
+    assert mean_scores(scores) == MeanScores(2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, math.sqrt(0.25 / 2))
+    assert mean_scores([]) == MeanScores(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -72,6 +72,14 @@ def test_a_path_that_only_the_result_names_counts_and_a_result_without_its_call_
     assert untrusted("read", {"path": "src/a.py"}, call_id="another") is True
 
 
+def test_a_folder_that_the_user_granted_belongs_to_the_workspace() -> None:
+    event = Event(1, 0, 0, "", ModelReplied((ToolCall("c", "read", '{"path": "/srv/lib/a.py"}'),)))
+    returned = ToolReturned(ToolResult("c", (Text("x"),)), "read")
+    assert untrusted_results((event,), ROOT, "/srv/lib")(returned) is False
+    assert untrusted_results((event,), ROOT, "/srv/li")(returned) is True
+    assert untrusted_results((event,), "", "/srv/lib")(returned) is True
+
+
 def test_the_files_that_a_call_changed_are_known_by_their_absolute_paths() -> None:
     def changed(tool: str, args: dict[str, object]) -> tuple[str, ...]:
         return written_paths(ToolCall("c", tool, json.dumps(args)), ToolReturned(ToolResult("c", (Text("ok"),)), tool), ROOT)

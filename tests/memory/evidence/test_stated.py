@@ -1,6 +1,8 @@
 """Messages that are a command to remember something."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palimpsest.core.events import Event, ModelReplied, UserSaid
 from palimpsest.core.items import Text
@@ -77,3 +79,14 @@ def test_a_statement_becomes_a_note_of_trust_stated_in_the_words_of_the_user() -
             by="remember",
         ),
     )
+
+
+WORDS = st.text(st.characters(categories=("Ll", "Lo", "Nd")), min_size=3, max_size=12)
+
+
+@given(st.sampled_from(["remember ", "Remember:", "记住", "remember project: "]), st.lists(WORDS, min_size=1, max_size=30).map(" ".join))
+def test_whatever_follows_the_command_is_noted_in_these_words_as_a_statement_or_refused(command: str, rest: str) -> None:
+    for each in statements("s", (Event(7, 6, AT, "", UserSaid((Text(command + rest),))),)):
+        outcome = judge_change(each.change(), (each.source,), Memory({}, by="remember"))
+        if isinstance(outcome, AcceptedChange):
+            assert [(note.trust, note.body, note.evidence) for note in outcome.saved] == [("stated", each.text + "\n", ("s:7",))]

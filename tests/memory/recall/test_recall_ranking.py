@@ -159,7 +159,7 @@ def test_similar_units_are_candidates_without_a_common_word_and_similarity_is_a_
 
     assert rank(index, "feline") == ()
     assert [hit.unit.id for hit in rank(index, "feline", similar=Meanings(0.9, 0.4, 0.1))] == ["1", "2", "3"]
-    assert tuple(SIMILAR_WEIGHTS) == (*FEATURES, "similar")
+    assert tuple(SIMILAR_WEIGHTS) == (*FEATURES, "similar", "similar_with_next")
 
 
 def test_hidden_units_are_not_returned_for_their_meaning_either() -> None:

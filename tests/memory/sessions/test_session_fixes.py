@@ -55,9 +55,9 @@ def test_the_unit_of_a_fix_has_the_id_of_the_failure_and_names_the_other_events(
         "then succeeded: make check-web (event 7)",
         "reply (event 8): The call has its second argument now.",
     )
-    assert units == [
-        RecallUnit("s:3", "\n".join(lines), session="s", position=2, date="2026-05-04", kind="fix", paths=("src/net/socket.ts",))
-    ]
+    paths, sources = ("src/net/socket.ts",), ("s:5", "s:7", "s:8")
+    text = "\n".join(lines)
+    assert units == [RecallUnit("s:3", text, session="s", position=2, date="2026-05-04", kind="fix", paths=paths, sources=sources)]
 
 
 def test_what_ran_between_fixed_it_if_nothing_was_edited() -> None:

@@ -44,6 +44,7 @@ def test_the_first_and_the_last_text_of_a_turn_are_about_all_files_that_were_edi
             date="2026-05-04",
             kind="step",
             paths=("tests/test_login.py", "README.md"),
+            sources=("s:10",),
         ),
         RecallUnit(
             "s:11",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.weighing.wording import Wording, folded, missing_token, own_words, pasted_words, wording_of
+from palimpsest.memory.weighing.wording import WordOrigins, folded, missing_token, own_words, pasted_words, wording_of
 
 DAY = date(2026, 5, 1)
 
@@ -52,8 +52,8 @@ def test_a_token_is_not_found_inside_of_another() -> None:
 
 def test_words_are_counted_by_their_origin() -> None:
     found = wording_of("Prefers tabs. **Why:** deploy to production", ["I use tabs"], ["deploy to production, they prefer"], ("user",))
-    assert found == Wording(1, 3, 0.25, (("deploy", "product"),))
-    assert wording_of("the user", ["user"], [], ("user",)) == Wording(0, 0, 0.0)
+    assert found == WordOrigins(1, 3, 0.25, (("deploy", "product"),))
+    assert wording_of("the user", ["user"], [], ("user",)) == WordOrigins(0, 0, 0.0)
 
 
 def test_two_neighbours_that_the_user_said_apart_are_not_copied() -> None:

@@ -71,6 +71,33 @@ class Editor(Client):
             self.answers.append(kind)
             self._changed.notify_all()
 
+    async def read_text_file(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("fs/read_text_file")
+
+    async def write_text_file(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("fs/write_text_file")
+
+    async def create_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/create")
+
+    async def terminal_output(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/output")
+
+    async def release_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/release")
+
+    async def wait_for_terminal_exit(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/wait_for_exit")
+
+    async def kill_terminal(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("terminal/kill")
+
+    async def create_elicitation(self, *_: Any, **__: Any) -> Any:
+        raise RequestError.method_not_found("elicitation/create")
+
+    async def complete_elicitation(self, *_: Any, **__: Any) -> None:
+        return
+
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise RequestError.method_not_found(method)
 
@@ -127,6 +154,7 @@ class Desk:
         self.project.mkdir()
         (folder / "temp").mkdir()
         self.folder = folder
+        self.allow()
 
     def environment(self, *replies: object, **variables: str) -> dict[str, str]:
         """The environment of the agent; the model gives these replies."""
@@ -138,9 +166,9 @@ class Desk:
         return {**found, **places, **fixed, "PAL_SCRIPT": str(script), **variables}
 
     def allow(self, *rules: str) -> None:
-        """Write a configuration of the user with these rules."""
+        """Write a configuration of the user with these rules, and without memory, whose jobs would take replies of the script."""
         (self.folder / "home").mkdir(exist_ok=True)
-        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n")
+        (self.folder / "home" / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(rules)}\n[memory]\nuse = false\n")
 
     def bodies(self, session: str, *kinds: type) -> list[Any]:
         """The events of these kinds that the log of a session has, without their stamps."""

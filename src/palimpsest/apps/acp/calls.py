@@ -51,7 +51,7 @@ class ShownCall(Struct, frozen=True):
 
 
 def shown_call(call: ToolCall, root: Path, old_text: Callable[[str], str | None] = lambda _: None) -> ShownCall:
-    """Return how a call is shown. `old_text` returns what a file holds that is written anew; `None` if that is not known."""
+    """Return how a call is shown. `old_text` returns what a file holds before a write; `None` if that is not known."""
     arguments = _arguments(call)
     kind = _KINDS.get(call.tool, "other")
     changes = _changes(call.tool, arguments)

@@ -1,4 +1,4 @@
-"""One session of an editor: its agent, its turns one at a time, and what the editor is told about them."""
+"""One session of an editor: its agent, its turns one at a time, and the updates that the editor gets."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,6 +34,8 @@ from palimpsest.wire.models.cards import recorded_card
 from palimpsest.wire.models.prices import cost
 
 CANCELLED: Final = "cancelled"
+# Seconds that the answers to open prompts have when a session is closed.
+_LAST_SECONDS: Final = 2.0
 _STOPS: Final[Mapping[str, StopReason]] = {
     "done": "end_turn",
     "max_tokens": "max_tokens",
@@ -100,7 +102,7 @@ class EditorSession:
         cancels, command = self._cancels, command_of(parts)
         if command is not None:
             async with self._turn:
-                return await self._run_command(*command)
+                return await self._run_command(*command) if self._cancels == cancels else PromptResponse(stop_reason=CANCELLED)
         typed = self.agent.say(*await self.agent.expand(parts)).seq
         async with self._turn:
             # A turn that ran meanwhile has taken the input.
@@ -153,7 +155,11 @@ class EditorSession:
 
     async def close(self, *, at_once: bool) -> None:
         """End the turn and everything that belongs to the session. With `at_once` jobs are not waited for."""
-        self._cancels += 1
+        await self.cancel()
+        # Prompts are answered before the log is closed, but an editor that reads no more must not keep the agent.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_SECONDS), self._turn:
+                pass
         if at_once:
             await self.agent.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         else:

@@ -127,7 +127,7 @@ def cli() -> None:
 
     Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
-    Every command takes --json.
+    Every command but acp takes --json.
     """
 
 

@@ -1,12 +1,13 @@
 """Forgets a note: it leaves every file of its scope, with all that says the same, and a tombstone without text stays."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
 from palimpsest.engine.memory.note_reading import Notes, iso_now, notes_of
@@ -26,9 +27,10 @@ _REASON: Final = "what it stood for was forgotten"
 class NoteForgetting:
     """Forgets notes of one scope, which the caller holds."""
 
-    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
+    def __init__(self, folder: NoteFolder, clock: Clock, index_file: Path) -> None:
         self._folder = folder
         self._clock = clock
+        self._index_file = index_file
         self._removal = NoteRemoval(folder, clock)
 
     def hidden(self) -> frozenset[str]:
@@ -67,9 +69,7 @@ class NoteForgetting:
         digests = tuple(name_digest(key, name) for name in sorted(names))
         attribute = next((note.attribute for note in (newest, *gone) if note.attribute), "")
         stone = Tombstone(iso_now(self._clock), by, evidence, attribute_digest(key, newest.person, attribute), digests)
-        return PendingForget(
-            {name: f"forgotten_{name_digest(key, name)[:12]}" for name in sorted(names)}, msgspec.json.encode(stone).decode()
-        )
+        return PendingForget({name: buried_name(key, name) for name in sorted(names)}, msgspec.json.encode(stone).decode())
 
     def _complete(self, pending: PendingForget) -> tuple[NoteSaved | NoteForgotten, ...]:
         """Do all steps of a removal; each finds what is left to do, and the texts of the notes go last but one."""
@@ -86,6 +86,7 @@ class NoteForgetting:
             # The history begins again at the end.
             writer.changes.clear()
         self._removal.clean_files(_cleaning(erasure))
+        self._clean_indexes(pending)
         self._removal.delete_notes(pending.names)
         stone = msgspec.json.decode(pending.tombstone, type=Tombstone)
         self._removal.rewrite_log(
@@ -93,6 +94,16 @@ class NoteForgetting:
         )
         self._removal.end()
         return events
+
+    def _clean_indexes(self, pending: PendingForget) -> None:
+        """Remove the notes and their events from the databases of recall; one that cannot be read is deleted: it can be made again."""
+        from palimpsest.engine.memory.index_files import forget_notes  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+
+        evidence = msgspec.json.decode(pending.tombstone, type=Tombstone).evidence
+        try:
+            forget_notes(self._index_file, self._folder.scope, tuple(pending.names), evidence)
+        except StoreError:
+            self._removal.delete_index(self._index_file)
 
     def _rewritten(
         self, writer: NoteWriter, names: frozenset[str], notes: Notes, erasure: Erasure
@@ -135,6 +146,11 @@ class NoteForgetting:
         event = NoteSaved(self._folder.scope, note.name, note.rev, digest_of(text), "consolidate", _REASON, note.evidence)
         writer.save(note.name, text, event)
         return event
+
+
+def buried_name(key: bytes, name: str) -> str:
+    """Return what the log calls a forgotten note, whose name may say what it was about."""
+    return f"forgotten_{name_digest(key, name)[:12]}"
 
 
 def _cleaning(erasure: Erasure) -> Callable[[str, str], str | None]:

@@ -84,8 +84,11 @@ def erase_evidence(file: Path, evidence: Iterable[str]) -> None:
             except BadInput:
                 stored.drop((part,))
                 continue
-            erase(index, [each for each in index.numbers if event_id(each) in gone])
+            quoting = {unit.session for unit in index.units if not gone.isdisjoint(unit.sources)}
+            erase(index, [each for each in index.numbers if event_id(each) in gone or event_id(each).rpartition(":")[0] in quoting])
             stored.save({part: encode_index(index)})
+            # Units of other events that state what these say are made again, without it, when the log is read next.
+            stored.forget_logs(quoting)
         stored.purge()
 
 

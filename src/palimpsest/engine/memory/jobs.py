@@ -24,7 +24,13 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
     names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
     if agent.session.log.opened.opener is not None or memory.home.folder is None:
         return ()
-    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes, "note_uses": _uses}
+    jobs = {
+        "remember": _statements,
+        "extract_notes": _extraction,
+        "running_notes": _running_notes,
+        "note_uses": _uses,
+        "pipeline": _pipeline,
+    }
     made = (jobs[name](memory, memory.home.folder) for name in names)
     return tuple(job for job in made if job is not None)
 
@@ -38,6 +44,7 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
         ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
         ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
         ("note_uses", profile.notes.head != "nothing"),
+        ("pipeline", profile.memory.summarises and goes_on and config.jobs == "auto" and config.sessions_per_start > 0),
     )
     return tuple(name for name, is_on in wanted if is_on)
 
@@ -53,7 +60,14 @@ def _extraction(memory: SessionMemory, home: Path) -> Job:
     from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes  # noqa: PLC0415 - as above
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
-    return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
+    workspace = memory.agent.toolbox.workspace
+    return ExtractNotes(lambda: memory.memories, budget, memory.config, workspace.root, home / "memory", workspace.extra)
+
+
+def _pipeline(memory: SessionMemory, _: Path) -> Job:
+    from palimpsest.engine.memory.pipeline.background import start_pipeline  # noqa: PLC0415 - SQLite; as above
+
+    return start_pipeline(memory)
 
 
 def _uses(memory: SessionMemory, _: Path) -> Job:

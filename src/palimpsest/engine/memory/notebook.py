@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
-from palimpsest.engine.memory.forgetting import NoteForgetting
+from palimpsest.engine.memory.forgetting import NoteForgetting, buried_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
-from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.note_file import encode_note, fitting
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
 from palimpsest.stores.notes.scopes import write_ignore_file
@@ -41,8 +41,8 @@ class Notebook:
     def __init__(self, folder: NoteFolder, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self._forgetting = NoteForgetting(folder, clock)
         self.index_file = folder.state / "index.sqlite"
+        self._forgetting = NoteForgetting(folder, clock, self.index_file)
 
     @property
     def scope(self) -> str:
@@ -61,7 +61,7 @@ class Notebook:
 
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
-        return notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock, is_shared=self.is_shared)
+        return self._notes(self._folder.read(hidden=self._forgetting.hidden()))
 
     @property
     def folder(self) -> Path:
@@ -86,10 +86,8 @@ class Notebook:
 
     def note(self, name: str) -> Note | None:
         """Return an active note as its file states it now; `None` if there is none, or it is no note."""
-        text = self._folder.active_text(name)
-        if text is None or name in self._forgetting.hidden():
-            return None
-        return notes_of(NoteFiles({name: text}, {}, {}), self._clock, is_shared=self.is_shared).active.get(name)
+        text = None if name in self._forgetting.hidden() else self._folder.active_text(name)
+        return None if text is None else self._notes(NoteFiles({name: text}, {}, {})).active.get(name)
 
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
@@ -140,6 +138,10 @@ class Notebook:
         """Return the events of the log of this scope, oldest first."""
         return self._folder.history()
 
+    def names_in_log(self, name: str) -> frozenset[str]:
+        """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
+        return frozenset((name, buried_name(self._folder.key(), name)) if self._tombstones() else (name,))
+
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.
 
@@ -159,11 +161,11 @@ class Notebook:
                 # With this link a crash between the two files leaves the one that holds again.
                 back = replace(back, supersedes=tuple(dict.fromkeys((*back.supersedes, successor.revision))))
             text = encode_note(as_saved(back, is_shared=self.is_shared))
-            saved = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
-            events: list[NoteEvent] = [saved]
+            restored = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
+            events: list[NoteEvent] = [restored]
             if successor is not None and successor.name == name:
                 writer.keep_past(successor.revision, encode_note(replace(successor, status="retracted", superseded_by=back.revision)))
-            writer.restore(name, old.revision, text, saved)
+            writer.restore(name, old.revision, text, restored)
             if successor is not None and successor.name != name:
                 # The link lets an undo of this undo retire what is brought back now.
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
@@ -217,12 +219,7 @@ class Notebook:
             self._forgetting.complete()
             with self._folder.logged() as writer:
                 self._picked_up(writer)
-            events = self._forgetting.forget(name, by, reason, asked)
-        from palimpsest.engine.memory.index_files import forget_notes  # noqa: PLC0415 - few forget, and a start is measured
-
-        gone = [event for event in events if isinstance(event, NoteForgotten) and event.how == "forgotten"]
-        forget_notes(self.index_file, self.scope, [event.name for event in gone], [each for event in gone for each in event.evidence])
-        return events
+            return self._forgetting.forget(name, by, reason, asked)
 
     @contextmanager
     def _writing(self) -> Iterator[NoteWriter]:
@@ -232,11 +229,21 @@ class Notebook:
             with self._folder.logged() as writer:
                 yield writer
 
+    def _notes(self, files: NoteFiles) -> Notes:
+        """Return the notes of files; one that a person has edited since it was written by a job is a statement of that time."""
+        notes = notes_of(files, self._clock, is_shared=self.is_shared)
+        edits = {} if self.is_shared else self._folder.edits()
+        active = {name: _edited(note, edits[name]) if name in edits else note for name, note in notes.active.items()}
+        return replace(notes, active=active)
+
     def _tombstones(self) -> tuple[Tombstone, ...]:
         return tuple(_stones.decode(line) for line in self._folder.tombstones())
 
     def _memory(self, by: Author) -> Memory:
-        return Memory(self.notes().active, (*self._tombstones(), *self._retracted()), self._folder.key(), by)
+        stones = self._tombstones()
+        # A person who corrects a note of the team writes as its author did. Without a tombstone no digest is compared.
+        notes = notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock) if self.is_shared else self.notes()
+        return Memory(notes.active, (*stones, *self._retracted()), self._folder.key() if stones else b"", by)
 
     def _retracted(self) -> Iterator[Tombstone]:
         """Yield what was retracted and not brought back since: it is not learned again from the same events."""
@@ -257,7 +264,7 @@ class Notebook:
         going_on = {note.name for note in change.saved}
         for note in change.past:
             if note.name in going_on:
-                writer.keep_past(note.revision, encode_note(redacted(note)))
+                writer.keep_past(note.revision, encode_note(fitting(redacted(note))))
         saved = tuple(self._saved(writer, note, by, change.reason) for note in change.saved)
         retired = tuple(self._retired(writer, note, by, change.reason) for note in change.past if note.name not in going_on)
         self._write_index(writer)
@@ -304,7 +311,7 @@ class Notebook:
         return "user", "written by hand" if known is None else "edited by hand"
 
     def _saved(self, writer: NoteWriter, note: Note, by: Author, reason: str) -> NoteSaved:
-        clean = as_saved(redacted(note), is_shared=self.is_shared)
+        clean = fitting(as_saved(redacted(note), is_shared=self.is_shared))
         text = encode_note(clean)
         event = NoteSaved(self.scope, note.name, note.rev, digest_of(text), by, reason, note.evidence)
         writer.save(note.name, text, event, quarantined=note.trust == "quarantined")
@@ -314,7 +321,7 @@ class Notebook:
         event = NoteForgotten(self.scope, note.name, note.rev, "retracted", by, reason, note.evidence)
         if note.status == "superseded":
             event = replace(event, how="superseded")
-        writer.retire(note.name, note.revision, encode_note(redacted(note)), event)
+        writer.retire(note.name, note.revision, encode_note(fitting(redacted(note))), event)
         return event
 
     def _write_index(self, writer: NoteWriter) -> None:
@@ -334,3 +341,8 @@ def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
         renamed[note.revision] = saved[-1].revision
     past = tuple(replace(note, superseded_by=renamed.get(note.superseded_by, note.superseded_by)) for note in change.past)
     return AcceptedChange(tuple(saved), past, change.reason)
+
+
+def _edited(note: Note, at: int) -> Note:
+    when = iso_of(at)
+    return replace(note, by="user", trust="stated", when=when if time_of(when) > time_of(note.when) else note.when)

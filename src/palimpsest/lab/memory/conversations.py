@@ -43,23 +43,29 @@ class Conversation(Value, frozen=True):
 
 
 class EvaluationData(Value, frozen=True):
-    """All conversations of a file, and the SHA-256 of its bytes."""
+    """All conversations of a file, and the SHA-256 of its bytes; `form` is the name of its format."""
 
     name: str
     digest: str
     conversations: tuple[Conversation, ...]
+    form: str = "LoCoMo"
 
 
 def read_conversations(path: Path, audit: Path | None = None) -> EvaluationData:
     """Return the conversations of a file. Raises `BadInput` if it or the audit cannot be read as such."""
-    data = _bytes(path)
+    data, samples = read_samples(path)
     corrections = {} if audit is None else _corrections(audit)
-    samples = _decoded(path, data)
     try:
         found = tuple(_conversation(place, sample, corrections) for place, sample in enumerate(samples))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadInput(f"this is no conversation in the format of LoCoMo: {type(error).__name__} {error}", where=str(path)) from error
     return EvaluationData(path.name, sha256(data).hexdigest(), found)
+
+
+def read_samples(path: Path) -> tuple[bytes, list[dict[str, Any]]]:
+    """Return the bytes of a file and the samples that it lists. Raises `BadInput` if it is no list of samples."""
+    data = _bytes(path)
+    return data, _decoded(path, data)
 
 
 def _bytes(path: Path) -> bytes:

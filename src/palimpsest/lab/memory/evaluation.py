@@ -1,11 +1,14 @@
 """Evaluates recall on data with known evidence: floors, weights that never saw the scored conversation, and the shipped weights."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from palimpsest.core.items import Value
-from palimpsest.lab.memory.conversations import ADVERSARIAL, CATEGORIES, Conversation, EvaluationData, Question, read_conversations
+from palimpsest.lab.memory.beam import category_name, message_of, read_data
+from palimpsest.lab.memory.conversations import ADVERSARIAL, Conversation, EvaluationData, Question
 from palimpsest.lab.memory.floor import floor_rankings
 from palimpsest.lab.memory.scoring import MeanScores, QuestionScore, mean_scores, score
 from palimpsest.lab.memory.training import PENALTY, Sample, fit, sample
@@ -13,7 +16,7 @@ from palimpsest.memory.recall.candidates import Similar
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
 from palimpsest.memory.recall.terms import fold
-from palimpsest.memory.recall.weights import TRAINED_ON
+from palimpsest.memory.recall.weights import TRAINED_CONVERSATIONS, TRAINED_ON
 from palimpsest.providers.embedding import Embedder, TextVectors
 
 # Up to this many conversations each is a fold of its own; beyond, pairs in the order of the file.
@@ -45,7 +48,7 @@ class QuestionRanks(Value, frozen=True):
 class MemoryReport(Value, frozen=True):
     """Everything that an evaluation measured; `seed` is 0 because nothing is drawn at random.
 
-    held_out: one weight table for each fold, by the names of the conversations that it was not trained on.
+    held_out: one weight table for each fold, by the names of the conversations that it was not trained on. form: the format of the data.
     """
 
     data: str
@@ -59,6 +62,18 @@ class MemoryReport(Value, frozen=True):
     questions: tuple[QuestionRanks, ...]
     penalty: float = PENALTY
     seed: int = 0
+    form: str = "LoCoMo"
+
+    def row(self, *, embeddings: bool) -> ScoreRow:
+        """Return the row that counts: held out if these conversations were trained on, else that of the shipped weights."""
+        name = "ours with embeddings" if embeddings else "ours"
+        shipped = next(row for row in self.rows if row.name == f"{name}, shipped weights")
+        return next((row for row in self.rows if shipped.note and row.name == f"{name}, held out"), shipped)
+
+    @property
+    def embeddings(self) -> bool:
+        """Whether embeddings were measured too."""
+        return any(row.name.startswith("ours with embeddings") for row in self.rows)
 
 
 class ScoredQuestion(Value, frozen=True):
@@ -83,13 +98,19 @@ class IndexedConversation(Value, frozen=True, eq=False):
 
 
 def eval_data(
-    path: Path, *, audit: Path | None = None, embedder: Embedder | None = None, announce: Announce = lambda _: None
+    path: Path,
+    *,
+    audit: Path | None = None,
+    embedder: Embedder | None = None,
+    announce: Announce = lambda _: None,
+    times: list[float] | None = None,
 ) -> MemoryReport:
-    """Measure recall on a file in the format of LoCoMo, with an embedder also with embeddings. Raises `BadInput` if it cannot be read.
+    """Measure recall on a file of conversations, with an embedder also with embeddings. Raises `BadInput` if it cannot be read.
 
-    Weights that are held out need at least two conversations; a thousand questions take about ten seconds a fold.
+    Weights that are held out need at least two conversations; a thousand questions take about ten seconds a fold. The milliseconds of
+    each ranking with the shipped weights and without embeddings are added to `times`.
     """
-    data = read_conversations(path, audit)
+    data = read_data(path, audit)
     announce(f"{data.name}: {len(data.conversations)} conversations")
     rows = [_row(name, _floor(data, stop_words=every_word)) for name, every_word in FLOORS]
     held_out: dict[str, Mapping[str, float]] = {}
@@ -98,8 +119,8 @@ def eval_data(
         if name != "ours" and used is None:
             continue
         indexed = _indexed(data, used)
-        in_sample = "these conversations were trained on" if data.digest == TRAINED_ON else ""
-        scored = _scored_with(indexed, None)
+        in_sample = "these conversations were trained on" if _trained_on(data) else ""
+        scored = _scored_with(indexed, None, times if used is None else None)
         rows.append(_row(f"{name}, shipped weights", scored, note=in_sample))
         if len(indexed) > 1:
             scored, weights = _held_out(indexed, announce)
@@ -118,6 +139,7 @@ def eval_data(
         adversarial_questions=adversarial,
         rows=tuple(rows),
         held_out=held_out,
+        form=data.form,
         questions=tuple(QuestionRanks(each.conversation, each.question.number, each.question.category, each.raw.ranks) for each in detail),
     )
 
@@ -127,7 +149,7 @@ FLOORS: Final = (("FTS5, all words", True), ("FTS5, without stop words", False))
 
 def fit_data(path: Path, *, embedder: Embedder | None = None, announce: Announce = lambda _: None) -> dict[str, float]:
     """Return weights fitted on all main questions of a file: what `memory/recall/weights.py` holds."""
-    data = read_conversations(path)
+    data = read_data(path)
     announce(f"{data.name}: fitting on all {len(data.conversations)} conversations")
     return fit([each for samples in _samples(_indexed(data, embedder)) for each in samples])
 
@@ -172,22 +194,40 @@ def _samples(indexed: Iterable[IndexedConversation]) -> list[list[Sample]]:
     ]
 
 
-def _scored_with(indexed: Iterable[IndexedConversation], weights: Mapping[str, float] | None) -> list[ScoredQuestion]:
+def _scored_with(
+    indexed: Iterable[IndexedConversation], weights: Mapping[str, float] | None, times: list[float] | None = None
+) -> list[ScoredQuestion]:
+    """Return every question scored; adds the milliseconds that each ranking took to `times`."""
     return [
         scored
         for each in indexed
-        for scored in _scored(each.conversation, (_ranking(each, question, weights) for question in each.conversation.questions))
+        for scored in _scored(each.conversation, (_ranking(each, question, weights, times) for question in each.conversation.questions))
     ]
+
+
+def _trained_on(data: EvaluationData) -> bool:
+    """Whether the shipped weights saw a conversation of this data."""
+    return data.digest == TRAINED_ON or any(conversation_digest(each) in TRAINED_CONVERSATIONS for each in data.conversations)
+
+
+def conversation_digest(conversation: Conversation) -> str:
+    """Return 12 hexadecimal digits of the SHA-256 of the texts of a conversation."""
+    return sha256("\n".join(unit.text for unit in conversation.units).encode()).hexdigest()[:12]
 
 
 def _floor(data: EvaluationData, *, stop_words: bool) -> Iterator[ScoredQuestion]:
     for conversation in data.conversations:
-        yield from _scored(conversation, floor_rankings(conversation, stop_words=stop_words))
+        rankings = floor_rankings(conversation, stop_words=stop_words)
+        yield from _scored(conversation, ([message_of(each) for each in ranking] for ranking in rankings))
 
 
-def _ranking(indexed: IndexedConversation, question: Question, weights: Mapping[str, float] | None) -> list[str]:
-    hits = rank(indexed.index, question.text, most=_MOST_RANKED, weights=weights, similar=indexed.similar(question))
-    return [hit.unit.id for hit in hits]
+def _ranking(indexed: IndexedConversation, question: Question, weights: Mapping[str, float] | None, times: list[float] | None) -> list[str]:
+    similar = indexed.similar(question)
+    begun = time.perf_counter()
+    hits = rank(indexed.index, question.text, most=_MOST_RANKED, weights=weights, similar=similar)
+    if times is not None:
+        times.append((time.perf_counter() - begun) * 1000)
+    return [message_of(hit.unit.id) for hit in hits]
 
 
 def _scored(conversation: Conversation, rankings: Iterable[Sequence[str]]) -> Iterator[ScoredQuestion]:
@@ -201,5 +241,5 @@ def _row(name: str, scored: Iterable[ScoredQuestion], *, audited: bool = False, 
         by_category.setdefault(each.question.category, []).append(each.audited if audited else each.raw)
     adversarial = by_category.pop(ADVERSARIAL, [])
     main = [each for _, scores in sorted(by_category.items()) for each in scores]
-    categories = {CATEGORIES.get(category, str(category)): mean_scores(scores) for category, scores in sorted(by_category.items())}
+    categories = {category_name(category): mean_scores(scores) for category, scores in sorted(by_category.items())}
     return ScoreRow(name, mean_scores(main), categories, mean_scores(adversarial), note)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from palimpsest.core.items import Value
-from palimpsest.lab.memory.conversations import EvaluationData, read_conversations
+from palimpsest.lab.memory.beam import read_data
+from palimpsest.lab.memory.conversations import EvaluationData
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
 from palimpsest.memory.recall.units import RecallUnit
@@ -46,7 +47,7 @@ def measure_latency(path: Path, *, units: int = UNITS, queries: int = QUERIES, a
 
     Raises `BadInput` if the file cannot be read. Needs about 8 kB of memory a unit.
     """
-    data = read_conversations(path)
+    data = read_data(path)
     chance = random.Random(_SEED)  # noqa: S311 - the same units in every run
     announce(f"indexing {units:,} units of {WORDS_A_MESSAGE} words")
     begun = time.perf_counter()
@@ -60,11 +61,11 @@ def measure_latency(path: Path, *, units: int = UNITS, queries: int = QUERIES, a
         units=units,
         queries=queries,
         build_s=round(built, 1),
-        p50_ms=_quantile(clock, 0.5),
-        p95_ms=_quantile(clock, 0.95),
-        worst_ms=_quantile(clock, 1.0),
-        p95_cpu_ms=_quantile(processor, 0.95),
-        worst_cpu_ms=_quantile(processor, 1.0),
+        p50_ms=quantile(clock, 0.5),
+        p95_ms=quantile(clock, 0.95),
+        worst_ms=quantile(clock, 1.0),
+        p95_cpu_ms=quantile(processor, 0.95),
+        worst_cpu_ms=quantile(processor, 1.0),
     )
 
 
@@ -95,6 +96,6 @@ def _times(index: RecallIndex, queries: Sequence[str]) -> tuple[list[float], lis
     return clock, processor
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
     """Return the smallest value that at least this share of all does not exceed."""
     return round(sorted(values)[max(0, -(-int(share * 1000) * len(values) // 1000) - 1)], 2)

@@ -76,7 +76,8 @@ class CaseScore(Value, frozen=True):
 class LevelRow(Value, frozen=True):
     """Means over the cases of a level, the number of facts and of those recalled, and how many cases passed.
 
-    unseen: the mean over the cases on which no weight was chosen; ratio: `score` as a share of `ceiling`. tokens: most of a case.
+    second_half: the mean over the cases that are not of the first half, see `first_half`; ratio: `score` as a share of `ceiling`.
+    tokens: most of a case.
     """
 
     cases: int
@@ -85,7 +86,7 @@ class LevelRow(Value, frozen=True):
     score: float
     ceiling: float
     ratio: float
-    unseen: float
+    second_half: float
     links: float
     stale: int
     passed: int
@@ -202,8 +203,11 @@ def _folded(text: str) -> str:
     return _SPACE.sub(" ", text.lower())
 
 
-def chosen_on(case: str) -> bool:
-    """Whether the weights of the digest were chosen on a case: those numbered 1, 5, 9, 13 and 17 of each level."""
+def first_half(case: str) -> bool:
+    """Whether a case is numbered 1, 5, 9, 13 or 17 of its level.
+
+    The weights of the digest were first set on these. Its later rules were added with the other cases in sight, so neither half is unseen.
+    """
     found = _CASE.search(case)
     return found is not None and int(found[2]) % 4 == 1
 
@@ -217,7 +221,7 @@ def _row(scores: Sequence[CaseScore]) -> LevelRow:
         score=mean,
         ceiling=ceiling,
         ratio=mean / ceiling if ceiling else 0.0,
-        unseen=_mean([each.score for each in scores if not chosen_on(each.case)]),
+        second_half=_mean([each.score for each in scores if not first_half(each.case)]),
         links=_mean([each.links for each in scores]),
         stale=sum(len(each.stale) for each in scores),
         passed=sum(each.passed for each in scores),

@@ -18,6 +18,8 @@ class QuestionScore(Value, frozen=True):
     all_10: float
     any_10: float
     session_recall_5: float
+    recall_5: float
+    recall_20: float
     ranks: tuple[int, ...] = ()
 
 
@@ -31,6 +33,8 @@ class MeanScores(Value, frozen=True):
     all_10: float
     any_10: float
     session_recall_5: float
+    recall_5: float
+    recall_20: float
     recall_10_error: float
 
 
@@ -54,6 +58,8 @@ def score(ranking: Iterable[str], evidence: Sequence[str], sessions: Sequence[st
         all_10=float(len(hits) == len(evidence)),
         any_10=float(bool(hits)),
         session_recall_5=len(wanted.intersection(best_sessions)) / len(wanted),
+        recall_5=sum(0 < rank <= 5 for rank in ranks) / len(evidence),
+        recall_20=sum(0 < rank <= 20 for rank in ranks) / len(evidence),
         ranks=ranks,
     )
 
@@ -66,7 +72,7 @@ def mean_scores(scores: Sequence[QuestionScore]) -> MeanScores:
     """Return the means over questions; zeros without questions."""
     count = len(scores)
     if not count:
-        return MeanScores(0, 0, 0, 0, 0, 0, 0, 0)
+        return MeanScores(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     recall = sum(each.recall_10 for each in scores) / count
     spread = sum((each.recall_10 - recall) ** 2 for each in scores) / count
     return MeanScores(
@@ -77,5 +83,7 @@ def mean_scores(scores: Sequence[QuestionScore]) -> MeanScores:
         all_10=sum(each.all_10 for each in scores) / count,
         any_10=sum(each.any_10 for each in scores) / count,
         session_recall_5=sum(each.session_recall_5 for each in scores) / count,
+        recall_5=sum(each.recall_5 for each in scores) / count,
+        recall_20=sum(each.recall_20 for each in scores) / count,
         recall_10_error=math.sqrt(spread / count),
     )

@@ -39,11 +39,12 @@ _HARMLESS_PATHS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/
 _MOST_CALLS: Final = 10_000
 
 
-def untrusted_results(events: Iterable[Event], root: str) -> IsUntrusted:
-    """Return a function that says whether a result brings text from outside of the workspace `root`, by the calls in these events.
+def untrusted_results(events: Iterable[Event], root: str, *more: str) -> IsUntrusted:
+    """Return a function that says whether a result brings text from outside of the workspace, by the calls in these events.
 
-    A result counts as one of the workspace only if its call is among the events, its tool is one that works on files or runs commands,
-    every path that it names lies below the root, and no command in it reads from another machine.
+    The workspace is the folder `root`, in which relative paths begin, and `more` folders that the user granted. A result counts as one of
+    it only if its call is among the events, its tool is one that works on files or runs commands, every path that it names lies in these
+    folders, and no command in it reads from another machine. For a session of another program `root` is the folder that it states.
     """
     calls: dict[str, ToolCall] = {}
     for event in events:
@@ -54,7 +55,7 @@ def untrusted_results(events: Iterable[Event], root: str) -> IsUntrusted:
 
     def is_untrusted(returned: ToolReturned) -> bool:
         call = calls.get(returned.result.call_id)
-        return call is None or not _is_local(call, returned, root)
+        return call is None or not _is_local(call, returned, (root, *more))
 
     return is_untrusted
 
@@ -64,7 +65,7 @@ def written_paths(call: ToolCall, returned: ToolReturned, root: str) -> tuple[st
     return tuple(_absolute(access.path, root) for access in action_with(call, returned).paths if access.changes)
 
 
-def _is_local(call: ToolCall, returned: ToolReturned, root: str) -> bool:
+def _is_local(call: ToolCall, returned: ToolReturned, roots: tuple[str, ...]) -> bool:
     name = call.tool.lower().replace("-", "_")
     for namespace in _NAMESPACES:
         name = name.removeprefix(namespace)
@@ -72,10 +73,10 @@ def _is_local(call: ToolCall, returned: ToolReturned, root: str) -> bool:
         return False
     action = action_with(call, returned)
     paths = {access.path for access in action.paths} | set(returned.paths)
-    return all(_is_below(path, root) for path in paths) and (action.kind != "command" or _is_local_command(call, action, root))
+    return all(_is_below(path, roots) for path in paths) and (action.kind != "command" or _is_local_command(call, action, roots))
 
 
-def _is_local_command(call: ToolCall, action: Action, root: str) -> bool:
+def _is_local_command(call: ToolCall, action: Action, roots: tuple[str, ...]) -> bool:
     line = shell_line(call) or action.command
     if not line or "://" in line:
         return False
@@ -83,7 +84,7 @@ def _is_local_command(call: ToolCall, action: Action, root: str) -> bool:
         words = command.words
         if elsewhere or (words and _is_remote(words)):
             return False
-        if not all(_is_below(path, root) for path in _named_paths(words)):
+        if not all(_is_below(path, roots) for path in _named_paths(words)):
             return False
     return True
 
@@ -101,14 +102,14 @@ def _named_paths(words: tuple[str, ...]) -> Iterator[str]:
             yield value
 
 
-def _is_below(path: str, root: str) -> bool:
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
     if path in _HARMLESS_PATHS:
         return True
-    if not root or path.startswith(("~", "$")) or "://" in path:
+    if not roots[0] or path.startswith(("~", "$")) or "://" in path:
         return False
-    base = posixpath.normpath(root)
-    place = _absolute(path, base)
-    return place == base or place.startswith(base.rstrip("/") + "/")
+    place = _absolute(path, roots[0])
+    folders = [posixpath.normpath(root).rstrip("/") for root in roots]
+    return any(place == folder or place.startswith(f"{folder}/") for folder in folders)
 
 
 def _absolute(path: str, root: str) -> str:

@@ -33,15 +33,15 @@ LONGEST_SKILL: Final = 1_200
 _SKILL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,40}")
 
 
-class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StandingLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line that says what several notes have in common."""
 
     name: str
     about: str
 
 
-class _Wordings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    wordings: tuple[Wording, ...]
+class _StandingLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    wordings: tuple[StandingLine, ...]
 
 
 class SkillDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,9 +73,9 @@ def wordings(groups: Mapping[str, tuple[Note, ...]], words: Words, model: str = 
     if not chosen:
         return {}
     shown = "\n\n".join(f"{name}:\n" + "\n".join(f"- {escaped(note.about)}" for note in notes) for name, notes in chosen.items())
-    reply = yield from ask(_want(_prompt("wordings", {"groups": bounded_lines(shown, MOST_READ)}), _Wordings, model))
+    reply = yield from ask(_want(_prompt("wordings", {"groups": bounded_lines(shown, MOST_READ)}), _StandingLines, model))
     accepted: dict[str, str] = {}
-    for wording in _decoded(reply.parts, _Wordings).wordings:
+    for wording in _decoded(reply.parts, _StandingLines).wordings:
         about = " ".join(redact(wording.about).split())
         known = frozenset[str]().union(*(words(f"{note.about}\n{note.body}") for note in chosen.get(wording.name, ())))
         if about and len(about) <= LONGEST_ABOUT and words(about) and words(about) <= known:

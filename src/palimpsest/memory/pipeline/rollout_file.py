@@ -8,8 +8,8 @@ from msgspec import Struct
 from palimpsest.core.items import Value
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.pipeline.transcript import SessionReading, iso_time
-from palimpsest.memory.reading import escaped
+from palimpsest.memory.pipeline.transcript import SessionReading
+from palimpsest.memory.reading import escaped, iso_time
 
 Outcome: TypeAlias = Literal["success", "partial", "uncertain", "failed"]
 MadeBy: TypeAlias = Literal["model", "structure"]
@@ -56,7 +56,7 @@ def encode_rollout(rollout: RolloutFile) -> str:
         ("git_branch", rollout.branch),
         ("made_by", rollout.made_by),
     )
-    lines = (f"{key}: {' '.join(redact(value).split())}" for key, value in head if value)
+    lines = (f"{key}: {' '.join(redact(value).split())}" for key, value in head if value.strip())
     return "\n".join((*lines, "", bounded_lines(redact(rollout.body).strip(), LONGEST_SUMMARY), ""))
 
 

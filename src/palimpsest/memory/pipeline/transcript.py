@@ -1,7 +1,6 @@
 """What phase one reads of a finished session: texts of the user, replies, and names and outcomes of tools, never what tools returned."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from palimpsest.audit.context_tags import is_context_text
@@ -14,7 +13,7 @@ from palimpsest.core.situation import CommandRun
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.memory.changes import QuotableEvent, Speaker
-from palimpsest.memory.reading import line_of_source
+from palimpsest.memory.reading import iso_time, line_of_source
 
 # Tokens of one text of the user, and of one reply, before it is shortened to its beginning and end.
 _LONGEST_USER, _LONGEST_REPLY = 4_000, 1_500
@@ -113,11 +112,6 @@ def transcript_lines(beginning: tuple[QuotableEvent, ...], end: tuple[QuotableEv
     if left_out:
         yield f"[… {left_out:,} events left out …]"
     yield from map(line_of_source, end)
-
-
-def iso_time(milliseconds: int) -> str:
-    """Return a time as RFC 3339 states it, in UTC and seconds."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _sources(session: str, event: Event, calls: dict[str, ToolCall]) -> Iterator[QuotableEvent]:

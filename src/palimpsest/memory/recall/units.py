@@ -25,6 +25,7 @@ class RecallUnit(Value, frozen=True):
     date: when it was said, as an ISO date or date and time; empty if unknown.
     kind: `turn`; `step`, which is what a model said while it worked, between the beginning and the end of a turn; `fix`; or that of a note.
     paths: files it is about.
+    sources: evidence ids of other events whose text is in its text, such as errors that a tool printed.
     """
 
     id: str
@@ -36,6 +37,7 @@ class RecallUnit(Value, frozen=True):
     date: str = ""
     kind: str = TURN
     paths: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 def cut(text: str, most: int = WORDS_A_UNIT) -> Iterator[str]:

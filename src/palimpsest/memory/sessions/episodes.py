@@ -154,8 +154,16 @@ def fix_unit(session: str, fix: Fix, position: int, date: str) -> RecallUnit:
     lines.append(f"then succeeded: {command} (event {fix.proved})")
     if fix.closing_text:
         lines.append(f"reply (event {fix.closing}): {fix.closing_text}")
-    text = redact("\n".join(lines))
-    return RecallUnit(f"{session}:{fix.failed}", text, session=session, position=position, date=date, kind=FIX, paths=fix.paths)
+    return RecallUnit(
+        f"{session}:{fix.failed}",
+        redact("\n".join(lines)),
+        session=session,
+        position=position,
+        date=date,
+        kind=FIX,
+        paths=fix.paths,
+        sources=tuple(f"{session}:{seq}" for seq in fix.events[1:]),
+    )
 
 
 def find_fix(index: RecallIndex, command: str, output: str, *, most: int = MOST_FOUND) -> tuple[RecallHit, ...]:

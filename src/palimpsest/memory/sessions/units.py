@@ -36,6 +36,11 @@ def event_id(unit: str) -> str:
     return f"{session}{colon}{place.partition('.')[0]}"
 
 
+def unit_events(unit: RecallUnit) -> frozenset[str]:
+    """Return the evidence ids of all events whose text is in a unit: if one of them is forgotten, the unit is."""
+    return frozenset((event_id(unit.id), *unit.sources))
+
+
 def units_of_steps(session: str, steps: Iterable[SessionStep]) -> Iterator[RecallUnit]:
     """Yield the units of a session from its steps, which `session_steps` gives."""
     positions = count()
@@ -61,7 +66,7 @@ class _Passage:
         self.edited: dict[str, None] = {}
         self.read: dict[str, None] = {}
         self.commands: dict[str, str] = {}
-        self.errors: dict[str, None] = {}
+        self.errors: dict[str, int] = {}
 
     def take(self, step: AccessStep | CommandStep) -> None:
         """Add a file or a command."""
@@ -74,7 +79,7 @@ class _Passage:
             case CommandStep():
                 self.commands.pop(step.command, None)
                 self.commands[step.command] = step.outcome
-                self.errors.update(dict.fromkeys(step.errors))
+                self.errors |= {line: step.seq for line in step.errors if line not in self.errors}
 
     def fields(self, branch: str) -> str:
         """Return the line that states files, commands, errors and branch; empty if there are none."""
@@ -88,6 +93,10 @@ class _Passage:
         if branch and self.said.begins:
             found.append(f"[branch: {branch}]")
         return " ".join(found)
+
+    def shown_errors(self) -> tuple[int, ...]:
+        """Return the sequence numbers of the results whose error lines are stated."""
+        return tuple(dict.fromkeys(islice(self.errors.values(), SHOWN_ERRORS)))
 
 
 class _TurnUnits:
@@ -135,6 +144,7 @@ class _TurnUnits:
                 date=date,
                 kind=kind,
                 paths=tuple(islice(paths, MOST_PATHS)),
+                sources=tuple(f"{session}:{seq}" for seq in passage.shown_errors()) if number == 1 else (),
             )
 
 

@@ -12,19 +12,13 @@ from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
+from palimpsest.memory.weighing.staleness import cited_files
 
 # The person that notes are about if they name no other; as the name of a speaker it would be taken out of queries.
 _USER: Final = "user"
 _TOOL_PREFIX: Final = "tool."
 # Dates of one note by which it can be due.
 _MOST_DATES: Final = 16
-
-
-class CitedFile(Value, frozen=True):
-    """A file that a note says something about: its path in the project, and the first 12 hex digits of the SHA-256 of its bytes then."""
-
-    path: str
-    digest: str
 
 
 class IndexedNote(Value, frozen=True):
@@ -104,21 +98,6 @@ def unit_of(note: Note) -> RecallUnit:
     text = "\n".join(part for part in (note.about, note.body, note.attribute.replace(".", " ")) if part)
     who = "" if note.person == _USER else note.person
     return RecallUnit(note.name, text, who=who, date=note.when, kind=note.kind, paths=tuple(file.path for file in cited_files(note)))
-
-
-def cited_files(note: Note) -> Iterator[CitedFile]:
-    """Yield the files that a note cites; malformed entries are left out."""
-    for each in note.files:
-        path, _, rest = each.partition("@") if each.count("@") <= 2 else _split_last(each)
-        digest = rest.partition("@")[0]
-        if path and digest:
-            yield CitedFile(path, digest)
-
-
-def _split_last(each: str) -> tuple[str, str, str]:
-    """Return path and rest of an entry whose path has an @ itself."""
-    path, digest, commit = each.rsplit("@", 2)
-    return path, "@", f"{digest}@{commit}"
 
 
 def described_tool(note: Note) -> str:

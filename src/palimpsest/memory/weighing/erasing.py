@@ -9,6 +9,7 @@ from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.terms import stems, words
 from palimpsest.memory.weighing.duplicates import NEAR, claim_of, overlap
+from palimpsest.memory.weighing.proposed_rules import is_proposed, written_again
 
 # A rule or representative that fewer notes support is no longer one.
 LEAST_SUPPORTS: Final = 2
@@ -54,8 +55,8 @@ def erasure_of(gone: Iterable[Note], kept: Iterable[Note]) -> Erasure:
 def said_by(name: str, notes: Iterable[Note]) -> frozenset[str]:
     """Return the names of all notes that say what the note of this name says: to forget it is to forget them.
 
-    These are notes of the same claim, those that a representative stands for, and past versions of the same fact: of the same attribute,
-    or nearly the same words, about the same person.
+    These are notes of the same claim, those that a representative stands for, and past versions of the same fact: those that it replaced,
+    one after the other, and those of the same attribute or nearly the same words about the same person.
     """
     listed = list(notes)
     own = [note for note in listed if note.name == name]
@@ -67,6 +68,7 @@ def said_by(name: str, notes: Iterable[Note]) -> frozenset[str]:
         is_near = any(overlap(_claim_terms(note), _claim_terms(each)) >= NEAR for each in own) if is_past else False
         if claim_of(note) in claims or (is_past and (note.attribute in attributes or is_near)):
             found.add(note.name)
+    found |= _replaced_by(found, listed)
     # A note that stands for others is rewritten instead, unless it is the one that was asked for.
     return frozenset(found - {note.name for note in listed if note.name != name and name in note.stands_for})
 
@@ -81,14 +83,25 @@ def without_supports(gone: frozenset[str], active: Iterable[Note]) -> tuple[Rewr
             continue
         rest = tuple(each for each in note.stands_for if each not in gone)
         supports = [each for each in listed if each.name in rest]
+        if is_proposed(note) and len(supports) >= LEAST_SUPPORTS:
+            # Its text is made of its supports alone, so that it can be made again of those that are left.
+            found.append(Rewritten(note, written_again(note, supports)))
+            continue
         erasure = erasure_of(lost, supports)
-        body = erasure.removed_from(note.body)
-        is_left = len(rest) >= LEAST_SUPPORTS and body.strip() and not erasure.is_in(f"{note.about}\n{note.backstory}")
-        only_lost = {each for one in lost for each in one.evidence} - {each for one in supports for each in one.evidence}
-        evidence = tuple(each for each in note.evidence if each not in only_lost) or note.evidence
-        new = replace(note, stands_for=rest, body=body, evidence=evidence, rev=note.rev + 1)
+        new = _without_lines(note, rest, erasure, lost, supports)
+        if erasure.is_in(f"{new.about}\n{new.backstory}") and note.by == "consolidate" and len(supports) >= LEAST_SUPPORTS:
+            # A rule that was put together from its supports is put together again from those that are left.
+            new = written_again(note, supports)
+        is_left = len(rest) >= LEAST_SUPPORTS and new.body.strip() and not erasure.is_in(f"{new.about}\n{new.body}\n{new.backstory}")
         found.append(Rewritten(note, new if is_left else None))
     return tuple(found)
+
+
+def _without_lines(note: Note, rest: tuple[str, ...], erasure: Erasure, lost: list[Note], supports: list[Note]) -> Note:
+    """Return a note without the lines that say what was forgotten, and without the events that only lost supports had."""
+    only_lost = {each for one in lost for each in one.evidence} - {each for one in supports for each in one.evidence}
+    evidence = tuple(each for each in note.evidence if each not in only_lost) or note.evidence
+    return replace(note, stands_for=rest, body=erasure.removed_from(note.body), evidence=evidence, rev=note.rev + 1)
 
 
 def without_links(note: Note, gone: frozenset[str]) -> Note:
@@ -96,6 +109,22 @@ def without_links(note: Note, gone: frozenset[str]) -> Note:
     supersedes = tuple(each for each in note.supersedes if each.partition("@")[0] not in gone)
     by = "" if note.superseded_by.partition("@")[0] in gone else note.superseded_by
     return replace(note, supersedes=supersedes, superseded_by=by, stands_for=tuple(each for each in note.stands_for if each not in gone))
+
+
+def _replaced_by(names: set[str], notes: list[Note]) -> set[str]:
+    """Return the names of past notes that lead to one of these names over links; undone corrections may form circles."""
+    replaced: dict[str, set[str]] = {}
+    for note in notes:
+        replaced.setdefault(note.superseded_by.partition("@")[0], set()).add(note.name)
+        replaced.setdefault(note.name, set()).update(link.partition("@")[0] for link in note.supersedes)
+    active = {note.name for note in notes if note.status == "active"}
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        more = replaced.get(waiting.pop(), set()) - found - names - active - {""}
+        found |= more
+        waiting += more
+    return found
 
 
 def _text(note: Note) -> str:

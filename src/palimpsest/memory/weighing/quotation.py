@@ -24,7 +24,7 @@ Speaker: TypeAlias = Literal["user", "assistant", "tool", "untrusted"]
 
 LONGEST_QUOTE_WORDS: Final = 25
 # Events that a note names at most; the newest are kept.
-MOST_EVIDENCE: Final = 20
+MOST_EVIDENCE: Final = 8
 
 
 class QuotableEvent(Value, frozen=True):
@@ -157,7 +157,7 @@ class Quotation(Value, frozen=True):
         shares = [wording_of(each, own, (), ignored).share for each in (fact_of(claim.body), claim.body, claim.about)]
         if shares[0] < LEAST_SHARE or min(shares) < LEAST_TEXT_SHARE:
             return False
-        pasted = [pasted_words(source.text) for source in self.sources if source.speaker == "user"]
+        pasted = [words for source in self.sources if source.speaker == "user" if (words := pasted_words(source.text))]
         others = [source.text for source in self.sources if source.speaker != "user"]
         origins = [wording_of(each, own, (*pasted, *others), ignored) for each in (claim.about, claim.body, text)]
         results = [source.text for source in self.sources if source.speaker in ("tool", "untrusted")]

@@ -32,7 +32,7 @@ _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ISO_DATE: Final = re.compile(r"\b\d{4}-\d\d-\d\d(?:T[0-9:.]{0,15}(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
-class Wording(Value, frozen=True):
+class WordOrigins(Value, frozen=True):
     """Words of a note by their origin: in the texts that are to support it, in other texts only, and pairs copied from the latter."""
 
     supported: int
@@ -41,16 +41,19 @@ class Wording(Value, frozen=True):
     copied_pairs: tuple[tuple[str, str], ...] = ()
 
 
+@lru_cache(maxsize=1_024)
 def folded(text: str) -> str:
     """Return a text without differences of case, width and white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
+@lru_cache(maxsize=1_024)
 def own_words(text: str) -> str:
     """Return what a message says outside of fenced blocks and cited lines, which are usually pasted."""
     return _CITED_LINE.sub(" ", _FENCED.sub("\n", text))
 
 
+@lru_cache(maxsize=1_024)
 def pasted_words(text: str) -> str:
     """Return what stands in fenced blocks and cited lines of a message."""
     fenced = [match[2] for match in _FENCED.finditer(text)]
@@ -80,7 +83,7 @@ def missing_token(text: str, sources: Sequence[str], days: Iterable[date]) -> st
     return next((number for number in _whole_numbers(rest) if number not in numbers), "")
 
 
-def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: Iterable[str] = ()) -> Wording:
+def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: Iterable[str] = ()) -> WordOrigins:
     """Return how far the words of a text are those of `own`, and which of them are those of `others` only.
 
     Words of `ignored` texts, such as the name of the person, do not count. Without any word the share is 0.
@@ -95,7 +98,7 @@ def wording_of(text: str, own: Iterable[str], others: Iterable[str], ignored: It
     # A pair of two words that are both in the supporting texts was put together from them, not copied.
     found_pairs = [pair for pair in dict.fromkeys(pairwise(sequence)) if pair in pairs and pair not in own_pairs]
     copied = tuple(pair for pair in found_pairs if not mine.issuperset(pair))
-    return Wording(len(found & mine), len(found & theirs), len(found & mine) / len(found) if found else 0.0, copied)
+    return WordOrigins(len(found & mine), len(found & theirs), len(found & mine) / len(found) if found else 0.0, copied)
 
 
 @lru_cache(maxsize=512)

@@ -61,6 +61,7 @@ class NoteFolder:
         self.scope = scope
         self.state = folder if state is None else state
         self._clock = clock
+        self._edits: tuple[tuple[int, ...], Mapping[str, int]] = ((), {})
         self.commits = NoteHistory(folder) if state is None else None
 
     @property
@@ -88,14 +89,14 @@ class NoteFolder:
 
     def stamps(self) -> dict[str, str]:
         """Return the state of the file of each active note, by name: another state means that the file may have other bytes."""
-        folder = self.folder / NOTES
+        folder = self._place(NOTES)
         found: dict[str, str] = {}
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(".md"):
-                        stat = entry.stat(follow_symlinks=False)
-                        found[entry.name[: -len(".md")]] = f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"
+                        state = entry.stat(follow_symlinks=False)
+                        found[entry.name[: -len(".md")]] = f"{state.st_mtime_ns}.{state.st_size}.{state.st_ino}"
         except FileNotFoundError:
             return found
         except OSError as error:
@@ -171,6 +172,27 @@ class NoteFolder:
             return ()
         with Log.open(store, LOG, self._clock) as log:
             return tuple(log.events())
+
+    def edits(self) -> Mapping[str, int]:
+        """Return when a person has edited each note that no process has written since, in milliseconds since 1970."""
+        place = self.state / f"{LOG}.jsonl"
+        try:
+            found = place.stat()
+        except FileNotFoundError:
+            return {}
+        state = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._edits[0] != state:
+            edits: dict[str, int] = {}
+            for event in self.history():
+                match event.body:
+                    case NoteSaved(name=name, by="user", reason="edited by hand" | "written by hand"):
+                        edits[name] = event.at
+                    case NoteSaved(name=name) | NoteForgotten(name=name):
+                        edits.pop(name, None)
+                    case _:
+                        continue
+            self._edits = (state, edits)
+        return self._edits[1]
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""

@@ -66,7 +66,7 @@ class NoteRemoval:
             write_private(self._folder.state / TOMBSTONES, b"".join(each + b"\n" for each in (*known, line)))
 
     def clean_files(self, rewrite: Rewrite) -> None:
-        """Rewrite the summaries and skills of a scope, and delete its search index, which is built again from the notes."""
+        """Rewrite the summaries and skills of a scope."""
         for path in self._generated():
             text = _text_of(path)
             new = None if text is None else rewrite(path.name, text)
@@ -75,7 +75,10 @@ class NoteRemoval:
                     path.unlink(missing_ok=True)
                 elif new != text:
                     write_private(path, new.encode())
-        for path in self._folder.state.glob("index.sqlite*"):
+
+    def delete_index(self, file: Path) -> None:
+        """Delete a database of recall with its side files."""
+        for path in file.parent.glob(f"{file.name}*"):
             with store_errors(path, "delete"):
                 path.unlink(missing_ok=True)
 

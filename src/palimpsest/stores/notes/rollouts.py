@@ -1,4 +1,4 @@
-"""The summaries of finished sessions: their files in a scope, and one row a summary that says how it is used."""
+"""What is kept of finished sessions: summaries as files of a scope, a row for each that says how it is used, and counted facts."""
 
 import os
 import sqlite3
@@ -67,6 +67,26 @@ class RolloutRows:
         with self._database.transaction() as database:
             database.executemany("DELETE FROM rollouts WHERE session = ?", [(session,) for session in sessions])
 
+    def facts(self, scope: str) -> tuple[bytes, ...]:
+        """Return the facts of the sessions of a scope, by session; they are opaque here."""
+        if not self._database.exists:
+            return ()
+        with self._database.transaction() as database:
+            found = database.execute("SELECT data FROM facts WHERE scope = ? ORDER BY session", (scope,))
+            return tuple(bytes(data) for (data,) in found)
+
+    def fact_sessions(self) -> dict[str, str]:
+        """Return the scope of each session that has facts."""
+        if not self._database.exists:
+            return {}
+        with self._database.transaction() as database:
+            return dict(database.execute("SELECT session, scope FROM facts").fetchall())
+
+    def drop_facts(self, sessions: Iterable[str]) -> None:
+        """Delete the facts of sessions."""
+        with self._database.transaction() as database:
+            database.executemany("DELETE FROM facts WHERE session = ?", [(session,) for session in sessions])
+
     def adopt(self, rows: Iterable[RolloutRow]) -> None:
         """Add rows of files that have none, such as after the database was deleted; a row that exists stays."""
         with self._database.transaction() as database:
@@ -80,6 +100,13 @@ def put_row(database: sqlite3.Connection, row: RolloutRow, *, replaces: bool = T
     database.execute(
         f"INSERT INTO rollouts (session, scope, stem, source_at, made_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session) DO {then}",  # noqa: S608 - two fixed texts
         (row.session, row.scope, row.stem, row.source_at, row.made_at),
+    )
+
+
+def put_facts(database: sqlite3.Connection, session: str, scope: str, data: bytes) -> None:
+    """Add or replace the facts of a session within a transaction."""
+    database.execute(
+        "INSERT INTO facts VALUES (?1, ?2, ?3) ON CONFLICT (session) DO UPDATE SET scope = ?2, data = ?3", (session, scope, data)
     )
 
 

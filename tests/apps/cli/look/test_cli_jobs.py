@@ -3,7 +3,7 @@
 import pytest
 from pal_runs import BEGAN, SMALL, Pal, small
 
-from palimpsest.core.events import CallStarted, JobRan, ModelReplied, Usage
+from palimpsest.core.events import CallStarted, JobRan, ModelReplied, ProfileChanged, Usage
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
@@ -58,6 +58,18 @@ def test_jobs_are_listed_as_people_read_them_with_the_reason_below(ran: Pal) -> 
     assert [line.split()[0] for line in lines[1:4]] == ["titles", "index", "extract"]
     assert lines[3].split()[1:4] == ["(off)", "9", "4"]
     assert lines[4].strip() == "no such note"
+
+
+def test_the_jobs_of_memory_are_listed_as_the_profile_and_the_settings_turn_them_on(pal: Pal) -> None:
+    small(pal.home)
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN + 60_000, 1_000), write=True) as log:
+        log.append(ProfileChanged("claude-code"))
+    names = ["remember", "extract_notes", "running_notes"]
+    assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index", *names]
+    (pal.home.folder / "config.toml").write_text('[memory]\nextract_every = 0\nrunning_notes = "off"\n')
+    assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index", "remember"]
+    (pal.home.folder / "config.toml").write_text("[memory]\nuse = false\n")
+    assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index"]
 
 
 def test_the_settings_turn_jobs_off(pal: Pal) -> None:

@@ -1,4 +1,5 @@
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,20 @@ from coding_folder import write_sessions
 from pal_runs import Pal
 
 CHINESE = Path(__file__).parents[3] / "lab" / "memory" / "data" / "chinese.json"
+
+
+needs_yaml = pytest.mark.skipif(find_spec("ruamel") is None, reason="needs ruamel.yaml")
+CASE = """
+test_id: layer3_99_x
+user_question: Where is the office?
+evaluation_criteria: Names 4711.
+conversation_histories:
+- conversation_id: call
+  timestamp: '2024-10-15 11:00:00'
+  messages:
+  - role: assistant
+    content: The office is in Oak Street.
+"""
 
 
 @pytest.fixture
@@ -27,8 +42,46 @@ def test_the_table_has_a_row_for_each_ranking_and_says_what_made_it(pal: Pal) ->
 def test_json_has_the_report_the_command_line_and_the_commit(pal: Pal) -> None:
     found = pal.json("memory", "eval", str(CHINESE))
 
-    assert list(found) == ["report", "command", "commit"]
+    promised = ["data", "questions", "embeddings", "ndcg@10", "recall@1", "recall@5", "recall@10", "recall@20", "p95_ms", "by_category"]
+    assert set(promised) | {"ranking", "report", "gates", "command", "commit"} == set(found)
     assert (found["report"]["main_questions"], len(found["report"]["questions"])) == (112, 112)
+    assert (found["data"], found["questions"], found["embeddings"]) == ("chinese.json", 112, False)
+    assert found["recall@1"] <= found["recall@5"] <= found["recall@10"] <= found["recall@20"]
+    assert found["p95_ms"] > 0
+    assert list(found["by_category"]) == ["multi-hop", "single-hop"]
+
+
+@needs_yaml
+def test_cases_and_conversations_are_measured_in_one_run_with_a_table_of_gates(pal: Pal, tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    (cases / "a.yaml").write_text(CASE, encoding="utf-8")
+    result = pal("memory", "eval", str(CHINESE), str(cases), COLUMNS="160")
+    lines = result.stdout.splitlines()
+
+    assert result.exit_code == 0
+    assert [line[:49] for line in lines if line.startswith("| 3 ")] == ["| 3 | 1 | 1 | 0.00 | 0.00 | 0.00 | 0.00 | 1.00 | "]
+    assert "| ME-44 | no model R@10 | ≥ 0.77 | 0.9554 | pass |" in lines
+    assert "| ME-45 | BEAM R@10 | ≥ 0.6 |  | not measured: data absent |" in lines
+    assert "| ME-48 | level 3, share of the ceiling | ≥ 0.6 | 0 | miss |" in lines
+    assert pal("memory", "eval", str(CHINESE), str(cases), "--gate").exit_code == 1
+    assert pal("memory", "eval", str(CHINESE), "--gate").exit_code == 0
+
+
+@needs_yaml
+def test_json_of_cases_has_the_levels(pal: Pal, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CASE, encoding="utf-8")
+    facts = tmp_path / "facts.json"
+    facts.write_text('{"layer3_99_x": {"required": [["oak street"]]}}', encoding="utf-8")
+    found = pal.json("memory", "eval", str(tmp_path), "--facts", str(facts))
+
+    assert (found["data"], found["cases"]) == (tmp_path.name, 1)
+    assert {key: found["levels"]["3"][key] for key in ("cases", "facts", "recalled", "score")} == {
+        "cases": 1,
+        "facts": 1,
+        "recalled": 1,
+        "score": 1.0,
+    }
 
 
 def test_weights_are_printed_as_the_lines_of_the_table(pal: Pal, tmp_path: Path) -> None:

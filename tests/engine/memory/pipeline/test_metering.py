@@ -11,7 +11,7 @@ from palimpsest.core.errors import OverBudget, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Ask, Want, ask, run_steps
-from palimpsest.engine.memory.pipeline.metering import RunMeter, Spent, metered, most_tokens
+from palimpsest.engine.memory.pipeline.metering import RunCost, RunMeter, metered, most_tokens
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.notes.spending import DaySpending, Tokens
 
@@ -53,7 +53,7 @@ def test_me_20_a_refused_call_is_not_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(OverBudget):
             run_steps(metered(ask(ASK), meter), never)
-        assert meter.spent == Spent()
+        assert meter.spent == RunCost()
     assert DaySpending(tmp_path).used("2026-05-28") == Tokens()
 
 

@@ -65,7 +65,8 @@ def assert_whole(places: PipelinePlaces) -> None:
     assert all(file is not None and file.body.endswith("> Done.") for file in files.values())
     summary = places.scope_folder(scope) / "SUMMARY.md"
     pointers = tuple(RolloutPointer(stem, "", "") for stem in files)
-    assert not summary.exists() or check_summary(summary.read_text(), SummaryInput((), pointers).targets()) == ""
+    notes = tuple(places.notebook(scope).notes().active.values())
+    assert not summary.exists() or check_summary(summary.read_text(), SummaryInput(notes, pointers).targets()) == ""
 
 
 def test_me_32_two_processes_at_once_do_each_session_once(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_cx_49_an_empty_answer_is_success_deletes_the_old_summary_and_only_then_
 def test_cx_49_an_empty_answer_without_an_old_summary_enqueues_nothing(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
-    assert read_one(places, "s", model_use(places), Replies(json.dumps(EMPTY))) == SessionResult("s", "empty")
+    assert read_one(places, "s", model_use(places), Replies(json.dumps(EMPTY))) == SessionResult("s", "empty", "", places.scope_of(CWD))
     assert [(row.kind, row.status) for row in places.claims.rows()] == [("session", "done")]
 
 

@@ -72,12 +72,9 @@ def test_me_06_in_a_digest_the_old_evidence_comes_last_and_only_with_the_new() -
     hits = rank(found, "what is the street address in Lisbon?")
 
     assert digest(found, hits, "address", corrected=LINK).lines == (
-        "[b] 2026-02-01",
-        "[:1] user: We moved: it is now 9 Mill Lane.",
-        "[a] 2026-01-01",
-        "[:2] assistant: Noted, address saved.",
-        "[a] 2026-01-01",
-        "[:1] user (no longer so since 2026-02-01, see [b:1]): My address is 5 Harbour Street, Lisbon.",
+        "[b:1] 2026-02-01 user: We moved: it is now 9 Mill Lane.",
+        "[a:2] 2026-01-01 assistant: Noted, address saved.",
+        "[a:1] 2026-01-01 user (no longer so since 2026-02-01, see [b:1]): My address is 5 Harbour Street, Lisbon.",
     )
     assert digest(found, hits, "address", corrected={"a:1": Correction()}).ids == ("a:2",)
 

@@ -32,11 +32,9 @@ def test_lines_are_sentences_under_their_sessions_the_newest_first_with_the_ques
     hits = rank(CALLS, "card fee")
 
     assert digest(CALLS, hits, "card fee", tokens=80).lines == (
-        "[rent] 2026-02-01",
-        "[:1] user: (Until when is the card valid?) May 2027.",
+        "[rent:1] 2026-02-01 user: (Until when is the card valid?) May 2027.",
         "[:2] assistant: Your fee is now $120.",
-        "[bank] 2026-01-05",
-        "[:1] user: My card has a fee.",
+        "[bank:1] 2026-01-05 user: My card has a fee.",
         "[:2] assistant: The fee is $95. Sorry.",
         '+2 more, recall("card fee")',
     )
@@ -47,7 +45,7 @@ def test_ids_are_whole_and_scores_are_those_of_the_hits() -> None:
     found = digest(CALLS, (hit,), "nothing", tokens=40)
 
     assert found == RecalledLines(
-        ("[bank] 2026-01-05", "[:2] assistant: The fee is $95. Sorry."), ("bank:2",), (3.0,), tokens=estimate(found.text)
+        ("[bank:2] 2026-01-05 assistant: The fee is $95. Sorry.",), ("bank:2",), (3.0,), tokens=estimate(found.text)
     )
 
 
@@ -76,10 +74,8 @@ def test_me_48_a_value_that_a_later_day_states_again_names_the_later_line_which_
         ]
     )
     assert digest(index, (RecallHit(index.units[0], 1.0), RecallHit(index.units[1], 0.5)), "rent").lines == (
-        "[new] 2026-03-01",
-        "[:0] assistant: The monthly rent of the flat is $950.",
-        "[old] 2026-01-01",
-        "[:0] assistant: The monthly rent of the flat is $900. (later [new:0])",
+        "[new:0] 2026-03-01 assistant: The monthly rent of the flat is $950.",
+        "[old:0] 2026-01-01 assistant: The monthly rent of the flat is $900. (later [new:0])",
     )
 
 
@@ -97,8 +93,7 @@ def test_hidden_and_excluded_units_are_not_read_not_even_as_questions() -> None:
     hits = (RecallHit(index.units[1], 1.0),)
 
     assert digest(index, hits, "visit", excluded=frozenset({"s:2"})).lines == (
-        "[s] 2026-01-01",
-        "[:1] user: May 3.",
+        "[s:1] 2026-01-01 user: May 3.",
         "[:3] user: Bring form 12.",
     )
 

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.memory.notes import note_fields
 from palimpsest.apps.cli.memory.places import cwd_option, open_memories, scope_option, word_of
 from palimpsest.apps.cli.opening.home import expand_path
 from palimpsest.apps.cli.output.values import emit, json_option, plain
@@ -41,6 +42,7 @@ def import_(*, folder: str | None, scope: str, cwd: Path, as_json: bool) -> None
         tuple(name for each in done for name in each.quarantined),
         sum(each.known for each in done),
         tuple(file for each in done for file in each.skipped),
+        sum(each.sessions for each in done),
     )
     if as_json:
         emit({**msgspec.to_builtins(total), "folders": [str(each.path) for each in folders]})
@@ -85,24 +87,21 @@ def export(*, folder: Path | None, form: Literal["claude", "json", "markdown"], 
     if folder is not None:
         raise click.UsageError(f"The format {form} goes to standard output; redirect it")
     if form == "json" or as_json:
-        emit([{**_fields(msgspec.to_builtins(redacted(note))), "scope": word} for word, note in notes])
+        emit([{**note_fields(redacted(note)), "scope": word} for word, note in notes])
     else:
         click.echo(plain(one_document(note for _, note in notes)), nl=False)
 
 
-def _fields(note: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in note.items() if key not in ("other", "order")}
-
-
 def _print(done: ImportedNotes) -> None:
-    click.echo(
-        f"imported {len(done.saved)}, in quarantine {len(done.quarantined)}, known before {done.known}, left out {len(done.skipped)}"
-    )
+    counts = (len(done.saved), len(done.quarantined), done.known, len(done.skipped))
+    click.echo("imported {}, in quarantine {}, known before {}, left out {}".format(*counts))
     for what, names in (("imported", done.saved), ("quarantine", done.quarantined)):
         for name in names[:_MOST_SHOWN]:
             click.echo(f"  {what}: {name}")
         if len(names) > _MOST_SHOWN:
             click.echo(f"  {what}: {len(names) - _MOST_SHOWN} more")
+    if done.sessions:
+        click.echo(f"  {done.sessions} summaries of sessions became no notes; `pal import` imports the sessions themselves")
     for file in done.skipped[:_MOST_SHOWN]:
         click.echo(plain(f"pal: {file.path}: {file.why}"), err=True)
     if len(done.skipped) > _MOST_SHOWN:

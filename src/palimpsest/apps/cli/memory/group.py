@@ -18,6 +18,8 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "why": ("memory.why:why", "Show what a note rests on: who said it, when and in which session."),
     "import": ("memory.exchange:import_", "Import the notes of Claude Code or Codex."),
     "export": ("memory.exchange:export", "Export notes as topic files of Claude Code, as JSON or as one document."),
+    "run": ("memory.run:run", "Read finished sessions and consolidate notes now; shows the cost before and after."),
+    "status": ("memory.status:status", "Show what the pipeline over finished sessions did, what waits and why."),
     "eval": ("try_out.memory_eval:evaluate", "Measure recall: quality on data with known evidence, and latency."),
 }
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 from msgspec import Struct
+from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_memories, scope_option, word_of
-from palimpsest.apps.cli.output.tables import Columns, console, one_line
+from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.engine.memory.access.evidence import changed_files
 from palimpsest.engine.memory.access.writing import Place, locate
@@ -18,6 +18,8 @@ from palimpsest.memory.note import KINDS, Note, NoteKind, redacted
 
 _MOST_PROBLEMS = 5
 _DATE = len("2026-05-04")
+# Columns of what a note is about.
+_WIDEST = 150
 
 
 class ListedNote(Struct, frozen=True):
@@ -86,11 +88,16 @@ def show(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     chain = [past for past in notes.past.values() if past.revision != note.revision and past.name in _related(note, notes)]
     chain.sort(key=lambda past: (past.when, past.rev), reverse=True)
     if as_json:
-        fields = {key: value for key, value in msgspec.to_builtins(note).items() if key not in ("other", "order")}
+        fields = note_fields(note)
         versions = [_row(word, "past", past.revision, past) for past in chain]
         emit({**fields, "scope": word, "place": found.place, "changed_files": changed, "versions": versions})
         return
     _print_note(note, f"{word}, {found.place}", changed, chain, opened)
+
+
+def note_fields(note: Note) -> dict[str, object]:
+    """Return all fields of a note for JSON, also those at their default, without those of other programs."""
+    return {field: getattr(note, field) for field in note.__struct_fields__ if field not in ("other", "order")}
 
 
 def held(notes: Notes, place: Place) -> dict[str, Note]:
@@ -118,11 +125,14 @@ def _row(word: str, place: Place, key: str, note: Note) -> ListedNote:
 
 
 def _print(rows: list[ListedNote]) -> None:
-    table = Columns("name", "kind", "when", "trust", "uses", "about", right=("uses",), keep=("name", "when"))
-    for row in rows:
-        about = row.about if row.person == "user" else f"{row.person}: {row.about}"
-        table.add_row(row.name, row.kind, row.when[:_DATE], row.trust, str(row.uses), one_line(about, 150))
-    console().print(table)
+    # Names are needed whole by other commands, so what a note is about stands below.
+    lines = [((row.name, row.kind, row.when[:_DATE], row.trust, str(row.uses)), Text(_subject(row))) for row in rows]
+    print_listing(console(), ("name", "kind", "when", "trust", "uses"), lines, frozenset(("uses",)))
+
+
+def _subject(row: ListedNote) -> str:
+    about = row.about if row.person == "user" else f"{row.person}: {row.about}"
+    return one_line(about, _WIDEST)
 
 
 def _print_note(note: Note, place: str, changed: tuple[str, ...], chain: list[Note], opened: OpenedMemories) -> None:

@@ -10,14 +10,19 @@ from palimpsest.apps.cli.output.values import confirm, emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten
 from palimpsest.engine.memory.access.writing import LocatedNote, locate
+from palimpsest.memory.weighing.erasing import said_by
 
 
 class ForgottenNote(Struct, frozen=True):
-    """What `pal memory forget --json` prints: the versions that were deleted, and notes that nothing supports any more."""
+    """What `pal memory forget --json` prints.
+
+    versions: versions that were deleted; same: other notes that said the same and went too; retracted: notes that lost their support.
+    """
 
     scope: str
     name: str
     versions: int
+    same: tuple[str, ...]
     retracted: tuple[str, ...]
 
 
@@ -40,17 +45,24 @@ def forget(*, name: str, reason: str, yes: bool, undoing: bool, scope: str, cwd:
     opened = open_memories(cwd)
     found = locate(opened.memories, name.partition("@")[0], scope)
     word = word_of(opened.memories, found.notebook)
-    versions, supported = _removed(found)
+    versions, same, supported = _removed(found)
     if not yes:
         also = f"; {', '.join(supported)} may lose its support" if supported else ""
-        past = f" and {versions - 1} past versions" if versions > 1 else ""
-        confirm(plain(f"this deletes {found.note.name} ({word}): {found.note.about!r}{past} for good{also}"), "memory forget")
-    events = found.notebook.forget(found.note.name, "user", reason)
-    retracted = tuple(event.name for event in events[1:] if isinstance(event, NoteForgotten))
+        equal = f", and what says the same: {', '.join(same)}" if same else ""
+        size = f" ({versions} versions)" if versions > 1 else ""
+        confirm(plain(f"this deletes {found.note.name} ({word}): {found.note.about!r}{size}{equal} for good{also}"), "memory forget")
+    gone = [
+        event
+        for event in found.notebook.forget(found.note.name, "user", reason or "asked for by the user")
+        if isinstance(event, NoteForgotten)
+    ]
+    also_gone = tuple(event.name for event in gone[1:] if event.how == "forgotten")
+    retracted = tuple(event.name for event in gone if event.how != "forgotten")
     if as_json:
-        emit(ForgottenNote(word, found.note.name, versions, retracted))
+        emit(ForgottenNote(word, found.note.name, versions, also_gone, retracted))
     else:
-        more = f"; retracted with it: {', '.join(retracted)}" if retracted else ""
+        parts = (("with it", also_gone), ("retracted", retracted))
+        more = "".join(f"; {what}: {', '.join(names)}" for what, names in parts if names)
         click.echo(f"forgotten: {found.note.name} ({word}), {versions} version{'s' if versions > 1 else ''}{more}")
 
 
@@ -102,11 +114,13 @@ def promote(*, name: str | None, every: bool, yes: bool, scope: str, cwd: Path, 
     _report("promoted", ChangedNotes(words, saved, (), "promoted from quarantine" if done else "there was none"), as_json=as_json)
 
 
-def _removed(found: LocatedNote) -> tuple[int, tuple[str, ...]]:
-    """Return how many versions of a note there are, and the names of notes that stand for it among others."""
+def _removed(found: LocatedNote) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Return how many versions leave with a note, the other names among them, and the notes that stand for one of them among others."""
     notes, name = found.notebook.notes(), found.note.name
-    versions = sum(note.name == name for held in (notes.active, notes.past, notes.quarantine) for note in held.values())
-    return versions, tuple(note.name for note in notes.active.values() if name in note.stands_for)
+    names = said_by(name, notes.all())
+    versions = sum(note.name in names for note in notes.all())
+    standing = tuple(note.name for note in notes.active.values() if names.intersection(note.stands_for))
+    return versions, tuple(sorted(names - {name})), standing
 
 
 def _report(what: str, done: ChangedNotes, *, as_json: bool) -> None:

@@ -2,8 +2,11 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -15,6 +18,7 @@ from palimpsest.apps.cli.memory.places import ChangedNotes, changed, cwd_option,
 from palimpsest.apps.cli.output.values import emit, json_option, plain
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note, locate
+from palimpsest.engine.memory.memories import make_team_notebook
 from palimpsest.memory.note import KINDS, NoteKind
 from palimpsest.memory.note_file import encode_note
 
@@ -42,11 +46,15 @@ _MOST_READ: Final = 100_000
 def add(*, text: str | None, kind: NoteKind, scope: str, cwd: Path, as_json: bool, **fields: str) -> None:
     """Add a note: TEXT, or standard input without it or with `-`.
 
-    Notes of kind user go to all of your projects, others to this one; --scope says otherwise. Secrets are replaced before anything is
-    written.
+    Notes of kind user go to all of your projects, others to this one; --scope says otherwise: with `--scope team` the note goes to
+    .palimpsest/memory in the project, which its repository shares. Secrets are replaced before anything is written.
     """
     opened = open_memories(cwd)
     written = _given_text(text)
+    if scope == "team" and opened.memories.team is None:
+        # The first note of a team makes its folder in the project.
+        make_team_notebook(opened.home, opened.root)
+        opened = open_memories(cwd)
     relationship = fields.pop("relationship") or ("self" if fields["person"] == "user" else "unknown")
     new = NewNote(kind=kind, text=written, relationship=relationship, **fields)
     if new.replaces:
@@ -96,13 +104,25 @@ def _edited(name: str, text: str) -> str:
         copy = Path(folder) / name
         copy.write_text(text, encoding="utf-8")
         try:
-            done = subprocess.run((*shlex.split(command), str(copy)), check=False)  # noqa: S603 - the user's own editor
+            with _interrupts_go_to_the_editor():
+                done = subprocess.run((*shlex.split(command), str(copy)), check=False)  # noqa: S603 - the user's own editor
             after = copy.read_bytes()[:_MOST_READ].decode("utf-8")
         except (OSError, ValueError) as error:
             raise BadInput(f"the editor cannot be used: {error}; the note is as it was", where=command) from error
     if done.returncode:
         raise BadInput(f"the editor ended with code {done.returncode}; the note is as it was", where=command)
     return after
+
+
+@contextmanager
+def _interrupts_go_to_the_editor() -> Iterator[None]:
+    """Leave Ctrl-C to the editor, to which it may be a key; if it ends the editor, that is a failed edit."""
+    # A handler and not `SIG_IGN`, which the editor would inherit.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _report(done: ChangedNotes, *, as_json: bool) -> None:

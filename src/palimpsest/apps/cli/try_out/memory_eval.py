@@ -3,98 +3,119 @@
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import click
-from msgspec import Struct
+import msgspec
 
 import palimpsest
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.cli.try_out.memory_tables import (
+    RANKING_COLUMNS,
+    coding_markdown,
+    gates_json,
+    gates_markdown,
+    latency_markdown,
+    levels_markdown,
+    ranking_cells,
+    rankings_json,
+    rankings_markdown,
+)
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
+from palimpsest.core.errors import BadInput
 from palimpsest.lab.memory.coding_eval import CodingReport, eval_coding
-from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow, eval_data, fit_data
-from palimpsest.lab.memory.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, measure_latency
+from palimpsest.lab.memory.evaluation import MemoryReport, eval_data, fit_data
+from palimpsest.lab.memory.gates import Gate, gates
+from palimpsest.lab.memory.latency import UNITS, Latency, measure_latency, quantile
 from palimpsest.lab.memory.levels import LevelsReport, eval_levels
 from palimpsest.lab.memory.turn_start import TurnStart, measure_turn_start
 from palimpsest.providers.embedding import Embedder
 
 _GIT_SECONDS = 5
-_LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE, _TURN_START_TABLE = "latency", "levels", "coding", "turn-start"
-_NAMES = ("ranking", "questions", "nDCG@10", "R@10", "± s.e.", "R@1", "all@10", "any@10", "sR@5")
+_LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE, _GATES_TABLE, _TURN_START_TABLE = "latency", "levels", "coding", "gates", "turn-start"
+
+Report: TypeAlias = MemoryReport | Latency | LevelsReport | CodingReport
 
 
-class EvaluationRun(Struct, frozen=True):
-    """A report with the command line and the commit that made it; the commit is empty outside of a checkout."""
+class EvaluationOptions(msgspec.Struct, frozen=True):
+    """How data is measured, beside what it is."""
 
-    report: MemoryReport
-    command: str
-    commit: str
+    audit: Path | None
+    facts: Path | None
+    latency: bool
+    coding: bool
+    embedding: bool
+    units: int
 
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("eval", epilog="\b\nExample:\n  pal memory eval locomo.json --audit errors.json")
-@click.argument("data", type=click.Path(exists=True, path_type=Path))
+@click.argument("data", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
+@click.option("--facts", type=_file, metavar="FILE", help="Facts of cases, instead of those that are annotated here.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
 @click.option("--turn-start", is_flag=True, help="Instead, measure what recall of notes adds to the start of a turn.")
 @click.option("--coding", is_flag=True, help="Instead, measure recall over the sessions of coding agents in a folder.")
 @click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
-@document_option(help="Insert the table into a document, at the placeholder with the name of the data, or `latency`, `levels` or `coding`.")
+@click.option("--gate", "gating", is_flag=True, help="Exit with 1 if a gate that was measured is missed.")
+@document_option(help="Insert the tables into a document, at the placeholders with the name of the data, `levels`, `latency`, `gates` ….")
 @json_option
 def evaluate(
     *,
-    data: Path,
+    data: tuple[Path, ...],
     audit: Path | None,
+    facts: Path | None,
     fitting: bool,
     latency: bool,
     turn_start: bool,
     coding: bool,
     embedding: bool,
     units: int,
+    gating: bool,
     into: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Measure recall on DATA, a file of conversations with questions and evidence in the format of LoCoMo, or a folder of cases.
+    """Measure recall on DATA: files of conversations with questions and evidence (LoCoMo, BEAM), or folders of cases.
 
     Weights are fitted without the conversation that is scored; the shipped ones are measured beside them. Needs no model and no network.
-    With --coding DATA is a folder of sessions of coding agents, and the questions are made of them by rules. With --latency the exit code
-    is 1 if a limit is missed.
+    Gates that the data cannot measure are shown as not measured. With --coding DATA is a folder of sessions of coding agents, and the
+    questions are made of them by rules. With --latency the exit code is 1 if a limit is missed.
     """
-    if coding:
-        _evaluate_coding(data, into, as_json=as_json)
-        return
-    if data.is_dir():
-        _evaluate_levels(data, into, as_json=as_json)
-        return
-    embedder = Embedder() if embedding else None
     if fitting:
-        weights = fit_data(data, embedder=embedder, announce=_announce)
-        emit(weights) if as_json else click.echo("\n".join(f'    "{name}": {weight},' for name, weight in weights.items()))
-        return
-    if latency:
-        require_placeholders(into, (_LATENCY_TABLE,))
-        measured = measure_latency(data, units=units, announce=_announce)
-        insert_tables(into, {_LATENCY_TABLE: latency_markdown(measured)})
-        emit(measured) if as_json else click.echo(latency_markdown(measured))
-        if not measured.ok:
-            click.get_current_context().exit(FINDINGS)
+        _fit(data, Embedder() if embedding else None, as_json=as_json)
         return
     if turn_start:
-        _evaluate_turn_start(data, into, as_json=as_json)
+        _evaluate_turn_start(data[0], into, as_json=as_json)
         return
-    require_placeholders(into, (data.stem,))
-    run = EvaluationRun(eval_data(data, audit=audit, embedder=embedder, announce=_announce), _command_line(), _commit())
-    insert_tables(into, {data.stem: report_markdown(run)})
+    # Asked before anything is measured: the checkout may change while that goes on.
+    _commit()
+    options = EvaluationOptions(audit, facts, latency, coding, embedding, units)
+    names = [_table_name(path, options) for path in data]
+    require_placeholders(into, names)
+    times: list[float] = []
+    reports = [_measure(path, options, times) for path in data]
+    gated = [each for each in reports if not isinstance(each, CodingReport)]
+    found = gates(gated) if gated else ()
+    tables = {name: _markdown(report) for name, report in zip(names, reports, strict=True)}
+    insert_tables(into, tables)
     if as_json:
-        emit(run)
+        values = [_value(report, times) for report in reports]
+        whole = {"gates": gates_json(found), "command": _command_line(), "commit": _commit()}
+        emit(values[0] | whole if len(values) == 1 else {"reports": values} | whole)
     else:
-        _print(run)
+        _print(reports, found)
+    missed = gating and any(gate.state == "miss" for gate in found)
+    if missed or any(isinstance(report, Latency) and not report.ok for report in reports):
+        click.get_current_context().exit(FINDINGS)
 
 
 def _evaluate_turn_start(data: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
@@ -119,86 +140,73 @@ def turn_start_markdown(measured: TurnStart) -> str:
     return "\n".join(("| | ms |", "|---|---|", *(f"| {name} | {value:.1f} |" for name, value in rows)))
 
 
-def _evaluate_levels(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
-    require_placeholders(into, (_LEVELS_TABLE,))
-    report = eval_levels(folder, announce=_announce)
-    insert_tables(into, {_LEVELS_TABLE: levels_markdown(report)})
-    emit(report) if as_json else click.echo(levels_markdown(report))
+def _fit(data: Sequence[Path], embedder: Embedder | None, *, as_json: bool) -> None:
+    if len(data) != 1 or data[0].is_dir():
+        raise BadInput("weights are fitted on one file of conversations", where="--fit")
+    weights = fit_data(data[0], embedder=embedder, announce=_announce)
+    emit(weights) if as_json else click.echo("\n".join(f'    "{name}": {weight},' for name, weight in weights.items()))
 
 
-def _evaluate_coding(folder: Path, into: tuple[Path, ...], *, as_json: bool) -> None:
-    require_placeholders(into, (_CODING_TABLE,))
-    report = eval_coding(folder, announce=_announce)
-    insert_tables(into, {_CODING_TABLE: coding_markdown(report)})
-    emit(report) if as_json else click.echo(coding_markdown(report))
+def _table_name(path: Path, options: EvaluationOptions) -> str:
+    if options.coding:
+        return _CODING_TABLE
+    if path.is_dir():
+        return _LEVELS_TABLE
+    return _LATENCY_TABLE if options.latency else path.stem
 
 
-def coding_markdown(report: CodingReport) -> str:
-    """Return the scores over coding sessions as a Markdown table, with what made it below."""
-    rows = [
-        f"| {row.rule} | {row.variant} | {row.ranking}{f' ({row.setting})' if row.setting else ''} | {row.questions} "
-        f"| {row.recall_1:.3f} | {row.recall_5:.3f} | {row.recall_10:.3f} | {row.ndcg_10:.3f} |"
-        for row in report.rows
-    ]
-    size = f"{report.sessions} sessions of {report.projects} projects, {report.units:,} units"
-    found = (
-        f"{report.failures} failures with error lines, {report.repairs} repaired, {report.elsewhere} questions answered by another session"
-    )
-    head = "| question | query | ranking | n | R@1 | R@5 | R@10 | nDCG@10 |"
-    made = f"commit {_commit() or 'unknown'}; `{_command_line()}`"
-    return "\n".join([head, "|---" * 8 + "|", *rows, "", f"{report.data}: {size}; {found}; {made}"])
+def _measure(path: Path, options: EvaluationOptions, times: list[float]) -> Report:
+    if options.coding:
+        return eval_coding(path, announce=_announce)
+    if path.is_dir():
+        return eval_levels(path, facts=options.facts, announce=_announce)
+    if options.latency:
+        return measure_latency(path, units=options.units, announce=_announce)
+    times.clear()
+    embedder = Embedder() if options.embedding else None
+    return eval_data(path, audit=options.audit, embedder=embedder, announce=_announce, times=times)
 
 
-def levels_markdown(report: LevelsReport) -> str:
-    """Return the scores by level as a Markdown table."""
-    rows = [f"| {row.level} | {row.cases} | {row.score:.2f} | {row.ceiling:.2f} | {row.passed} |" for row in report.rows]
-    return "\n".join(["| level | cases | facts recalled | facts in all messages | passed |", "|---" * 5 + "|", *rows])
+def _markdown(report: Report) -> str:
+    match report:
+        case MemoryReport():
+            return rankings_markdown(report, _footer(report))
+        case Latency():
+            return latency_markdown(report)
+        case LevelsReport():
+            return levels_markdown(report)
+        case CodingReport():
+            return coding_markdown(report, f"commit {_commit() or 'unknown'}; `{_command_line()}`")
 
 
-def report_markdown(run: EvaluationRun) -> str:
-    """Return the report as a Markdown table, with what made it below."""
-    rows = [f"| {' | '.join(_cells(row))} |" for row in run.report.rows]
-    categories = [
-        f"| {row.name} | {' | '.join(f'{scores.recall_10:.3f}' for scores in row.categories.values())} | {row.adversarial.recall_10:.3f} |"
-        for row in run.report.rows
-    ]
-    names = [f"{name} ({scores.questions})" for name, scores in run.report.rows[0].categories.items()]
-    second = f"| R@10 by category | {' | '.join(names)} | adversarial ({run.report.adversarial_questions}) |"
-    rule = "|---" * len(_NAMES) + "|"
-    return "\n".join(
-        [f"| {' | '.join(_NAMES)} |", rule, *rows, "", second, "|---" * (len(names) + 2) + "|", *categories, "", *_footer(run)]
-    )
+def _value(report: Report, times: Sequence[float]) -> dict[str, Any]:
+    whole: dict[str, Any] = msgspec.to_builtins(report)
+    return rankings_json(report, quantile(times, 0.95)) | {"report": whole} if isinstance(report, MemoryReport) else whole
 
 
-def latency_markdown(measured: Latency) -> str:
-    """Return the latency as a Markdown table."""
-    head = "| units | queries | p50 ms | p95 ms | worst ms | p95 ms of processor time | worst | limits |"
-    limits = f"p95 < {P95_LIMIT_MS:g}, worst ≤ {WORST_LIMIT_MS:g}: {'kept' if measured.ok else 'MISSED'}"
-    values = (measured.p50_ms, measured.p95_ms, measured.worst_ms, measured.p95_cpu_ms, measured.worst_cpu_ms)
-    cells = [f"{measured.units:,}", f"{measured.queries:,}", *(f"{value:.1f}" for value in values), limits]
-    return f"{head}\n{'|---' * 8}|\n| {' | '.join(cells)} |"
+def _print(reports: Sequence[Report], found: Sequence[Gate]) -> None:
+    for report in reports:
+        if isinstance(report, MemoryReport):
+            table = Columns(*RANKING_COLUMNS, right=RANKING_COLUMNS[1:], keep=("ranking",))
+            for row in report.rows:
+                table.add_row(*ranking_cells(row))
+            console().print(table)
+            for line in _footer(report):
+                click.echo(line)
+        else:
+            click.echo(_markdown(report))
+        if found:
+            click.echo()
+    if found:
+        click.echo(gates_markdown(found))
 
 
-def _print(run: EvaluationRun) -> None:
-    table = Columns(*_NAMES, right=_NAMES[1:], keep=("ranking",))
-    for row in run.report.rows:
-        table.add_row(*_cells(row))
-    console().print(table)
-    for line in _footer(run):
-        click.echo(line)
-
-
-def _cells(row: ScoreRow) -> list[str]:
-    main = row.main
-    values = (main.ndcg_10, main.recall_10, main.recall_10_error, main.recall_1, main.all_10, main.any_10, main.session_recall_5)
-    return [row.name + (f" ({row.note})" if row.note else ""), str(main.questions), *(f"{value:.3f}" for value in values)]
-
-
-def _footer(run: EvaluationRun) -> list[str]:
-    report = run.report
+def _footer(report: MemoryReport) -> list[str]:
     questions = f"{report.main_questions} main and {report.adversarial_questions} adversarial questions"
     size = f"{report.conversations} conversations, {report.units:,} units, {questions}"
-    return [f"{report.data} (sha256 {report.digest[:12]}): {size}; seed {report.seed}; commit {run.commit or 'unknown'}; `{run.command}`"]
+    return [
+        f"{report.data} (sha256 {report.digest[:12]}): {size}; seed {report.seed}; commit {_commit() or 'unknown'}; `{_command_line()}`"
+    ]
 
 
 def _command_line() -> str:
@@ -206,8 +214,9 @@ def _command_line() -> str:
     return shlex.join(("pal", *(Path(word).name if "/" in word else word for word in sys.argv[1:])))
 
 
+@cache
 def _commit() -> str:
-    """Return the commit of the checkout that the package is part of; empty if there is none."""
+    """Return the commit of the checkout that the package is part of, as it was when first asked; empty if there is none."""
     folder = Path(palimpsest.__file__).parent
     command = ("git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12")
     try:

@@ -1,6 +1,5 @@
 """Where a note comes from: the events that it cites, quoted from their sessions, and the changes that its log records."""
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
+from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import rank
@@ -26,6 +26,7 @@ HAND: Final = "hand"
 # Characters of a quotation, and of an event that is searched for the part that the note rests on.
 LONGEST_QUOTATION: Final = 600
 _LONGEST_EVENT: Final = 50_000
+_WORDS_A_PART: Final = 60
 # Bytes of a file that is compared with what a note was true of.
 _LARGEST_FILE: Final = 20_000_000
 
@@ -64,12 +65,13 @@ def cited_events(home: AnyHome, memories: Memories, note: Note) -> tuple[CitedEv
 def changes_of(notebook: Notebook, name: str) -> tuple[NoteChange, ...]:
     """Return what was done to a note, oldest first, also if it was forgotten since."""
     found: list[NoteChange] = []
+    names = notebook.names_in_log(name)
     for event in notebook.history():
         body = event.body
         match body:
-            case NoteSaved() if body.name == name:
+            case NoteSaved() if body.name in names:
                 found.append(NoteChange(event.at, "saved", body.rev, body.by, body.reason, body.evidence))
-            case NoteForgotten() if body.name == name:
+            case NoteForgotten() if body.name in names:
                 found.append(NoteChange(event.at, body.how, body.rev, body.by, body.reason, body.evidence))
             case _:
                 continue
@@ -125,7 +127,7 @@ def _relevant_part(text: str, note: Note) -> str:
     """Return a short text whole, and of a long one the part that shares most with the note."""
     if len(text) <= LONGEST_QUOTATION:
         return text
-    parts = list(cut(text))
+    parts = list(cut(text, _WORDS_A_PART))
     index = RecallIndex(RecallUnit(str(number), part, session="event", position=number) for number, part in enumerate(parts))
     hits = rank(index, f"{note.about}\n{note.body}", most=1)
     best = hits[0].unit.text if hits else parts[0]
@@ -134,15 +136,4 @@ def _relevant_part(text: str, note: Note) -> str:
 
 def changed_files(root: Path, note: Note) -> tuple[str, ...]:
     """Return the cited files whose bytes are no longer those that the note was true of; a file outside of the project counts as changed."""
-    changed: list[str] = []
-    for cited in note.files:
-        path, _, rest = cited.partition("@")
-        place = root / path
-        try:
-            inside = place.resolve().is_relative_to(root.resolve()) and place.stat().st_size <= _LARGEST_FILE
-            same = inside and sha256(place.read_bytes()).hexdigest().startswith(rest.partition("@")[0])
-        except (OSError, ValueError):
-            same = False
-        if not same:
-            changed.append(path)
-    return tuple(changed)
+    return StaleFiles(root).changed(note)

@@ -58,7 +58,7 @@ class SkippedFile(Struct, frozen=True):
     why: str
 
 
-class _Section(Struct, frozen=True):
+class _NoteSection(Struct, frozen=True):
     """A heading with the lines below it, up to the next heading."""
 
     level: int
@@ -118,7 +118,7 @@ def _of_groups(file: ForeignFile) -> Iterator[ForeignNote | SkippedFile]:
     """Yield a note for each entry below the sections of what was learned, in the folder that its task group names."""
     group, cwds = "", list[str]()
     learned: list[tuple[str, str]] = []
-    for section in (*_sections(file.text), _Section(1, "", ())):
+    for section in (*_sections(file.text), _NoteSection(1, "", ())):
         if section.level == 1:
             cwd = cwds[0] if len(set(cwds)) == 1 else ""
             for title, text in learned:
@@ -147,7 +147,7 @@ def _note(agent: ForeignAgent, kind: NoteKind, about: str, text: str, file: Fore
     )
 
 
-def _entries(section: _Section) -> Iterator[str]:
+def _entries(section: _NoteSection) -> Iterator[str]:
     """Yield the bullets of a section with their continuation lines, and paragraphs between them."""
     entry: list[str] = []
     for line in section.lines:
@@ -162,7 +162,7 @@ def _entries(section: _Section) -> Iterator[str]:
         yield text
 
 
-def _sections(text: str) -> Iterator[_Section]:
+def _sections(text: str) -> Iterator[_NoteSection]:
     level, title = 0, ""
     lines: list[str] = []
     fenced = False
@@ -172,6 +172,6 @@ def _sections(text: str) -> Iterator[_Section]:
         if heading is None:
             lines.append(line)
             continue
-        yield _Section(level, title, tuple(lines))
+        yield _NoteSection(level, title, tuple(lines))
         level, title, lines = len(heading[1]), heading[2], []
-    yield _Section(level, title, tuple(lines))
+    yield _NoteSection(level, title, tuple(lines))

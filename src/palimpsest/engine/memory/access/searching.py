@@ -1,26 +1,35 @@
-"""Search by a person: notes for a query, best first, with what they replaced below them if history is asked for."""
+"""Search by a person: notes for a query, best first, with what they replaced below them, and passages of past sessions."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from palimpsest.core.ports import SessionArchive
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.evidence import changed_files
+from palimpsest.engine.memory.index_files import FILE_NAME
+from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.engine.memory.recall.querying import forgotten_events
+from palimpsest.engine.memory.recall.session_index import SessionIndexes
 from palimpsest.memory.consolidate import is_over
 from palimpsest.memory.note import Note, redacted
+from palimpsest.memory.recall.digest.corrections import corrections, with_corrections
 from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RankingOptions, Standing, rank
+from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, Standing, rank
 from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.sessions.units import event_id
 from palimpsest.memory.showing.note_units import unit_of
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance
 
 FoundStatus: TypeAlias = Literal["active", "superseded", "retracted", "said"]
 # Notes that are ranked before those that cite changed files go behind the others.
 _MOST_RANKED: Final = 200
+_REFRESH_SECONDS: Final = 30.0
 
 
 class FoundMemory(Struct, frozen=True):
@@ -78,6 +87,42 @@ def search_notes(
     # A sort is stable, so that notes whose files changed come in their own order behind the others.
     order = sorted(scores, key=stale.__getitem__)[:most]
     return tuple(found for revision in order for found in _found(candidates[revision], scores[revision], stale=stale[revision]))[:most]
+
+
+class PassageSearch(Struct, frozen=True):
+    """Passages of past sessions that match, best first, and how many sessions are not in the index yet."""
+
+    found: tuple[FoundMemory, ...]
+    waiting: int
+
+
+def search_sessions(folder: Path, store: SessionArchive, memories: Memories, query: str, *, every: bool, most: int) -> PassageSearch:
+    """Return the turns of past sessions of this project, or with `every` of all projects, that match a query.
+
+    New logs are read into the index of the home first, for at most 30 seconds. What was forgotten is not found, and what was corrected
+    stands behind its correction. Raises `StoreError` if the index cannot be used.
+    """
+
+    def forgotten() -> frozenset[str]:
+        return forgotten_events(folder, memories)
+
+    notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
+    with closing(SessionIndexes(folder / "memory" / FILE_NAME, store, forgotten)) as sessions:
+        waiting = sessions.refresh(_REFRESH_SECONDS).left
+        found: list[FoundMemory] = []
+        for part in sessions.parts() if every else (memories.project.scope,):
+            index = sessions.index(part)
+            hits = rank(index, query, most=most) if len(index) else ()
+            kept = tuple(hit for hit in hits if event_id(hit.unit.id) not in forgotten())
+            found += [_passage(hit) for hit in with_corrections(index, kept, corrections(notes))]
+    # The scores of several projects cannot be compared, so that only their order within one means something.
+    return PassageSearch(tuple(found[:most]), waiting)
+
+
+def _passage(hit: RecallHit) -> FoundMemory:
+    unit = hit.unit
+    evidence = (event_id(unit.id),)
+    return FoundMemory("", round(hit.score, 6), unit.text, evidence, "said", estimate(unit.text), unit.who or unit.role, unit.date)
 
 
 def _candidates(notebook: Notebook, now: datetime, *, history: bool) -> Iterator[_Candidate]:

@@ -22,7 +22,7 @@ _MARGIN: Final = 1.3
 _OVERHEAD: Final = 500
 
 
-class Spent(Struct, frozen=True):
+class RunCost(Struct, frozen=True):
     """What a run has used: calls, tokens, and US dollars by the prices of its model."""
 
     calls: int = 0
@@ -62,7 +62,7 @@ class RunMeter:
         self._day = day
         self._lock = Lock()
         self._reserved = 0.0
-        self.spent = Spent()
+        self.spent = RunCost()
 
     def reserve(self, want: Ask) -> Reservation:
         """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
@@ -90,7 +90,7 @@ class RunMeter:
                 difference = Tokens(used.read - reservation.tokens.read, used.written - reservation.tokens.written)
                 self._spending.add(reservation.day, difference)
             spent = self.spent
-            self.spent = Spent(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
+            self.spent = RunCost(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
 
 
 def most_tokens(want: Ask, card: ModelCard) -> Tokens:

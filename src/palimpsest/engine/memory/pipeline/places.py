@@ -1,6 +1,7 @@
 """The stores that the pipeline works on: claims and spending of a home, and the notes and summaries of each scope."""
 
 import os
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,8 @@ import msgspec
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.memory.changes import Tombstone
+from palimpsest.memory.changes import Memory, Tombstone
+from palimpsest.memory.note import Note
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.notes.claims import ClaimRules, JobClaims
@@ -75,6 +77,11 @@ class PipelinePlaces:
             return ()
         except (OSError, msgspec.DecodeError) as error:
             raise StoreError(f"cannot read what was forgotten: {error}", where=str(place)) from error
+
+    def memory_now(self, scope: str, notes: Mapping[str, Note]) -> Memory:
+        """Return what changes of these notes are judged by, without taking the scope: for a look at what would change."""
+        place = self.scope_folder(scope) / ".key"
+        return Memory(notes, self.tombstones(scope), place.read_bytes() if place.is_file() else b"", "consolidate")
 
     def forgotten_events(self, scope: str) -> frozenset[str]:
         """Return the ids of events whose notes were forgotten, by the user or in a scope."""

@@ -10,11 +10,14 @@ from palimpsest.core.errors import NoModel
 from palimpsest.core.policy import Answer, Want, drive, run_steps
 from palimpsest.engine.environment import in_thread
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, due_sessions
+from palimpsest.engine.memory.pipeline.metering import RunMeter
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.scope_files import drop_lost, lost_rows
+from palimpsest.engine.memory.pipeline.scope_files import drop_lost, lost_sessions
 from palimpsest.engine.memory.pipeline.scope_work import ScopeResult, is_dirty, scope_steps
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, SessionResult, session_steps, watermark_of
 from palimpsest.stores.notes.claims import ClaimRow
+from palimpsest.stores.notes.spending import Tokens
+from palimpsest.wire.models.cards import ModelCard
 
 AnswerWant: TypeAlias = Callable[[Want], Awaitable[Answer]]
 SkipCounts: TypeAlias = dict[str, int]
@@ -43,6 +46,11 @@ class RunReport(Struct, frozen=True):
         """Whether a session or a scope failed."""
         return "failed" in {*(each.status for each in self.sessions), *(each.status for each in self.scopes)}
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether a session or a scope was left for later because a budget did not allow its requests."""
+        return any(each.is_over_budget for each in self.sessions) or any(each.is_over_budget for each in self.scopes)
+
 
 def no_announcement(step: str, subject: str) -> None:
     """Do nothing: a run that shows no progress."""
@@ -63,7 +71,7 @@ def planned(places: PipelinePlaces, *, by_model: bool, everything: bool = False,
             _count(counts, "later" if waiting == "due" else waiting)
     for reason in found.not_due.values():
         _count(counts, reason)
-    lost = {row.scope for rows in lost_rows(places) for row in rows}
+    lost = lost_sessions(places).scopes
     scopes = tuple(scope for scope in places.scopes() if scope in lost or is_dirty(places, scope))
     return RunPlan(tuple(due), counts, scopes)
 
@@ -110,6 +118,27 @@ def background_steps(places: PipelinePlaces, use: ModelUse | None, current: str)
     for scope in _touched(places, plan, sessions):
         scopes = (*scopes, (yield from scope_steps(places, scope, use, no_announcement)))
     return RunReport(sessions, scopes, plan.skipped)
+
+
+def model_use(places: PipelinePlaces, card: ModelCard, usd: float | None = None) -> ModelUse | None:
+    """Return the use of a model within the budgets of the settings; `None` if they allow no dollar. `usd` replaces the budget of a run."""
+    config = places.config
+    budget = config.run_usd if usd is None else usd
+    if budget <= 0:
+        return None
+    day = Tokens(config.day_tokens_read, config.day_tokens_written)
+    meter = RunMeter(card, places.spending, places.home.clock, usd=budget, day=day)
+    return ModelUse(config.model, card.window, meter)
+
+
+def report_line(report: RunReport) -> str:
+    """Return what a run did, in one line."""
+    done = [each for each in report.sessions if each.status in ("done", "empty")]
+    scopes = [each for each in report.scopes if each.status == "done"]
+    failed = [each.reason for each in report.sessions if each.status == "failed"]
+    failed += [each.reason for each in report.scopes if each.status == "failed"]
+    line = f"read {len(done)} sessions, {sum(each.saved for each in done)} notes, consolidated {len(scopes)} scopes"
+    return f"{line}; {len(failed)} failed: {failed[0]}" if failed else line
 
 
 async def _all_of(work: list[Awaitable[SessionResult]]) -> list[SessionResult]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from palimpsest.core.errors import StoreError
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
@@ -139,10 +140,22 @@ class ScopeRollouts:
         return row is not None and row.status == "running" and row.lease_until > self._places.home.clock.now()
 
 
-def lost_rows(places: PipelinePlaces) -> tuple[tuple[RolloutRow, ...], tuple[RolloutRow, ...]]:
-    """Return the summaries of sessions that were deleted, and those that were made before something in them was forgotten."""
-    rows = places.rows.all()
-    sessions = {stat.session for stat in places.home.store.stats()} if rows else set[str]()
+class LostSessions(Struct, frozen=True):
+    """What is kept of sessions that were deleted, and summaries that were made before something in them was forgotten.
+
+    `facts` are the sessions with facts that no longer exist, and `scopes` all scopes that lose something.
+    """
+
+    deleted: tuple[RolloutRow, ...]
+    outdated: tuple[RolloutRow, ...]
+    facts: tuple[str, ...]
+    scopes: frozenset[str]
+
+
+def lost_sessions(places: PipelinePlaces) -> LostSessions:
+    """Return what must be deleted before sessions are read."""
+    rows, facts = places.rows.all(), places.rows.fact_sessions()
+    sessions = {stat.session for stat in places.home.store.stats()} if rows or facts else set[str]()
     forgotten: dict[str, dict[str, int]] = {}
     outdated: list[RolloutRow] = []
     for row in rows:
@@ -150,18 +163,21 @@ def lost_rows(places: PipelinePlaces) -> tuple[tuple[RolloutRow, ...], tuple[Rol
             forgotten[row.scope] = _forgotten_sessions((*places.tombstones(USER_SCOPE), *places.tombstones(row.scope)))
         if row.session in sessions and row.made_at <= forgotten[row.scope].get(row.session, -1):
             outdated.append(row)
-    return tuple(row for row in rows if row.session not in sessions), tuple(outdated)
+    deleted = tuple(row for row in rows if row.session not in sessions)
+    gone = tuple(session for session in facts if session not in sessions)
+    scopes = frozenset(row.scope for row in (*deleted, *outdated)) | {facts[session] for session in gone}
+    return LostSessions(deleted, tuple(outdated), gone, scopes)
 
 
-def drop_lost(places: PipelinePlaces) -> int:
-    """Delete the summaries that `lost_rows` names, and return how many. Sessions that still exist are read once more."""
-    deleted, outdated = lost_rows(places)
-    for row in (*deleted, *outdated):
+def drop_lost(places: PipelinePlaces) -> None:
+    """Delete what `lost_sessions` names. Sessions that still exist are read once more."""
+    lost = lost_sessions(places)
+    for row in (*lost.deleted, *lost.outdated):
         places.rollouts(row.scope).delete(row.stem)
-    if deleted or outdated:
-        places.claims.reset("session", [row.session for row in (*deleted, *outdated)])
-        places.rows.drop(row.session for row in (*deleted, *outdated))
-    return len(deleted) + len(outdated)
+    if lost.scopes:
+        places.claims.reset("session", (*lost.facts, *(row.session for row in (*lost.deleted, *lost.outdated))))
+        places.rows.drop(row.session for row in (*lost.deleted, *lost.outdated))
+        places.rows.drop_facts(lost.facts)
 
 
 def _forgotten_sessions(stones: Iterable[Tombstone]) -> dict[str, int]:

@@ -1,14 +1,15 @@
 """Phase two of one scope: consolidates its notes without a model, asks for wordings and summary if something changed, and checks both."""
 
-from collections.abc import Generator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Generator, Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import OverBudget, PalimpsestError
-from palimpsest.core.events import JobRan, NoteForgotten
+from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError
+from palimpsest.core.events import JobRan, NoteSaved
 from palimpsest.core.policy import Answer, Want
 from palimpsest.engine.memory.pipeline.changed_files import notes_with_changed_files
 from palimpsest.engine.memory.pipeline.heartbeat import Ownership, kept_alive
@@ -34,15 +35,20 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.pipeline.phase_two import SkillFile, skills_of, summarised, wordings
 from palimpsest.memory.pipeline.rollout_file import RolloutFile
 from palimpsest.memory.pipeline.summary_file import RolloutPointer, SummaryInput, check_summary, structural_summary
-from palimpsest.memory.pipeline.transcript import iso_time
+from palimpsest.memory.reading import iso_time
 from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.weighing.abstraction import rule_steps, worded
-from palimpsest.memory.weighing.importance import importance, time_of
+from palimpsest.memory.sessions.facts import SessionFacts
+from palimpsest.memory.sessions.observations import observation_changes, observed_notes
+from palimpsest.memory.weighing.importance import importance
+from palimpsest.memory.weighing.proposed_rules import rule_steps, worded
 from palimpsest.stores.notes.claims import Claim
 from palimpsest.stores.notes.rollouts import mark_selected
 
 JOB: Final = "consolidate"
 _HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_MOST_ROUNDS: Final = 5
+_facts = msgspec.json.Decoder(SessionFacts)
 
 
 class ScopeResult(Struct, frozen=True):
@@ -53,6 +59,7 @@ class ScopeResult(Struct, frozen=True):
     reason: str = ""
     read: int = 0
     changed: int = 0
+    is_over_budget: bool = False
 
 
 class _Work(Struct, frozen=True):
@@ -93,9 +100,9 @@ def scope_steps(
         work = _Work(places, scope, claim, use, owner, announce)
         try:
             result = yield from _consolidated(work)
-        except OverBudget as error:
+        except (OverBudget, NoModel) as error:
             places.claims.release(claim)
-            result = ScopeResult(scope, "skipped", error.message)
+            result = ScopeResult(scope, "skipped", error.message, is_over_budget=isinstance(error, OverBudget))
         except PalimpsestError as error:
             places.claims.fail(claim, error.message)
             result = ScopeResult(scope, "failed", error.message)
@@ -111,8 +118,8 @@ def is_dirty(places: PipelinePlaces, scope: str) -> bool:
     row = places.claims.row("scope", scope)
     state = state_of(places.scope_folder(scope))
     if row is None or not row.baseline:
-        return bool(state)
-    return bool(changed_paths(row.baseline, state)) or bool(_due_steps(places, scope)) or bool(_expired(places, scope))
+        return bool(state) or bool(_due_steps(places, scope))
+    return bool(changed_paths(row.baseline, state)) or bool(_due_steps(places, scope)) or _has_expired(places, scope)
 
 
 def record_run(places: PipelinePlaces, scope: str, result: ScopeResult, started: int) -> None:
@@ -170,10 +177,10 @@ def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
     dropped = [note.name for note in notebook.notes().active.values() if gone and set(note.evidence) <= gone]
     for name in dropped:
         notebook.forget(name, "consolidate", "it rests on events whose note was forgotten")
-    expired = _discard_expired(places, scope)
+    expired = len(notebook.expire_quarantine(places.config.quarantine_days))
     steps, made = 0, set[str]()
-    # Settled once more after rules were derived, until nothing changes; each round works on what the one before left.
-    for _ in range(3):
+    # Observed, settled and derived in turn, until nothing changes; each round works on what the one before left.
+    for _ in range(_MOST_ROUNDS):
         found = _due_steps(places, scope)
         if not found:
             break
@@ -187,9 +194,11 @@ def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
 
 
 def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, ...]:
-    """Return what consolidation without a model changes now: of the facts first, of the rules only when the facts are settled."""
+    """Return what consolidation without a model changes now: what the logs prove, then the facts, and the rules when those are settled."""
     active = places.notebook(scope).notes().active
     now = _now(places)
+    if observed := _observed(places, scope, active, now):
+        return observed
     facts = [note for note in active.values() if note.level != "rule"]
     corrections = frozenset(note.name for note in facts if note.by == "user")
     settled = consolidate(facts, now, _content_words, corrections=corrections)
@@ -197,6 +206,20 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
         return settled.steps
     rules = tuple(ConsolidationStep(step.why, step.saved, step.past) for step in rule_steps(active.values()))
     return rules or _over_limit(facts, now, places.config.notes_a_scope)
+
+
+def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note], now: datetime) -> tuple[ConsolidationStep, ...]:
+    """Return the changes of notes that are counted from the facts of all sessions of a scope."""
+    stored = places.rows.facts(scope)
+    if not stored and places.rows.all(scope):
+        # The facts were lost with the database, and the sessions are still there to be counted again.
+        return ()
+    observed = observed_notes(_facts.decode(data) for data in stored)
+    # What would expire at once, because its evidence is old, is not written.
+    lasting = [note for note in observed if note.name in active or not consolidate((note,), now, _content_words).steps]
+    changes = observation_changes(places.memory_now(scope, active), lasting)
+    accepted = (change for change in changes if isinstance(change, AcceptedChange) and (change.saved or change.past))
+    return tuple(ConsolidationStep(change.reason, change.saved, change.past) for change in accepted)
 
 
 def _over_limit(facts: list[Note], now: datetime, most: int) -> tuple[ConsolidationStep, ...]:
@@ -207,21 +230,14 @@ def _over_limit(facts: list[Note], now: datetime, most: int) -> tuple[Consolidat
     return tuple(ConsolidationStep(f"{note.name}: {why}", (), (replace(note, status="superseded"),)) for note in over)
 
 
-def _expired(places: PipelinePlaces, scope: str) -> tuple[Note, ...]:
-    """Notes in quarantine that no person has looked at for too long."""
-    oldest = _now(places) - timedelta(days=places.config.quarantine_days)
-    return tuple(note for note in places.notebook(scope).notes().quarantine.values() if time_of(note.when) < oldest)
-
-
-def _discard_expired(places: PipelinePlaces, scope: str) -> int:
-    expired = _expired(places, scope)
-    if expired:
-        with places.note_folder(scope).writing() as writer:
-            for note in expired:
-                writer.discard_quarantined(note.name)
-                why = f"not promoted within {places.config.quarantine_days:g} days"
-                writer.record(NoteForgotten(scope, note.name, note.rev, "expired", "consolidate", why, note.evidence))
-    return len(expired)
+def _has_expired(places: PipelinePlaces, scope: str) -> bool:
+    """Whether a note has been in quarantine for too long without a promotion."""
+    held = places.notebook(scope).notes().quarantine
+    if not held:
+        return False
+    since = {event.body.name: event.at for event in places.note_folder(scope).history() if isinstance(event.body, NoteSaved)}
+    oldest = places.home.clock.now() - places.config.quarantine_days * _DAY_MS
+    return any(since.get(name, oldest + 1) <= oldest for name in held)
 
 
 def _written(

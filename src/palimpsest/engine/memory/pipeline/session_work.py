@@ -4,9 +4,10 @@ import sqlite3
 from collections.abc import Callable, Generator
 from typing import Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from palimpsest.core.errors import OverBudget, PalimpsestError, StoreError
+from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError, StoreError
 from palimpsest.core.policy import Answer, Want
 from palimpsest.engine.memory.notebook import Propose
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, session_events
@@ -17,8 +18,9 @@ from palimpsest.memory.changes import Change, RefusedChange, judge_change
 from palimpsest.memory.pipeline.phase_one import SessionOutput, phase_one, without_model
 from palimpsest.memory.pipeline.rollout_file import RolloutFile, encode_rollout
 from palimpsest.memory.pipeline.transcript import SessionReading, input_limit, read_session
+from palimpsest.memory.sessions.facts import session_facts
 from palimpsest.stores.notes.claims import Claim, SkipReason
-from palimpsest.stores.notes.rollouts import RolloutRow, delete_row, put_row
+from palimpsest.stores.notes.rollouts import RolloutRow, delete_row, put_facts, put_row
 from palimpsest.stores.notes.scopes import USER_SCOPE
 
 Announce: TypeAlias = Callable[[str, str], None]
@@ -43,6 +45,7 @@ class SessionResult(Struct, frozen=True):
     scope: str = ""
     saved: int = 0
     refused: int = 0
+    is_over_budget: bool = False
 
 
 def watermark_of(due: DueSession, *, by_model: bool) -> int:
@@ -60,9 +63,9 @@ def session_steps(
     announce("claimed", due.session)
     try:
         return (yield from _claimed(places, due, claim, use, announce))
-    except OverBudget as error:
+    except (OverBudget, NoModel) as error:
         places.claims.release(claim)
-        return SessionResult(due.session, "skipped", error.message)
+        return SessionResult(due.session, "skipped", error.message, is_over_budget=isinstance(error, OverBudget))
     except PalimpsestError as error:
         places.claims.fail(claim, error.message)
         return SessionResult(due.session, "failed", error.message)
@@ -76,7 +79,10 @@ def _claimed(
     places: PipelinePlaces, due: DueSession, claim: Claim, use: ModelUse | None, announce: Announce
 ) -> Generator[Want, Answer, SessionResult]:
     scope = places.scope_of(due.cwd)
-    reading = read_session(due.session, session_events(places, due.session), places.forgotten_events(scope))
+    forgotten = places.forgotten_events(scope)
+    events = [event for event in session_events(places, due.session) if f"{due.session}:{event.seq}" not in forgotten]
+    reading = read_session(due.session, events)
+    facts = msgspec.json.encode(session_facts(due.session, events))
     announce("read", due.session)
     output = without_model(reading) if use is None else (yield from _asked(places, reading, scope, use))
     announce("answered", due.session)
@@ -85,7 +91,8 @@ def _claimed(
     saved, refused, scopes = _apply(places, output, scope)
     announce("noted", due.session)
     if not output.body:
-        return _complete_empty(places, due, claim, (saved, refused), scopes)
+        _complete_empty(places, due, claim, facts, scopes)
+        return SessionResult(due.session, "empty", "", scope, saved, refused)
     stem = stem_of(due.session, output.slug, reading.started)
     made_by: Literal["model", "structure"] = "model" if output.is_by_model else "structure"
     text = encode_rollout(RolloutFile(due.session, due.updated, reading.cwd, reading.branch, made_by, output.body))
@@ -96,6 +103,7 @@ def _claimed(
 
     def also(database: sqlite3.Connection) -> None:
         put_row(database, row)
+        put_facts(database, due.session, scope, facts)
         for each in {scope, *scopes}:
             places.claims.enqueue_in(database, "scope", each)
 
@@ -136,20 +144,20 @@ def _judging(change: Change, output: SessionOutput) -> Propose:
     return lambda memory, _: judge_change(change, output.read, memory)
 
 
-def _complete_empty(places: PipelinePlaces, due: DueSession, claim: Claim, counts: tuple[int, int], scopes: set[str]) -> SessionResult:
+def _complete_empty(places: PipelinePlaces, due: DueSession, claim: Claim, facts: bytes, scopes: set[str]) -> None:
     """Complete a session that gives no summary: an old one is deleted, and only then its scope has something to do."""
     old = places.rows.of(due.session)
     for each in old:
         places.rollouts(each.scope).delete(each.stem)
 
     def also(database: sqlite3.Connection) -> None:
+        put_facts(database, due.session, places.scope_of(due.cwd), facts)
         changed = scopes | ({each.scope for each in old} if delete_row(database, due.session) else set())
         for scope in changed:
             places.claims.enqueue_in(database, "scope", scope)
 
     if not places.claims.complete(claim, also=also):
         raise StoreError("another process took over this session", where=due.session)
-    return SessionResult(due.session, "empty", "", "", *counts)
 
 
 def skip_text(reason: SkipReason) -> str:

@@ -1,9 +1,7 @@
 """Finds the notes that bear on a prompt, within the bounds of a prompt and of an epoch."""
 
-import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -13,20 +11,17 @@ from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.engine.memory.session_memory import SessionMemory
-from palimpsest.memory.note import Note
+from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
-from palimpsest.memory.showing.note_units import NoteStanding, cited_files, due_names, is_showable, not_to_show, pinned_names
+from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, pinned_names
 from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
 from palimpsest.memory.showing.relevance import relevant
+from palimpsest.memory.weighing.staleness import STALE_LOSS
 
 # Calls whose tools count as in use.
 RECENT_CALLS: Final = 5
-# What a note loses whose cited file has other bytes now, in units of the learned score: more than importance, use and age together.
-STALE_LOSS: Final = 1.0
-# Bytes of a cited file that are read to see whether it changed.
-_LARGEST_FILE: Final = 4 * 1024 * 1024
 _RECORDED_QUERY: Final = 500
 
 
@@ -37,6 +32,7 @@ class NotePrompt:
         self._memory = memory
         self._session = memory.agent.session
         self._index = index
+        self._files = StaleFiles(memory.agent.toolbox.workspace.root)
 
     async def recall(self, text: str) -> Recalled | None:
         """Return what a prompt recalls; `None` if that is nothing. Raises `PalimpsestError` if files cannot be read."""
@@ -85,13 +81,8 @@ class NotePrompt:
         for hit in hits:
             note = self._index.note(hit.unit.id)
             if note is not None and is_showable(note):
-                stale = self._is_stale(note)
+                stale = bool(self._files.changed(note))
                 yield ScoredNote(note, hit.score - (STALE_LOSS if stale else 0.0), stale)
-
-    def _is_stale(self, note: Note) -> bool:
-        """Return whether a file that a note cites has other bytes now, or is gone."""
-        root = self._memory.agent.toolbox.workspace.root
-        return any(_digest(os.path.join(root, cited.path)) != cited.digest for cited in cited_files(note))  # noqa: PTH118 - may be absolute
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""
@@ -131,14 +122,3 @@ def recent_tools(view: View) -> tuple[str, ...]:
     """Return the tools of the last five calls that the view shows."""
     calls = [item.content.tool for item in view.items if isinstance(item.content, ToolCall)]
     return tuple(dict.fromkeys(calls[-RECENT_CALLS:]))
-
-
-def _digest(path: str) -> str:
-    """Return the first 12 hex digits of the SHA-256 of a regular file; empty if it cannot be read or is too large to be read here."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except OSError:
-        return ""
-    return sha256(data).hexdigest()[:12]

@@ -10,6 +10,7 @@ import msgspec
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.index_files import FILE_NAME
+from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes
 from palimpsest.engine.memory.session_memory import SessionMemory
@@ -18,11 +19,12 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
 from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
 from palimpsest.memory.recall.digest.corrections import Correction, corrections, with_corrections
+from palimpsest.memory.recall.digest.digest import digest
 from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.units import event_id
+from palimpsest.memory.recall.units import FIX, RecallUnit
+from palimpsest.memory.sessions.units import event_id, unit_events
 from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
 from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
 from palimpsest.memory.showing.relevance import least_relevance, relevance, weigh_prompt
@@ -62,6 +64,9 @@ class MemorySearch:
             left -= estimate(block) + 2
         for index, hits in ordered:
             lines = select(index, hits, text, tokens=left)
+            if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
+                # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
+                lines = digest(index, hits, text, tokens=left, excluded=self._forgotten(), corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
@@ -153,17 +158,13 @@ class MemorySearch:
         for part in parts:
             index = self._sessions.index(part)
             ranked = rank(index, text, most=_MOST_HITS) if len(index) else ()
-            hits = tuple(hit for hit in ranked if hit.unit.session != own and event_id(hit.unit.id) not in forgotten)
+            hits = tuple(hit for hit in ranked if hit.unit.session != own and forgotten.isdisjoint(unit_events(hit.unit)))
             if hits:
                 found.append((index, hits))
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
 
     def _forgotten(self) -> frozenset[str]:
-        """Return the events of all that was forgotten in this home or by this team."""
-        folder = self._memory.home.folder
-        places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
-        places += [notebook.folder / "tombstones.jsonl" for notebook in self._memory.memories.notebooks]
-        return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
+        return forgotten_events(self._memory.home.folder, self._memory.memories)
 
     def _corrected(
         self,
@@ -210,6 +211,13 @@ def _in_order(lines: Sequence[str], ids: Sequence[str], corrected: Mapping[str, 
         if correction is None or not later.intersection(correction.successors):
             kept.append(line)
     return "\n".join(kept)
+
+
+def forgotten_events(folder: Path | None, memories: Memories) -> frozenset[str]:
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder or by a team."""
+    places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
+    places += [notebook.folder / "tombstones.jsonl" for notebook in memories.notebooks]
+    return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
 
 
 def _tombstones(place: Path) -> Iterator[Tombstone]:

@@ -18,7 +18,7 @@ from palimpsest.engine.memory.index_files import read_index
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
-from palimpsest.memory.recall.units import FIX, RecallUnit
+from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id, session_units
 from palimpsest.stores.index.refresh import read_segments
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
@@ -130,7 +130,8 @@ class SessionIndexes:
         opened = events[0].body if events else None
         part = self._scope(opened.cwd) if isinstance(opened, SessionOpened) else ""
         forgotten = self._forgotten()
-        found = [unit for unit in _units(stat.session, _on_path(events)) if not _is_forgotten(unit, forgotten)]
+        # A unit may state what other events say, so these are left out before units are made.
+        found = list(_units(stat.session, [event for event in _on_path(events) if f"{stat.session}:{event.seq}" not in forgotten]))
         row = LogRow(stat.session, part, stat.size, stat.changed)
         self._file.add(part, [(unit.id, _encode(unit)) for unit in found], row)
         return len(found)
@@ -171,14 +172,6 @@ def _on_path(events: list[Event]) -> list[Event]:
         path.add(seq)
         seq = parents[seq]
     return [event for event in events if event.seq in path]
-
-
-def _is_forgotten(unit: RecallUnit, forgotten: frozenset[str]) -> bool:
-    """Return whether a unit is from a forgotten event; a fix also if it quotes one, which it names."""
-    if event_id(unit.id) in forgotten:
-        return True
-    prefix = f"{unit.session}:"
-    return unit.kind == FIX and any(f"(event {each.removeprefix(prefix)})" in unit.text for each in forgotten if each.startswith(prefix))
 
 
 def _is_read(row: LogRow | None, stat: LogStat) -> bool:

@@ -34,8 +34,11 @@ def apply_changes(memories: Memories, changes: Iterable[Change], sources: Sequen
     New notes go to the scope of their kind, and a correction to that of the note that it corrects. Notes of the team are left to people.
     Raises `StoreError` if notes cannot be read or written.
     """
+    listed = tuple(changes)
+    if not listed:
+        return AppliedChanges()
     desk = _Desk(memories, tuple(sources), by)
-    for change in changes:
+    for change in listed:
         desk.take(change)
     return AppliedChanges(tuple(desk.events), tuple(desk.refused))
 

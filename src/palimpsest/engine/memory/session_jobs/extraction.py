@@ -28,13 +28,15 @@ MOST_FAILURES: Final = 3
 _MOST_EVENTS: Final = 5_000
 # Authors by whom the conversation itself changes notes: the tools, and commands of the user.
 _IN_TURN: Final = frozenset({"remember", "memory_tool"})
-_LIMITS: Final = JobLimits(usd=0.5, calls=MOST_ASKS, seconds=120.0)
+# What it costs is bounded by the tokens of a day.
+_LIMITS: Final = JobLimits(calls=MOST_ASKS, seconds=120.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractNotes:
-    """Extracts notes from the events since its cursor. `root` is the project folder, and `folder` that of the home's notes.
+    """Extracts notes from the events since its cursor.
 
+    `root` is the project folder, `folder` that of the home's notes, and `granted` are further folders that the agent may work in.
     Nothing is asked if the conversation saved notes itself. What the model proposes has no tools and no paths: the changes are judged
     one by one and written by the engine, in one step with the events and the cursor.
     """
@@ -44,6 +46,7 @@ class ExtractNotes:
     config: MemoryConfig
     root: Path
     folder: Path
+    granted: tuple[Path, ...] = ()
     limits: JobLimits = _LIMITS
     name: str = NAME
     moments: frozenset[JobMoment] = frozenset({"turn_ends"})
@@ -64,7 +67,7 @@ class ExtractNotes:
         unsaved = [event for turn in turns if not self._saved_notes(situation.session, turn) for event in turn]
         if not unsaved:
             return JobEnd(why="the conversation saved notes itself")
-        sources = sources_of(situation.session, unsaved, untrusted_results(events, str(self.root)))
+        sources = sources_of(situation.session, unsaved, untrusted_results(events, *map(str, (self.root, *self.granted))))
         if not any(source.speaker == "user" for source in sources):
             return None
         notes = [note for _, note in self.memories().active()]

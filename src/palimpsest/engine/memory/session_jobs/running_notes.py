@@ -26,7 +26,7 @@ _USED_BY: Final = "swap_notes"
 _LARGEST: Final = 64 * 1024
 # Events that are read at a time, newest first, to count the tool calls since the last update.
 _CHUNK: Final = 200
-_LIMITS: Final = JobLimits(usd=2.0, calls=1, seconds=180.0)
+_LIMITS: Final = JobLimits(calls=1, seconds=180.0)
 
 
 def uses_notes(profile: Profile) -> bool:

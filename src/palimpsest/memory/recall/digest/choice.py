@@ -12,7 +12,7 @@ from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.selection import one_line
 
 # The value of a sentence: how relevant its unit is, how much of the query it has, and which numbers and names it brings that no chosen
-# sentence has. Chosen on half of the cases of three levels; `docs/memory.md` has the scores of both halves.
+# sentence has. Chosen with the open cases of three levels in sight; `docs/memory.md` says how.
 RELEVANCE, COVER, NUMBERS, NAMES = 0.6, 0.5, 1.0, 0.6
 _MOST_NUMBERS, _MOST_NAMES = 2, 3
 # The relevance of a sentence that brings neither number nor name counts this share.
@@ -39,7 +39,7 @@ class Offer(Value, frozen=True, eq=False):
     size: int
 
 
-class Choice:
+class SentenceChoice:
     """Sentences chosen so far, what they state, and the tokens that are left.
 
     `chosen` has the texts by unit and place; `remarks` what the line of a unit has to say about it, by unit.
@@ -128,13 +128,16 @@ class Choice:
         return True
 
     def lines(self) -> tuple[list[str], list[int]]:
-        """Return the lines with their headings, and the numbers of their units in the same order; what has a remark comes last."""
+        """Return the lines, and the numbers of their units in the same order; what has a remark comes last.
+
+        The first line of a session has the whole id and the date, the others the end of their id.
+        """
         lines: list[str] = []
         order: list[int] = []
         for units in (self.chosen.keys() - self.remarks.keys(), self.chosen.keys() & self.remarks.keys()):
             for numbers in self._by_session(units):
-                lines.append(self._heading(numbers[0]))
-                lines += [" ".join((self._lead(number), *self._in_order(number))) for number in numbers]
+                leads = (self._lead(number, self._heading(number) if number == numbers[0] else "") for number in numbers)
+                lines += [" ".join((lead, *self._in_order(number))) for lead, number in zip(leads, numbers, strict=True)]
                 order += numbers
         return lines, order
 
@@ -151,11 +154,12 @@ class Choice:
 
     def _heading(self, number: int) -> str:
         unit = self._index.units[number]
-        return " ".join(part for part in (f"[{unit.session or unit.id}]", unit.date) if part)
+        return " ".join(part for part in (f"[{unit.id}]", unit.date) if part)
 
-    def _lead(self, number: int) -> str:
-        """Return what stands before the sentences of a unit: the end of its id, who speaks, and what is to be known about it."""
+    def _lead(self, number: int, heading: str = "") -> str:
+        """Return what stands before the sentences of a unit: its heading or the end of its id, who speaks, and a remark."""
         unit = self._index.units[number]
         short = unit.id.removeprefix(unit.session) if unit.session and unit.id.startswith(f"{unit.session}:") else unit.id
         remark = self.remarks.get(number, "")
-        return one_line(f"[{short}] {unit.who or unit.role}{f' ({remark})' if remark else ''}".rstrip() + ":")
+        speaker = f"{unit.who or unit.role}{f' ({remark})' if remark else ''}".strip()
+        return one_line(f"{heading or f'[{short}]'} {speaker}" + (":" if speaker else ""))

@@ -6,7 +6,7 @@ from typing import Final
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.recall.candidates import QUERY_CHARACTERS, read_query
-from palimpsest.memory.recall.digest.choice import Choice, Offer
+from palimpsest.memory.recall.digest.choice import Offer, SentenceChoice
 from palimpsest.memory.recall.digest.corrections import Correction, event_of, remark_of
 from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
 from palimpsest.memory.recall.digest.sentences import read_sentence, sentences
@@ -24,6 +24,8 @@ MOST_HITS: Final = 400
 SHORT_ANSWER_WORDS: Final = 4
 # Characters of a sentence that are shown; longer ones are data without sentences.
 _LONGEST: Final = 600
+# Tokens of the budget that may stay unused.
+_SLACK_TOKENS: Final = 16
 # Relevance of the last hit; that of the first is 1, and what is no hit has none.
 _LOWEST: Final = 0.1
 
@@ -40,14 +42,18 @@ def digest(
 ) -> RecalledLines:
     """Return the sentences of the hits and of what was said around them that state most, within a budget of tokens.
 
-    Lines stand under the session they are from, the newest session first, in the order in which they were said. What a note corrected
-    (`corrected`, by event id) comes last, says so, and only with a line of what replaced it. A sentence that a later day repeats with
-    other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units that are
-    not read; `factor` is the token factor of the model.
+    Lines stand by session, the newest session first, in the order in which they were said; the first of a session has its whole id. What
+    a note corrected (`corrected`, by event id) comes last, says so, and only with a line of what replaced it. A sentence that a later day
+    repeats with other numbers names the later line, which is shown too. `left_out` counts hits without a line; `excluded` are ids of units
+    or events that are not read; `factor` is the token factor of the model.
     """
     offers = list(_offers(index, hits, query, excluded, corrected, factor=factor))
     budget = tokens - estimate(more_line(9_999, query) + "\n", factor)
     found = _result(index, _choice(index, hits, offers, corrected, budget, factor=factor), hits, query, factor)
+    if tokens - found.tokens >= _SLACK_TOKENS and found.left_out:
+        # Sizes of lines are rounded up one by one: what that left over holds some more.
+        wider = _choice(index, hits, offers, corrected, budget + tokens - found.tokens, factor=factor)
+        found = min(found, _result(index, wider, hits, query, factor), key=lambda each: (each.tokens > tokens, -each.tokens))
     while found.tokens > tokens:
         # The estimate of a text may exceed the sum of the estimates of its lines by a little.
         budget -= found.tokens - tokens
@@ -63,10 +69,12 @@ def _choice(
     budget: int,
     *,
     factor: float,
-) -> Choice:
+) -> SentenceChoice:
     """Choose what replaced corrected hits, then what holds, then what was corrected and whose successor is shown."""
     events = {offer.unit: event_of(index.units[offer.unit].id) for offer in offers}
-    choice = Choice(index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor)
+    choice = SentenceChoice(
+        index, {unit: remark_of(corrected[event]) for unit, event in events.items() if event in corrected}, budget, factor
+    )
     successors = {event for hit in hits if (found := corrected.get(event_of(hit.unit.id))) is not None for event in found.successors}
     current = [offer for offer in offers if offer.unit not in choice.remarks]
     choice.fill([offer for offer in current if events[offer.unit] in successors])
@@ -91,13 +99,13 @@ def _offers(
     *,
     factor: float,
 ) -> Iterator[Offer]:
-    cover = _Cover(index, query)
+    cover = _QueryCover(index, query)
     scores = {index.numbers[hit.unit.id]: hit.score for hit in hits}
     lowest, highest = (min(scores.values()), max(scores.values())) if scores else (0.0, 0.0)
     spread = highest - lowest or 1.0
     for number in sorted(_pool(index, hits, corrected)):
         unit = index.units[number]
-        if unit.id in excluded or number in index.hidden:
+        if number in index.hidden or unit.id in excluded or event_of(unit.id) in excluded:
             continue
         relevance = _LOWEST + (1 - _LOWEST) * (scores[number] - lowest) / spread if number in scores else 0.0
         for place, text in enumerate(sentences(unit.text)):
@@ -107,7 +115,7 @@ def _offers(
             yield Offer(number, place, sentence, question, relevance, cover.share(number, sentence.text), estimate(shown, factor))
 
 
-class _Cover:
+class _QueryCover:
     """The terms of a query with their weights, to compare sentences with."""
 
     def __init__(self, index: RecallIndex, query: str) -> None:
@@ -129,7 +137,7 @@ class _Cover:
 def _question_of(index: RecallIndex, number: int, answer: str, excluded: frozenset[str]) -> str:
     """Return the question that a short answer follows, if that may be shown; empty for other sentences."""
     before = index.previous[number]
-    if before < 0 or not index.asks[before] or before in index.hidden or index.units[before].id in excluded:
+    if before < 0 or not index.asks[before] or before in index.hidden or event_of(index.units[before].id) in excluded:
         return ""
     question = one_line(sentences(index.units[before].text)[-1])
     return question if len(answer.split()) <= SHORT_ANSWER_WORDS and len(question) <= _LONGEST else ""
@@ -151,7 +159,7 @@ def _pool(index: RecallIndex, hits: Sequence[RecallHit], corrected: Mapping[str,
     return pool
 
 
-def _result(index: RecallIndex, choice: Choice, hits: Sequence[RecallHit], query: str, factor: float) -> RecalledLines:
+def _result(index: RecallIndex, choice: SentenceChoice, hits: Sequence[RecallHit], query: str, factor: float) -> RecalledLines:
     scores = {hit.unit.id: hit.score for hit in hits}
     lines, order = choice.lines()
     ids = tuple(index.units[number].id for number in order)

@@ -60,6 +60,11 @@ def rule_steps(notes: Iterable[Note]) -> tuple[RuleStep, ...]:
     return tuple(steps)
 
 
+def is_proposed(note: Note) -> bool:
+    """Return whether a note is a rule that was proposed here, so that its text follows from its supports."""
+    return note.level == "rule" and note.by == "consolidate" and note.attribute.endswith(_RULE)
+
+
 def written_again(rule: Note, supports: Sequence[Note]) -> Note:
     """Return a rule as these supports state it, with nothing of others; the rule itself if they are the ones it has."""
     kept = tuple(supports[:MOST_SUPPORTS])

@@ -1,0 +1,55 @@
+"""`pal memory status`: what the pipeline over finished sessions did, what waits and why, and what the day has cost."""
+
+import click
+import msgspec
+
+from palimpsest.apps.cli.opening.engine_session import settings_of
+from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.output.tables import console, one_line, print_listing
+from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain, short, short_time
+from palimpsest.engine.memory.pipeline.places import PipelinePlaces
+from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, pipeline_status
+
+_MOST_JOBS = 20
+
+
+@click.command(epilog="\b\nExample:\n  pal memory status --json")
+@click.option("--all", "everything", is_flag=True, help="List all jobs, also those that are done.")
+@json_option
+def status(*, everything: bool, as_json: bool) -> None:
+    """Show the jobs of the pipeline, the sessions that wait and why, the last error, and the tokens of the day.
+
+    Jobs that are done are listed only with --all. Nothing is changed.
+    """
+    home = find_home()
+    found = pipeline_status(PipelinePlaces(home, settings_of(home).config.memory))
+    if as_json:
+        emit(msgspec.to_builtins(found))
+        return
+    _print(found, everything=everything)
+
+
+def _print(found: PipelineStatus, *, everything: bool) -> None:
+    skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in sorted(found.skipped.items()))
+    click.echo(f"background runs: {'on' if found.is_on else 'off'}")
+    click.echo(f"sessions to read now: {found.backlog:,}" + (f" (not: {skipped})" if skipped else ""))
+    click.echo(f"summaries of sessions: {found.summaries:,}; folders of notes that changed: {len(found.changed):,}")
+    used, most = found.used, found.most
+    click.echo(
+        f"tokens of {found.day}: {short(used.read)} of {short(most.read)} read, {short(used.written)} of {short(most.written)} written"
+    )
+    if found.next_at:
+        click.echo(f"next: {local_time(found.next_at)}")
+    if found.last_error:
+        click.echo(plain(f"last error: {found.last_error}"))
+    jobs = [job for job in found.jobs if everything or job.status != "done"]
+    if jobs:
+        header = ("job", "of", "status", "tries left", "next", "done")
+        print_listing(console(), header, [(_cells(job), None) for job in jobs[:_MOST_JOBS]], frozenset({"tries left"}))
+    if len(jobs) > _MOST_JOBS:
+        click.echo(f"… and {len(jobs) - _MOST_JOBS:,} more: --json")
+
+
+def _cells(job: JobStatus) -> tuple[str, ...]:
+    times = (short_time(at) if at else "-" for at in (job.next_at, job.succeeded_at))
+    return (job.kind, one_line(job.key, 40), job.status, str(job.retries_left), *times)
