@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from palimpsest.core.events import Body, JobRan, ModelReplied
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.agent import Agent
@@ -60,7 +62,13 @@ class RememberingAgent:
         provider = RoutedScripts({EXTRACTION: self.asked, RUNNING_NOTES: self.updating}, self.turns)
         agent = Agent(MODEL, profile=self.profile, provider=provider, home=self.home, cwd=self.root, resume=resume, jobs=())
         settings = CodingSettings(
-            mode="auto", allow=("bash",), sandbox="off", tools=(), snapshots=False, memory=self.config, memory_jobs=self.goes_on
+            mode="auto",
+            allow=("bash",),
+            sandbox="off",
+            tools=(),
+            snapshots=False,
+            memory=without_pipeline(self.config),
+            memory_jobs=self.goes_on,
         )
         equip(agent, self.home, settings)
         agent.session.environment = with_(agent.session.environment, clock=LaterClock())
@@ -94,6 +102,11 @@ class RememberingAgent:
     def asked_texts(self) -> list[str]:
         """The prompts of the extractions."""
         return [json.loads(request.body)["messages"][-1]["content"][0]["text"] for request in self.asked.requests]
+
+
+def without_pipeline(config: MemoryConfig) -> MemoryConfig:
+    """Return the settings without the pipeline, whose requests would take replies of the script."""
+    return replace(config, sessions_per_start=0)
 
 
 def runs_of(bodies: list[Body], job: str) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.notes.spending import DaySpending, Tokens
 
 JOB = "extract_notes"
+NO_PIPELINE = MemoryConfig(sessions_per_start=0)
 FRIDAYS = "I deploy on fridays"
 
 
@@ -269,19 +270,21 @@ def test_oc_50_cc_61_profiles_without_extraction_ask_nothing_for_memory(tmp_path
     )
     bodies = agent.work("remember: use tabs", "second")
     assert {body.purpose for body in bodies if isinstance(body, CallStarted)} == {"turn"}
-    expected = () if name.startswith("opencode") or name == "none" else ("remember",)
-    assert tuple(job for job in memory_job_names(MemoryConfig(), profile(name)) if job not in ("note_uses", "pipeline")) == expected
-    assert list(agent.notes()) == (["feedback_use_tabs"] if expected else [])
+    has_memory = not name.startswith("opencode") and name != "none"
+    assert memory_job_names(NO_PIPELINE, profile(name)) == (("remember", "note_uses") if has_memory else ())
+    assert list(agent.notes()) == (["feedback_use_tabs"] if has_memory else [])
 
 
 def test_cc_57_a_sub_agent_has_no_jobs_of_memory_nor_has_a_session_with_memory_off(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, config=MemoryConfig(use=False))
     assert agent.opened().jobs.jobs == ()
     assert memory_job_names(MemoryConfig(use=False), profile()) == ()
-    assert memory_job_names(MemoryConfig(), profile()) == ("remember", "extract_notes", "running_notes", "note_uses", "pipeline")
-    few = MemoryConfig(extract_every=0, running_notes="off", sessions_per_start=0)
-    assert memory_job_names(few, profile()) == ("remember", "note_uses")
-    assert memory_job_names(MemoryConfig(), profile(), goes_on=False) == ("remember", "note_uses")
+    assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses")
+    assert memory_job_names(MemoryConfig(sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (
+        "remember",
+        "note_uses",
+    )
+    assert memory_job_names(NO_PIPELINE, profile(), goes_on=False) == ("remember", "note_uses")
 
 
 def test_two_budgets_of_a_day_are_one(tmp_path: Path) -> None:
