@@ -140,7 +140,7 @@ class Notebook:
 
     def names_in_log(self, name: str) -> frozenset[str]:
         """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
-        return frozenset((name, self.name_in_log(name)) if self._tombstones() else (name,))
+        return frozenset((name, neutral_name(self._folder.key(), name)) if self._tombstones() else (name,))
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.
