@@ -1,6 +1,7 @@
 """Policies and jobs, the wants that their plans yield, and the driver that answers the wants."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -121,8 +122,26 @@ class Policy(Protocol):
 
 # Events that a job may record. How its run ended is recorded by the engine.
 JobEvent: TypeAlias = NotesTaken | NoteSaved | NoteForgotten | Recalled | TaskChanged | Titled
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """The end of a run that did its work: the events to be recorded, and a reason that is recorded with them.
+
+    `commit` has the effects of the job outside of the log. It is called once, when the run can no longer be cancelled, and returns further
+    events; so what it does and what the log says about it cannot come apart. `cursor` is the last event that the job is done with, if that
+    is not the newest one. `notice` is a line for the user.
+    """
+
+    events: tuple[JobEvent, ...] = ()
+    why: str = ""
+    notice: str = ""
+    commit: "Callable[[], JobEnd] | None" = None
+    cursor: int | None = None
+
+
 # What a run of a job comes to; `None` means that there was nothing to do, and nothing is recorded.
-JobOutcome: TypeAlias = tuple[JobEvent, ...] | None
+JobOutcome: TypeAlias = tuple[JobEvent, ...] | JobEnd | None
 JobSteps: TypeAlias = Generator[Want, Answer, JobOutcome]
 JobPlan: TypeAlias = JobOutcome | JobSteps
 
@@ -158,7 +177,7 @@ class Job(Protocol):
         ...
 
     def plan(self, situation: JobSituation) -> JobPlan:
-        """Return events, `None` if there is nothing to do, or a generator that yields wants and returns either."""
+        """Return events or a `JobEnd`, `None` if there is nothing to do, or a generator that yields wants and returns one of these."""
         ...
 
 

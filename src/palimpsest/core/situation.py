@@ -18,8 +18,8 @@ from palimpsest.core.view import View
 Moment: TypeAlias = Literal[
     "turn_starts", "before_call", "after_call", "folded", "turn_ends", "idle", "overflow", "asked", "switched", "resumed"
 ]
-JobMoment: TypeAlias = Literal["turn_ends", "idle", "session_ends", "resumed"]
-"""The moments at which a job may start."""
+JobMoment: TypeAlias = Literal["said", "replied", "turn_ends", "idle", "session_ends", "resumed"]
+"""The moments at which a job may start; `said` and `replied` are those of each input of the user and each reply of a turn."""
 
 # Tokens that a fold usually leaves beside head and user messages: evidence 2,000, names 2,400, tail 15,000, results in use 9,000.
 PARTS = 28_400
@@ -276,7 +276,8 @@ class JobSituation:
     """All that a job may use when it starts. `tip` is the newest event, and `path` the events that led to it.
 
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
-    calls in this session have cost, in US dollars, and `now` is in milliseconds.
+    calls in this session have cost, in US dollars, and `now` is in milliseconds. `used` are the tokens of the next request of a turn, as
+    the profile counts them.
     """
 
     moment: JobMoment
@@ -293,3 +294,4 @@ class JobSituation:
     ledger: Ledger
     cache: Cache
     evidence: Evidence
+    used: int = 0

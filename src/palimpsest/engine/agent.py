@@ -11,10 +11,11 @@ from typing import Any, Protocol, Self
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserTyped
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider
+from palimpsest.core.situation import JobMoment
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.jobs.runner import Jobs
@@ -187,6 +188,8 @@ class Agent:
         has_ended = False
         try:
             while (piece := await pieces.get()) is not None:
+                if isinstance(piece, Event) and (moment := _job_moment(piece)) is not None:
+                    self.jobs.start(moment)
                 yield piece
             has_ended = True
             # An interrupted turn has recorded how it ended; only failures are raised.
@@ -268,6 +271,17 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+def _job_moment(event: Event) -> JobMoment | None:
+    """Return the moment of jobs that an event of a turn is, if any."""
+    match event.body:
+        case UserSaid():
+            return "said"
+        case ModelReplied(purpose="turn"):
+            return "replied"
+        case _:
+            return None
 
 
 def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:

@@ -29,5 +29,21 @@ def test_workers_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_database_is_an_error_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "jobs.sqlite").write_bytes(b"no database" * 100)
-    with pytest.raises(StoreError, match="cannot count the tokens of memory: file is not a database"):
+    with pytest.raises(StoreError, match="cannot use the database of memory's jobs: file is not a database"):
         DaySpending(tmp_path).used("2026-05-04")
+
+
+def test_me_20_a_reservation_that_would_exceed_the_day_is_refused_and_counts_nothing(tmp_path: Path) -> None:
+    spending, most = DaySpending(tmp_path), Tokens(100, 10)
+    assert spending.reserve("2026-05-01", Tokens(60, 5), most)
+    assert not spending.reserve("2026-05-01", Tokens(41, 5), most)
+    assert not spending.reserve("2026-05-01", Tokens(40, 6), most)
+    assert spending.used("2026-05-01") == Tokens(60, 5)
+    assert spending.reserve("2026-05-01", Tokens(40, 5), most)
+
+
+def test_a_reservation_is_corrected_by_the_use(tmp_path: Path) -> None:
+    spending = DaySpending(tmp_path)
+    spending.reserve("2026-05-01", Tokens(60, 5), Tokens(100, 10))
+    spending.add("2026-05-01", Tokens(-20, -5))
+    assert spending.used("2026-05-01") == Tokens(40, 0)

@@ -6,22 +6,27 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec.structs import replace as replace_struct
+
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import JobRan, Recalled
 from palimpsest.core.policy import Job
 from palimpsest.core.projections.jobs import JobState
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.jobs.running import JobResult, reason, run_job, spent_usd
+from palimpsest.engine.jobs.running import JobResult, committed, reason, run_job, spent_usd
 from palimpsest.engine.session import Session
 
 # Seconds that jobs get at the end of a session, and then once more to record that they were cancelled.
 EXIT_SECONDS: Final = 2.0
 _GRACE_SECONDS: Final = 1.0
+# Seconds that a cancelled run has for effects that it has begun; shorter than the time in which it is recorded.
+_COMMIT_SECONDS: Final = 0.8
 # Seconds between two moments `idle`: shorter than the five minutes that a prompt cache lives.
 IDLE_SECONDS: Final = 240.0
 # The pause of a job after its first failure; it doubles with each failure in a row, up to a day.
 _FIRST_PAUSE_MS: Final = 60_000
 _LONGEST_PAUSE_MS: Final = 86_400_000
+_LEFT: Final = JobResult("cancelled", why="the session went back meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +48,22 @@ class Jobs:
 
     def __init__(self, session: Session, jobs: Iterable[Job] = ()) -> None:
         self._session = session
-        self.jobs = tuple(jobs)
-        names = [job.name for job in self.jobs]
-        if len(set(names)) < len(names):
-            raise BadInput(f"two jobs have one name: {', '.join(names)}")
+        self.jobs: tuple[Job, ...] = ()
+        self.add(jobs)
         self.exit_seconds = EXIT_SECONDS
         self.notices: list[str] = []
         self._running: dict[str, asyncio.Task[None]] = {}
         self._held: list[_FinishedRun] = []
         self._idle: asyncio.Task[None] | None = None
         self._is_closed = False
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Run these jobs too, from the next moment on. Raises `BadInput` if two jobs have one name."""
+        joined = (*self.jobs, *jobs)
+        names = [job.name for job in joined]
+        if len(set(names)) < len(names):
+            raise BadInput(f"two jobs have one name: {', '.join(names)}")
+        self.jobs = joined
 
     def turn_starts(self) -> None:
         """The session is no longer idle."""
@@ -140,6 +151,7 @@ class Jobs:
                 ledger=log.ledger,
                 cache=derived.cache.value(),
                 evidence=derived.evidence.value(),
+                used=session.used,
             )
 
     async def _run(self, job: Job, moment: JobMoment) -> None:
@@ -149,6 +161,10 @@ class Jobs:
             situation = self._situation(job, moment)
             run = replace(run, tip=situation.tip)
             result = await run_job(self._session, job, situation)
+            if result is not None and run.tip in self._session.log.path:
+                result = await committed(result, _COMMIT_SECONDS)
+            elif result is not None and result.status == "done":
+                result = _LEFT
         except asyncio.CancelledError:
             self._finish(replace(run, result=JobResult("cancelled", why="the session ended")))
             raise
@@ -192,7 +208,8 @@ class Jobs:
         with log.locked():
             state = log.jobs.of(run.job)
             if run.tip not in log.path and result.status == "done":
-                result = JobResult("cancelled", why="the session went back meanwhile")
+                # What was done outside of the log is recorded nevertheless.
+                result = _LEFT if result.commit is None else replace_struct(_LEFT, events=result.events)
             if result.status == "skipped" and (state.status, state.why) == ("skipped", result.why):
                 # Recorded once: a job without a budget would be skipped after every turn.
                 return
@@ -202,10 +219,14 @@ class Jobs:
             # What the job recorded itself is not new to it, unless something else came before it.
             done_to = log.tip if nothing_new else run.tip
             took_ms = max(0, self._session.environment.clock.now() - run.started)
+            if result.cursor is not None:
+                done_to = result.cursor
             cursor = done_to if result.status == "done" else state.cursor
             log.append(JobRan(run.job, cursor, result.status, result.why, took_ms))
         if result.status == "failed" and not state.failures:
             self.notices.append(f"the job {run.job} failed: {result.why}")
+        elif result.notice:
+            self.notices.append(f"the job {run.job}: {result.notice}")
 
 
 def _pause_ms(job: Job, state: JobState) -> int:

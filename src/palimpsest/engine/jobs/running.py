@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
-from palimpsest.core.policy import Answer, Ask, Job, JobEvent, JobOutcome, Want, drive
+from palimpsest.core.policy import Answer, Ask, Job, JobEnd, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.situation import JobSituation
 from palimpsest.engine.calls.plans import answer_want
@@ -27,11 +27,17 @@ _MOST_EVENTS: Final = 1_000
 
 
 class JobResult(Struct, frozen=True):
-    """How a run ended, the events to be recorded, and the reason if it did not end well."""
+    """How a run ended, the events to be recorded, and the reason if it did not end well or has something to say.
+
+    `commit`, `cursor` and `notice` are those of its `JobEnd`.
+    """
 
     status: Literal["done", "failed", "skipped", "cancelled"]
     events: tuple[JobEvent, ...] = ()
     why: str = ""
+    commit: Callable[[], JobEnd] | None = None
+    cursor: int | None = None
+    notice: str = ""
 
 
 async def run_job(session: Session, job: Job, situation: JobSituation) -> JobResult | None:
@@ -43,7 +49,7 @@ async def run_job(session: Session, job: Job, situation: JobSituation) -> JobRes
     try:
         async with limit:
             outcome = await _carried_out(session, job, situation)
-            return None if outcome is None else JobResult("done", _checked(outcome))
+            return None if outcome is None else _done(outcome)
     except OverBudget as error:
         return JobResult("skipped", why=reason(error))
     except asyncio.CancelledError:
@@ -55,6 +61,25 @@ async def run_job(session: Session, job: Job, situation: JobSituation) -> JobRes
         if limit.expired():
             return JobResult("failed", why=f"did not end within {job.limits.seconds:g} seconds")
         return JobResult("failed", why=reason(error))
+
+
+async def committed(result: JobResult, seconds: float) -> JobResult:
+    """Have the effects of a run outside of the log, and return its result with the events that say so.
+
+    A cancellation waits for them, for at most some seconds, because what was done must be recorded. Raises what the job raises.
+    """
+    if result.commit is None:
+        return result
+    effects = asyncio.ensure_future(in_abandoned_thread(result.commit))
+    try:
+        await asyncio.shield(effects)
+    except asyncio.CancelledError:
+        await asyncio.wait((effects,), timeout=seconds)
+        if not effects.done():
+            raise
+    end = effects.result()
+    events = (*result.events, *_checked(end.events))
+    return replace(result, events=events, why=_line(end.why) or result.why, notice=_line(end.notice) or result.notice)
 
 
 def spent_usd(session: Session, job: str) -> float:
@@ -69,8 +94,7 @@ def reason(error: BaseException) -> str:
         text = error.message if isinstance(error, PalimpsestError) else f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - the text of an error is code of another package, too
         text = type(error).__name__
-    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
-    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 1]}…"
+    return _line(text)
 
 
 async def in_abandoned_thread(work: Callable[[], Result], /) -> Result:
@@ -161,6 +185,18 @@ def _check_budget(session: Session, job: Job, calls: int) -> None:
         raise OverBudget(f"a run may make {limits.calls} model calls", where=job.name)
     if limits.usd is not None and spent >= limits.usd:
         raise OverBudget(f"the budget of ${limits.usd:g} in a session is spent", where=job.name)
+
+
+def _done(outcome: object) -> JobResult:
+    """Return the result of a run that ended well. Raises `BadInput` if a job returned anything but an outcome."""
+    if not isinstance(outcome, JobEnd):
+        return JobResult("done", _checked(outcome))
+    return JobResult("done", _checked(outcome.events), _line(outcome.why), outcome.commit, outcome.cursor, _line(outcome.notice))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 1]}…"
 
 
 def _checked(outcome: object) -> tuple[JobEvent, ...]:

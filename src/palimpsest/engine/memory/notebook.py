@@ -1,6 +1,6 @@
 """The notes of one scope at work: reads them, picks up edits by hand, applies accepted changes, forgets, and keeps the index true."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -8,17 +8,20 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import NoteForgotten, NoteSaved
+from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.memory.changes import AcceptedChange, Memory, Tombstone, attribute_digest
+from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, attribute_digest
 from palimpsest.memory.index_text import index_of
-from palimpsest.memory.note import Author, Note, redacted
+from palimpsest.memory.note import Author, Note, check_note, redacted
 from palimpsest.memory.note_file import decode_note, encode_note, from_claude
 from palimpsest.stores.notes.folder import NoteFiles, NoteFolder, NoteWriter, digest_of
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
+Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
+"""Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 INDEX_FILE = "MEMORY.md"
+LOG_PREFIX = "memory."
 _stones = msgspec.json.Decoder(Tombstone)
 
 
@@ -50,8 +53,7 @@ class Notebook:
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
         with self._folder.writing() as writer:
-            stones = tuple(_stones.decode(line) for line in writer.tombstones())
-        return Memory(self.notes().active, stones, self._folder.key(), by)
+            return self._memory(writer, by)
 
     def pick_up_edits(self) -> tuple[NoteEvent, ...]:
         """Record what a person changed in the files since, once each, and return it; the index follows."""
@@ -61,27 +63,42 @@ class Notebook:
     def apply(self, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
         """Save and retire notes as an accepted change says. The successor is there before the predecessor goes."""
         with self._folder.writing() as writer:
-            events: list[NoteEvent] = list(self._picked_up(writer))
-            # A past version of a note that goes on under its name is kept before the new version takes its place.
-            going_on = {note.name for note in change.saved}
-            for note in change.past:
-                if note.name in going_on:
-                    writer.keep_past(note.revision, encode_note(redacted(note)))
-            events += [self._saved(writer, note, by, change.reason) for note in change.saved]
-            events += [self._retired(writer, note, by, change.reason) for note in change.past if note.name not in going_on]
-            self._write_index(writer)
-        return tuple(events)
+            return (*self._picked_up(writer), *self._applied(writer, change, by))
+
+    def change(self, propose: Propose, by: Author) -> tuple[NoteEvent, ...] | RefusedChange:
+        """Ask for a change of the notes and apply it, with no change by another process in between.
+
+        Returns what was recorded, without edits by hand that were found on the way; or why the change was refused.
+        """
+        with self._folder.writing() as writer:
+            self._picked_up(writer)
+            proposed = propose(self._memory(writer, by), f"{self.log_name}:{writer.log.tip + 1}")
+            return proposed if isinstance(proposed, RefusedChange) else self._applied(writer, proposed, by)
+
+    @property
+    def log_name(self) -> str:
+        """What ids of events in the log of this scope begin with; evidence of a note that a person wrote without a session."""
+        return f"{LOG_PREFIX}{self.scope}"
+
+    def history(self) -> tuple[Event, ...]:
+        """Return the events of the log of this scope, oldest first."""
+        return self._folder.history()
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
-        """Bring back the newest past version of a note, and retire the note that superseded it. Raises `BadInput` if there is none."""
+        """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.
+
+        Raises `BadInput` if there is no past version.
+        """
         with self._folder.writing() as writer:
+            self._picked_up(writer)
             notes = self.notes()
             versions = [note for note in notes.past.values() if note.name == name]
             if not versions:
                 raise BadInput(f"there is no past version of {name[:80]!r}", where=self.scope)
             old = max(versions, key=lambda note: note.rev)
-            successor = notes.active.get(old.superseded_by.partition("@")[0])
-            back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=old.rev + 1)
+            successor = notes.active.get(old.superseded_by.partition("@")[0], notes.active.get(name))
+            newest = max(note.rev for note in (*versions, *notes.active.values()) if note.name == name)
+            back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
             events: list[NoteEvent] = []
             if successor is not None:
                 events.append(self._retired(writer, replace(successor, status="retracted"), by, f"undone: {name} holds again"))
@@ -90,6 +107,24 @@ class Notebook:
             writer.restore(name, old.revision, text, event)
             self._write_index(writer)
         return (*events, event)
+
+    def promote(self, name: str) -> tuple[NoteEvent, ...]:
+        """Make a note in quarantine an active one, because a person has read it. Raises `BadInput` if there is none of that name."""
+        with self._folder.writing() as writer:
+            self._picked_up(writer)
+            notes = self.notes()
+            held = notes.quarantine.get(name)
+            if held is None:
+                raise BadInput(f"there is no note {name[:80]!r} in quarantine", where=self.scope)
+            if name in notes.active:
+                raise BadInput(f"there is an active note {name!r} already; retract or forget one of them", where=self.scope)
+            # The promotion is the act of a person by which the note counts as stated.
+            evidence = (*held.evidence, f"{self.log_name}:{writer.log.tip + 1}")
+            promoted = check_note(replace(held, trust="stated", evidence=evidence, when=_iso(self._clock), rev=held.rev + 1))
+            event = self._saved(writer, promoted, "user", "promoted from quarantine")
+            writer.discard_quarantined(name)
+            self._write_index(writer)
+        return (event,)
 
     def forget(self, name: str, by: Author = "user", reason: str = "") -> tuple[NoteEvent, ...]:
         """Delete a note, all its past versions and what stands for it alone, and keep a tombstone without its text.
@@ -122,6 +157,22 @@ class Notebook:
                 yield self._retired(writer, replace(note, status="retracted"), "consolidate", f"too little supports it without {name}")
             else:
                 yield self._saved(writer, replace(note, stands_for=rest, rev=note.rev + 1), "consolidate", f"{name} was forgotten")
+
+    def _memory(self, writer: NoteWriter, by: Author) -> Memory:
+        stones = tuple(_stones.decode(line) for line in writer.tombstones())
+        return Memory(self.notes().active, stones, self._folder.key(), by)
+
+    def _applied(self, writer: NoteWriter, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
+        change = _with_new_revisions(change, self.notes())
+        # A past version of a note that goes on under its name is kept before the new version takes its place.
+        going_on = {note.name for note in change.saved}
+        for note in change.past:
+            if note.name in going_on:
+                writer.keep_past(note.revision, encode_note(redacted(note)))
+        saved = tuple(self._saved(writer, note, by, change.reason) for note in change.saved)
+        retired = tuple(self._retired(writer, note, by, change.reason) for note in change.past if note.name not in going_on)
+        self._write_index(writer)
+        return (*saved, *retired)
 
     def _picked_up(self, writer: NoteWriter) -> tuple[NoteEvent, ...]:
         known, files = writer.known_digests(), self._folder.read()
@@ -167,6 +218,19 @@ class Notebook:
         replaced = {link for note in active.values() for link in note.supersedes}
         shown = {name: note for name, note in active.items() if note.status == "active" and note.revision not in replaced}
         return Notes(shown, past, quarantine, tuple(problems))
+
+
+def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
+    """Return the change with notes that take up the name of a past one numbered after it, so that no past version is overwritten."""
+    renamed: dict[str, str] = {}
+    saved: list[Note] = []
+    for note in change.saved:
+        newest = max((past.rev for past in notes.past.values() if past.name == note.name), default=0)
+        is_new = note.name not in notes.active and note.rev <= newest
+        saved.append(replace(note, rev=newest + 1) if is_new else note)
+        renamed[note.revision] = saved[-1].revision
+    past = tuple(replace(note, superseded_by=renamed.get(note.superseded_by, note.superseded_by)) for note in change.past)
+    return AcceptedChange(tuple(saved), past, change.reason)
 
 
 def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tuple[str, str]]) -> Iterator[tuple[str, Note]]:

@@ -35,10 +35,14 @@ class Standing(Value, frozen=True):
 
 
 class RecallHit(Value, frozen=True):
-    """A unit that was found, and its score; only the order of the scores of one query has a meaning."""
+    """A unit that was found, and its score; only the order of the scores of one query has a meaning.
+
+    remark: what a reader must know about it, such as what replaced it; shown in its line, empty for most.
+    """
 
     unit: RecallUnit
     score: float
+    remark: str = ""
 
 
 class RankingOptions(Value, frozen=True):

@@ -133,11 +133,16 @@ class _Choice:
         )
 
 
-def line_of(unit: RecallUnit) -> str:
-    """Return the line of a unit: its id, date, person or role, and text; line breaks become spaces."""
+def line_of(unit: RecallUnit, remark: str = "") -> str:
+    """Return the line of a unit: its id, date, a remark about it, person or role, and text; line breaks become spaces."""
     speaker = unit.who or unit.role
-    head = " ".join(part for part in (f"[{unit.id}]", unit.date) if part)
-    return _SPACE.sub(" ", f"{head} {speaker}: {unit.text}" if speaker else f"{head} {unit.text}").strip()
+    head = " ".join(part for part in (f"[{unit.id}]", unit.date, f"({remark})" if remark else "") if part)
+    return one_line(f"{head} {speaker}: {unit.text}" if speaker else f"{head} {unit.text}")
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks: runs of white space become one space."""
+    return _SPACE.sub(" ", text).strip()
 
 
 def more_line(count: int, query: str) -> str:

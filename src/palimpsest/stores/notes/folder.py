@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import NoteForgotten, NoteSaved, SessionOpened
+from palimpsest.core.events import Event, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
@@ -71,6 +71,14 @@ class NoteFolder:
                 log.sync()
         finally:
             os.close(handle)
+
+    def history(self) -> tuple[Event, ...]:
+        """Return the events of the log of this scope, oldest first. Raises `PalimpsestError` if it is damaged."""
+        store = JsonlSessions(self.folder)
+        if not store.path_of(_LOG).exists():
+            return ()
+        with Log.open(store, _LOG, self._clock) as log:
+            return tuple(log.events())
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""
@@ -146,6 +154,10 @@ class NoteWriter:
         self.keep_past(revision, text)
         self._delete(_NOTES, name)
         self.log.append(forgotten)
+
+    def discard_quarantined(self, name: str) -> None:
+        """Delete a note in quarantine that is an active one now."""
+        self._delete(_QUARANTINE, name)
 
     def restore(self, name: str, revision: str, text: str, saved: NoteSaved) -> None:
         """Make a past version the active one again."""

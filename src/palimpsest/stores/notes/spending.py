@@ -1,17 +1,9 @@
 """Tokens that background work of memory has used on each day, in one database for all processes of a home."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
 
-from palimpsest.core.errors import StoreError
 from palimpsest.core.items import Value
-from palimpsest.stores.files import store_errors
-
-_TABLE: Final = "CREATE TABLE IF NOT EXISTS spending (day TEXT PRIMARY KEY, read INTEGER NOT NULL, written INTEGER NOT NULL)"
-_WAIT_SECONDS: Final = 10.0
+from palimpsest.stores.notes.jobs_database import JobsDatabase
 
 
 class Tokens(Value, frozen=True):
@@ -22,32 +14,40 @@ class Tokens(Value, frozen=True):
 
 
 class DaySpending:
-    """What was used on a day (`YYYY-MM-DD`, UTC). Adding takes place at once, so that parallel workers see each other's use."""
+    """What was used on a day (`YYYY-MM-DD`, UTC). Adding takes place at once, so that parallel workers see each other's use.
+
+    Every method raises `StoreError` if the database cannot be used.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "jobs.sqlite"
+        self._database = JobsDatabase(folder)
 
     def used(self, day: str) -> Tokens:
-        """Return what was used on a day. Raises `StoreError` if the database cannot be read."""
-        with self._opened() as database:
+        """Return what was used on a day."""
+        if not self._database.exists:
+            return Tokens()
+        with self._database.transaction() as database:
             row = database.execute("SELECT read, written FROM spending WHERE day = ?", (day,)).fetchone()
         return Tokens() if row is None else Tokens(*row)
 
     def add(self, day: str, tokens: Tokens) -> None:
-        """Count further tokens of a day. Raises `StoreError` if they cannot be stored."""
-        with self._opened() as database, database:
+        """Count further tokens of a day; negative ones correct a reservation."""
+        with self._database.transaction() as database:
             database.execute(
-                "INSERT INTO spending VALUES (?, ?, ?) ON CONFLICT (day) DO UPDATE SET read = read + ?2, written = written + ?3",
+                "INSERT INTO spending VALUES (?1, max(0, ?2), max(0, ?3))"
+                " ON CONFLICT (day) DO UPDATE SET read = max(0, read + ?2), written = max(0, written + ?3)",
                 (day, tokens.read, tokens.written),
             )
 
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        with store_errors(self._path.parent, "create"):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with closing(sqlite3.connect(self._path, timeout=_WAIT_SECONDS)) as database:
-                database.execute(_TABLE)
-                yield database
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot count the tokens of memory: {error}", where=str(self._path)) from error
+    def reserve(self, day: str, tokens: Tokens, most: Tokens) -> bool:
+        """Count tokens that a call may use, unless the day would then exceed `most`. Returns whether they were counted.
+
+        The caller corrects the count with `add` when it knows the use; after a crash the reservation counts as used.
+        """
+        with self._database.transaction() as database:
+            database.execute("INSERT INTO spending VALUES (?, 0, 0) ON CONFLICT (day) DO NOTHING", (day,))
+            changed = database.execute(
+                "UPDATE spending SET read = read + ?2, written = written + ?3 WHERE day = ?1 AND read + ?2 <= ?4 AND written + ?3 <= ?5",
+                (day, tokens.read, tokens.written, most.read, most.written),
+            )
+            return changed.rowcount == 1

@@ -13,9 +13,10 @@ import pytest
 from model_server import model_saying
 from pal_runs import SMALL, small
 
-from palimpsest.apps.cli.agent.ask import _agent
+from palimpsest.engine.coding.configured import configured_agent
 from palimpsest.stores.config.settings import resolve
 from palimpsest.stores.home import Home
+from palimpsest.wire.models.cards import CARDS
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 KEY = "sk-config-0123456789abcdef"
@@ -194,7 +195,7 @@ def test_limits_come_from_the_configuration_unless_an_option_is_given(workplace:
 def test_the_profile_of_the_agent_has_the_settings_of_the_file(workplace: Workplace) -> None:
     workplace.write("[context]\ncompact_at = 50_000\n")
     settings = resolve(workplace.user_file, None, {})
-    agent = _agent(Home.in_memory(), "", ("", ""), settings)
+    agent = configured_agent(Home.in_memory(), settings, CARDS, notify=print)
     assert agent.session.profile.budget(agent.session.card).compact_at == 50_000
     agent.close()
 

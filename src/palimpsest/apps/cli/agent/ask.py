@@ -11,8 +11,7 @@ from typing import Final, get_args
 import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.agent.providers import RunProviders, model_of
-from palimpsest.apps.cli.opening.engine_session import config_path, model_name_of, profile_name_of, settings_of
+from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.apps.cli.output.values import json_option, plain
@@ -22,20 +21,15 @@ from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.children.tree import AgentSettings
+from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
-from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
+from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
-from palimpsest.engine.loop.limits import Limits, cost_of_events
+from palimpsest.engine.loop.limits import cost_of_events
 from palimpsest.engine.stopping import run
-from palimpsest.profiles.named import profile
-from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.stores.config.settings import Settings
 from palimpsest.stores.home import new_id
 from palimpsest.tools.permissions.decision import Mode
-from palimpsest.wire.models.cards import card
 
 REFUSED: Final = 3
 LIMIT: Final = 4
@@ -148,80 +142,24 @@ def ask(
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
     session = _session(home, continues=continues, resume=resume, fork=fork)
-    recorded = _recorded(home, session)
+    recorded = recorded_choice(home, session)
     parts = _input(home, prompt or "", files)
     if not parts and not session:
         raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
-    agent = _agent(home, session, recorded, settings)
-    coding = _coding(settings, allow, deny, folders)
-    hooks = hooks_of(home, settings, coding.withheld)
+    # The others would be cancelled at once, for the session ends with the turn.
+    jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
+    agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify)
+    coding = coding_settings(settings, allow=allow, deny=deny, folders=folders, end_with_turn=True)
+    hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
     for notice in (*equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all), *hooks.notices):
-        click.echo(f"pal: {plain(notice)}", err=True)
+        _notify(notice)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
     sys.exit(code)
 
 
-def _agent(home: AnyHome, session: str, recorded: tuple[str, str], settings: Settings) -> Agent:
-    """Return the agent of the settings in a session, or in a new one if `session` is empty. `recorded` are its model and profile."""
-    config = settings.config
-    providers = RunProviders(settings)
-    agent = Agent(
-        card(model_of(model_name_of(settings, recorded[0])), cards_of(home)),
-        profile=profile(profile_name_of(settings, recorded[1]), settings.profile_environment(os.environ)),
-        provider=providers,
-        home=home,
-        resume=session,
-        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
-        # The others would be cancelled at once, for the session ends with the turn.
-        jobs=[job for job in standard_jobs(config.jobs, home) if "session_ends" in job.moments],
-    )
-    agent.jobs.exit_seconds = config.jobs.exit_seconds
-    agent.resources.callback(providers.close)
-    if config.retries is not None:
-        environment = agent.session.environment
-        agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
-    return agent
-
-
-def _coding(settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], folders: tuple[Path, ...]) -> CodingSettings:
-    """Return what the agent may do: the settings, with the rules and folders of the command line."""
-    config, rules = settings.config, settings.config.permissions
-    return CodingSettings(
-        mode=config.mode,
-        allow=(*(f"ask {text}" for text in rules.ask), *rules.allow, *allow),
-        deny=(*rules.deny, *deny),
-        sandbox=config.sandbox,
-        network=config.network,
-        folders=folders,
-        disabled=frozenset(config.tools.disabled),
-        agents=AgentSettings(
-            config.agents.max_depth,
-            config.agents.max_threads,
-            Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
-            end_with_turn=True,
-        ),
-        mcp=mcp_settings(settings),
-        memory=config.memory,
-        snapshots=config.files.snapshots,
-        largest_saved=config.files.largest_mb * 1024 * 1024,
-        withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
-    )
-
-
-def hooks_of(home: AnyHome, settings: Settings, withheld: frozenset[str]) -> ConfiguredHooks:
-    """Return the hooks of the user and those of the project that the user trusts, and notices about the others."""
-    folder = Path.cwd()
-    project = project_hooks(folder, config_path(home))
-    trust = trust_of(home.folder, folder)
-    return configured_hooks(settings.config.hooks, project, trust, cwd=folder, environment=os.environ, withheld=withheld)
-
-
-def mcp_settings(settings: Settings) -> McpSettings:
-    """Return how MCP servers are used."""
-    mcp = settings.config.mcp
-    files = tuple(Path(text) for text in mcp.files)
-    return McpSettings(files, mcp.start_seconds, mcp.call_seconds, frozenset(mcp.read_only), frozenset(mcp.disabled))
+def _notify(notice: str) -> None:
+    click.echo(f"pal: {plain(notice)}", err=True)
 
 
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
@@ -251,7 +189,7 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
             # A log that can be neither read nor written any more has ended the turn already, and that error says why.
             failure = failure or error
     for notice in agent.jobs.notices:
-        click.echo(f"pal: {plain(notice)}", err=True)
+        _notify(notice)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
@@ -313,14 +251,6 @@ def _newest_here(home: AnyHome) -> str:
         except PalimpsestError:
             continue
     raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)
-
-
-def _recorded(home: AnyHome, session: str) -> tuple[str, str]:
-    """Return model and profile of a session; empty without one."""
-    if not session:
-        return "", ""
-    with Log.open(home.store, session, home.clock) as log:
-        return log.view.model, log.view.profile
 
 
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:

@@ -14,12 +14,13 @@ from palimpsest.apps.cli.output.values import plain
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
+from palimpsest.engine.coding.providers import configured_provider, is_offline, profile_name_of
 from palimpsest.engine.environment import Environment, inline, no_provider
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.stores.config.schema import DEFAULT_MODEL, ProviderConfig
+from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import DEFAULT_SOURCE, FILE_NAME, Settings, resolve
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
@@ -29,7 +30,6 @@ from palimpsest.wire.past_requests import recorded_tools
 # Default number of retries of a command after a failed request, and the total wait in seconds.
 _RETRIES = 3
 _LONGEST_WAIT_S = 60.0
-_FALSE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
 
 def config_path(home: AnyHome) -> Path | None:
@@ -61,16 +61,6 @@ def settings_of(home: AnyHome, options: Mapping[str, object] | None = None, *, s
     return settings
 
 
-def profile_name_of(settings: Settings, recorded: str) -> str:
-    """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
-    return recorded if recorded in PROFILES and not settings.is_given_now("profile") else settings.config.profile
-
-
-def model_name_of(settings: Settings, recorded: str) -> str:
-    """Return the name of the model: that of the command line or PAL_MODEL, that of the session, or that of a file."""
-    return recorded if recorded and not settings.is_given_now("model") else settings.config.model
-
-
 def card_of(settings: Settings, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | None:
     """Return the card of the model that the command line, PAL_MODEL, the session or a file names; None if none does."""
     if log.view.model and not settings.is_given_now("model"):
@@ -96,20 +86,6 @@ def provider_or_reason(model: ModelCard, settings: Settings) -> Provider | str:
         return configured_provider(model, settings)
     except BadInput as error:
         return error.message
-
-
-def configured_provider(model: ModelCard, settings: Settings) -> Provider:
-    """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
-    from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
-
-    found = settings.config.providers.get(model.provider, ProviderConfig())
-    options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
-    return http_provider(model, options, settings.config.timeout_seconds, os.environ)
-
-
-def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether PAL_OFFLINE forbids calls to models."""
-    return environment.get("PAL_OFFLINE", "").strip().lower() not in _FALSE_WORDS
 
 
 class ModelChoice(Struct, frozen=True):

@@ -1,14 +1,13 @@
-"""The providers of a run of the agent: a script, a local model in this process, or HTTP with the settings."""
+"""Model, profile and provider of a run by the settings: a script, a local model in this process, or HTTP."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from palimpsest.apps.cli.opening.engine_session import configured_provider, is_offline
 from palimpsest.core.errors import NoModel
 from palimpsest.core.ports import Provider
+from palimpsest.profiles.named import PROFILES
 from palimpsest.stores.config.schema import ProviderConfig
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
@@ -18,6 +17,31 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 _WEIGHTS_SUFFIX: Final = ".gguf"
+_FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+def profile_name_of(settings: Settings, recorded: str) -> str:
+    """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
+    return recorded if recorded in PROFILES and not settings.is_given_now("profile") else settings.config.profile
+
+
+def model_name_of(settings: Settings, recorded: str) -> str:
+    """Return the name of the model: that of the command line or PAL_MODEL, that of the session, or that of a file."""
+    return recorded if recorded and not settings.is_given_now("model") else settings.config.model
+
+
+def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether PAL_OFFLINE forbids calls to models."""
+    return environment.get("PAL_OFFLINE", "").strip().lower() not in _FALSE_WORDS
+
+
+def configured_provider(model: ModelCard, settings: Settings) -> Provider:
+    """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
+    from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
+
+    found = settings.config.providers.get(model.provider, ProviderConfig())
+    options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
+    return http_provider(model, options, settings.config.timeout_seconds, os.environ)
 
 
 def model_of(name: str) -> str:
@@ -27,10 +51,14 @@ def model_of(name: str) -> str:
 
 
 class RunProviders:
-    """The providers of a run, each made once. `close` stops the models of this process."""
+    """The providers of a run, each made once. `notify` gets a line for the user before something takes long.
 
-    def __init__(self, settings: Settings) -> None:
+    `close` stops the models of this process.
+    """
+
+    def __init__(self, settings: Settings, notify: Callable[[str], None]) -> None:
         self._settings = settings
+        self._notify = notify
         self._known: dict[str, Provider] = {}
         self._local: list[LocalProvider] = []
 
@@ -63,12 +91,12 @@ class RunProviders:
 
         # Before the weights are fetched, which takes long and would be in vain.
         require_extra(model.name)
-        provider = LocalProvider(model, lambda: _weights(model.name.removeprefix(f"{LOCAL}/")))
+        provider = LocalProvider(model, lambda: _weights(model.name.removeprefix(f"{LOCAL}/"), self._notify))
         self._local.append(provider)
         return provider
 
 
-def _weights(name: str) -> Path:
+def _weights(name: str, notify: Callable[[str], None]) -> Path:
     """Return the path of the weights of a local model: the file itself, or one of ours, which is downloaded once.
 
     Raises `BadInput` for a name that is neither.
@@ -81,5 +109,5 @@ def _weights(name: str) -> Path:
 
     folder = user_cache_path("palimpsest") / "weights"
     if not (folder / find_weights(name).file).exists():
-        click.echo(f"pal: downloading the weights of {name}, once", err=True)
+        notify(f"downloading the weights of {name}, once")
     return fetch_weights(name, folder)

@@ -1,0 +1,124 @@
+"""Builds a coding agent from the settings: its session, limits and jobs, what it may do, and its hooks."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from palimpsest.core.log.log import Log
+from palimpsest.core.policy import Job
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.children.tree import AgentSettings
+from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_name_of
+from palimpsest.engine.coding.settings import CodingSettings, McpSettings
+from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
+from palimpsest.engine.loop.limits import Limits
+from palimpsest.profiles.named import profile
+from palimpsest.stores.config.project_hooks import project_hooks, trust_of
+from palimpsest.stores.config.settings import FILE_NAME, Settings
+from palimpsest.stores.home import AnyHome
+from palimpsest.wire.models.cards import ModelCard, card
+
+
+class RecordedChoice(NamedTuple):
+    """Model and profile of a session as its log has them; empty for a new session."""
+
+    model: str = ""
+    profile: str = ""
+
+
+_NEW_SESSION: Final = RecordedChoice()
+
+
+def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
+    """Return model and profile of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
+    if not session:
+        return _NEW_SESSION
+    with Log.open(home.store, session, home.clock) as log:
+        return RecordedChoice(log.view.model, log.view.profile)
+
+
+def configured_agent(
+    home: AnyHome,
+    settings: Settings,
+    cards: tuple[ModelCard, ...],
+    *,
+    session: str = "",
+    recorded: RecordedChoice = _NEW_SESSION,
+    cwd: Path = Path(),
+    jobs: tuple[Job, ...] = (),
+    notify: Callable[[str], None],
+) -> Agent:
+    """Return the agent of the settings in a session, or in a new one if `session` is empty. It has no tools yet.
+
+    `recorded` are model and profile of the session. `notify` gets a line for the user before something takes long. Raises `BadInput` for
+    an unknown model, `Locked` if another process has the session.
+    """
+    config = settings.config
+    providers = RunProviders(settings, notify)
+    agent = Agent(
+        card(model_of(model_name_of(settings, recorded.model)), cards),
+        profile=profile(profile_name_of(settings, recorded.profile), settings.profile_environment(os.environ)),
+        provider=providers,
+        cwd=cwd,
+        home=home,
+        resume=session,
+        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+        jobs=jobs,
+    )
+    agent.jobs.exit_seconds = config.jobs.exit_seconds
+    agent.resources.callback(providers.close)
+    if config.retries is not None:
+        environment = agent.session.environment
+        agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
+    return agent
+
+
+def coding_settings(
+    settings: Settings,
+    *,
+    allow: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    folders: tuple[Path, ...] = (),
+    end_with_turn: bool = False,
+) -> CodingSettings:
+    """Return what the agent may do: the settings, with further rules and folders of this run.
+
+    With `end_with_turn` sub-agents end with the turn of the agent.
+    """
+    config, rules = settings.config, settings.config.permissions
+    return CodingSettings(
+        mode=config.mode,
+        allow=(*(f"ask {text}" for text in rules.ask), *rules.allow, *allow),
+        deny=(*rules.deny, *deny),
+        sandbox=config.sandbox,
+        network=config.network,
+        folders=folders,
+        disabled=frozenset(config.tools.disabled),
+        agents=AgentSettings(
+            config.agents.max_depth,
+            config.agents.max_threads,
+            Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
+            end_with_turn=end_with_turn,
+        ),
+        mcp=mcp_settings(settings),
+        memory=config.memory,
+        snapshots=config.files.snapshots,
+        largest_saved=config.files.largest_mb * 1024 * 1024,
+        withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
+    )
+
+
+def session_hooks(home: AnyHome, settings: Settings, folder: Path, withheld: frozenset[str]) -> ConfiguredHooks:
+    """Return the hooks of the user and those of the project in a folder that the user trusts, and notices about the others."""
+    project = project_hooks(folder, None if home.folder is None else home.folder / FILE_NAME)
+    trust = trust_of(home.folder, folder)
+    return configured_hooks(settings.config.hooks, project, trust, cwd=folder, environment=os.environ, withheld=withheld)
+
+
+def mcp_settings(settings: Settings) -> McpSettings:
+    """Return how MCP servers are used."""
+    mcp = settings.config.mcp
+    files = tuple(Path(text) for text in mcp.files)
+    return McpSettings(files, mcp.start_seconds, mcp.call_seconds, frozenset(mcp.read_only), frozenset(mcp.disabled))
