@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from prompt_toolkit.filters import Condition, completion_is_selected, has_completions, is_done, is_searching, vi_insert_mode
+from prompt_toolkit.filters import Condition, Filter, completion_is_selected, has_completions, is_done, is_searching, vi_insert_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -92,7 +92,7 @@ def key_bindings(actions: Actions) -> KeyBindings:
     return keys
 
 
-def _add_editing(keys: KeyBindings, actions: Actions, typing: Condition) -> None:
+def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
     writing = typing & ~is_searching
 
     @keys.add("enter", filter=writing & ~completion_is_selected)
@@ -146,7 +146,7 @@ def _add_control(keys: KeyBindings, actions: Actions) -> None:
     def _(event: KeyPressEvent) -> None:
         actions.rewind()
 
-    @keys.add("c-d", filter=Condition(lambda: True))
+    @keys.add("c-d")
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.delete(1)
@@ -160,7 +160,7 @@ def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None
         action()
 
 
-def _add_answer(keys: KeyBindings, actions: Actions, key: AnswerKey, asking: Condition) -> None:
+def _add_answer(keys: KeyBindings, actions: Actions, key: AnswerKey, asking: Filter) -> None:
     @keys.add(key, filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
         actions.answer(key)

@@ -13,7 +13,6 @@ from palimpsest.apps.terminal.screen.look import Look
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
 from palimpsest.apps.shown_text import dollars, plain, short
 
-_COLOUR_SYSTEMS: Final = {"none": None, "standard": "standard", "256": "256", "truecolor": "truecolor"}
 # Lines of an output, of a diff and of the user's own text, while it is folded.
 _FOLDED_OUTPUT, _FOLDED_DIFF, _FOLDED_USER = 4, 24, 40
 _LONGEST_LINE: Final = 2_000
@@ -49,7 +48,7 @@ def painted(text: object, look: Look, width: int | None = None) -> str:
     console = Console(
         file=out,
         width=width or look.text_width,
-        color_system=_COLOUR_SYSTEMS[look.colours],  # type: ignore[arg-type] - rich declares a literal for what it reads from a table
+        color_system=None if look.colours == "none" else look.colours,
         force_terminal=look.colours != "none",
         no_color=look.colours == "none",
         highlight=False,

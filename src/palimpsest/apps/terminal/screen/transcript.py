@@ -20,7 +20,7 @@ _LONGEST_ARGUMENTS: Final = 100_000
 
 
 class Transcript:
-    """Follows one session. `opened` are the newest blocks that can be painted in full on demand, newest last."""
+    """Follows one session: takes its pieces in order, and knows which blocks are not final yet."""
 
     def __init__(self) -> None:
         self._text = StreamedText()
@@ -51,6 +51,10 @@ class Transcript:
                 return ended
             case _:
                 return ()
+
+    def call(self, call_id: str) -> ToolBlock | None:
+        """Return a call that has no outcome yet; `None` if there is none of that id."""
+        return self._tools.get(call_id)
 
     def live(self) -> tuple[Block, ...]:
         """Return the blocks that still change, in the order of the screen."""
