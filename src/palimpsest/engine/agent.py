@@ -70,6 +70,19 @@ class SubAgents(Protocol):
         ...
 
 
+class AgentMode(Protocol):
+    """The mode of an agent: what it may do without a question."""
+
+    @property
+    def current(self) -> str:
+        """The mode that decides about the next tool call."""
+        ...
+
+    def change(self, mode: str) -> None:
+        """Decide by another mode from the next tool call on. Raises `BadInput` if there is no such mode."""
+        ...
+
+
 class Answer(Struct, frozen=True):
     """The outcome of one prompt: the text of the last reply, and why the turn ended."""
 
@@ -135,6 +148,7 @@ class Agent:
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
         self.children: SubAgents | None = None
+        self.mode: AgentMode | None = None
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None

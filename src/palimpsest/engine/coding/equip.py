@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterable
 
-from palimpsest.core.events import ModeChanged
+from msgspec import structs
+
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.children import ChildAgents
 from palimpsest.engine.children.tools import child_tools
 from palimpsest.engine.children.tree import AgentTree, new_tree
 from palimpsest.engine.coding.gatekeeper import Gatekeeper, LiveRules, RuleSet
+from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.coding.servers import serve
 from palimpsest.engine.coding.settings import CodingSettings, Inherited, narrowed
 from palimpsest.engine.coding.world_now import WorldNow, skill_folders
@@ -53,10 +55,11 @@ def equip(
     own_file = None if home.folder is None else home.folder / FILE_NAME
     denied, complaints = deny_rules(project_denials(root, own_file))
     given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
-    limits = RuleSet(settings.mode, tuple(parse_rule(text) for text in given), denied)
+    mode = _live_mode(session, settings)
+    limits = RuleSet(mode, tuple(parse_rule(text) for text in given), denied)
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
-    inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), lambda: world.served_tools)
+    inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
     sandbox = inherited.sandbox
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
@@ -77,14 +80,13 @@ def equip(
     )
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
     gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
+    below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
-    children = ChildAgents(
-        agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, inherited), ask, family)
-    )
+    children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
-    world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area)
+    world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
     folders = (root, *workspace.extra) if settings.snapshots else ()
     files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files, children.settle)
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
@@ -93,10 +95,15 @@ def equip(
     agent.context = children.context(SourcedContext(session, world, world.renewed))
     agent.hooks.add(settings.hooks)
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
-    if session.log.view.mode != settings.mode:
-        session.log.append(ModeChanged(settings.mode, session.log.view.mode))
+    agent.mode = mode
+    mode.record()
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
     return (*statement, *unsaved, *complaints, *toolset.problems, *served, *(family.problems if tree is None else ()))
+
+
+def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
+    above = settings.inherited
+    return LiveMode(session, settings.mode) if above is None else LiveMode(session, settings.mode, above.mode, above.widest)
 
 
 def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:

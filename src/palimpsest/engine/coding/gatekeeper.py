@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.children.tools import DELEGATING
+from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
-from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision, Mode
+from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision
 from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Sandbox
@@ -21,9 +22,9 @@ KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 
 
 class RuleSet(NamedTuple):
-    """The mode, the rules of the user, and those of the project, which only deny."""
+    """The mode, which can change, the rules of the user, and those of the project, which only deny."""
 
-    mode: Mode
+    mode: LiveMode
     given: tuple[Rule, ...]
     denied: tuple[Rule, ...]
 
@@ -59,9 +60,11 @@ class Gatekeeper:
         if self._made is None:
             from palimpsest.tools.permissions.permissions import Permissions  # noqa: PLC0415 - 30 ms, and only a tool call needs it
 
-            self._made = Permissions(self._limits.mode, self._workspace, self._limits.given, self._limits.denied)
+            self._made = Permissions(self._limits.mode.current, self._workspace, self._limits.given, self._limits.denied)
         for rule in self._rules.added[self._heeded :]:
             self._made, self._heeded = self._made.with_rule(rule), self._heeded + 1
+        if self._made.mode != self._limits.mode.current:
+            self._made = replace(self._made, mode=self._limits.mode.current)
         return self._made
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:

@@ -41,7 +41,9 @@ def session_servers(settings: CodingSettings, root: Path, home: Path | None) -> 
     if not settings.mcp.active:
         return (), ()
     found = configured_servers(root, os.environ, files=settings.mcp.files)
-    wanted = [server for server in found.servers if not server.disabled and server.name not in settings.mcp.disabled]
+    given = {server.label: server for server in settings.mcp.given}
+    known = (*given.values(), *(server for server in found.servers if server.label not in given))
+    wanted = [server for server in known if not server.disabled and server.name not in settings.mcp.disabled]
     trusted = trust_of(home, root) if any(server.project for server in wanted) else None
     untrusted = [server for server in wanted if server.project and (trusted is None or not trusted.trusts(project_command(server)))]
     notices = [str(problem) for problem in _problems(found, settings)]
@@ -52,7 +54,7 @@ def session_servers(settings: CodingSettings, root: Path, home: Path | None) -> 
 
 
 def _problems(found: ConfiguredServers, settings: CodingSettings) -> Sequence[object]:
-    known = {server.name for server in found.servers}
+    known = {server.name for server in (*settings.mcp.given, *found.servers)}
     unknown = [name for name in settings.mcp.read_only if name not in known]
     return [*found.problems, *(f"mcp.read_only: there is no MCP server {name!r}" for name in sorted(unknown))]
 

@@ -11,8 +11,10 @@ from palimpsest.core.events import PermissionAsked
 from palimpsest.engine.children.roles import AgentRole, narrower_mode
 from palimpsest.engine.children.tree import AgentSettings
 from palimpsest.engine.coding.gatekeeper import LiveRules
+from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.sources.state import StateMachine
+from palimpsest.stores.config.mcp_entries import McpServer
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.snapshots.taking import LARGEST_BYTES
 from palimpsest.tools.permissions.decision import Approval, Mode
@@ -25,8 +27,9 @@ class McpSettings(Struct, frozen=True):
     """How MCP servers are used. `files` are files of other clients that name some, beside the user's own and the project's `.mcp.json`.
 
     The first turn waits `start_seconds` for the servers; a call takes at most `call_seconds`, unless a server has a limit of its own.
-    `read_only` are servers whose claim that a tool only reads is believed. `disabled` are servers that are not started. With `active`
-    false, there are none.
+    `read_only` are servers whose claim that a tool only reads is believed. `disabled` are servers that are not started. `given` are
+    servers that the user's editor names for this session; they take the place of configured ones with the same name. With `active` false,
+    there are none.
     """
 
     files: tuple[Path, ...] = ()
@@ -35,16 +38,20 @@ class McpSettings(Struct, frozen=True):
     read_only: frozenset[str] = frozenset()
     disabled: frozenset[str] = frozenset()
     active: bool = True
+    given: tuple[McpServer, ...] = ()
 
 
 class Inherited(Struct, frozen=True):
     """What a sub-agent has of the agent that started it: the sandbox that was found, and the rules, which grow for both.
 
-    `served` returns the tools of its MCP servers, which a sub-agent shares instead of starting servers of its own.
+    `served` returns the tools of its MCP servers, which a sub-agent shares instead of starting servers of its own. `mode` is the mode of
+    that agent, which the sub-agent follows, up to `widest`.
     """
 
     sandbox: Sandbox
     rules: LiveRules
+    mode: LiveMode
+    widest: Mode | None = None
     served: Callable[[], tuple[AgentTool, ...]] = tuple
 
 
@@ -93,8 +100,9 @@ def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) ->
     The business state is that of the parent's task, so a sub-agent has none.
     """
     only = settings.only if role.tools is None else role.tools if settings.only is None else settings.only & role.tools
-    mode, servers = narrower_mode(settings.mode, role.mode), structs.replace(settings.mcp, active=False)
-    return replace(settings, mode=mode, only=only, inherited=inherited, states=None, mcp=servers)
+    mode, servers = narrower_mode(inherited.mode.current, role.mode), structs.replace(settings.mcp, active=False)
+    own = structs.replace(inherited, widest=role.mode)
+    return replace(settings, mode=mode, only=only, inherited=own, states=None, mcp=servers)
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from palimpsest.core.items import Part
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.loop.deferred import DeferredTools
 from palimpsest.engine.loop.world import LocalWorld, git_head, session_state
@@ -42,7 +43,15 @@ class WorldNow:
     """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
 
     def __init__(
-        self, agent: Agent, sandbox: Sandbox, settings: CodingSettings, tasks: TaskGraph, deferred: DeferredTools, *, area: Area
+        self,
+        agent: Agent,
+        sandbox: Sandbox,
+        settings: CodingSettings,
+        tasks: TaskGraph,
+        deferred: DeferredTools,
+        *,
+        area: Area,
+        mode: LiveMode,
     ) -> None:
         self._agent = agent
         self._session = agent.session
@@ -51,6 +60,7 @@ class WorldNow:
         self._root = agent.toolbox.workspace.root
         self._settings = settings
         self._sandbox = sandbox
+        self._mode = mode
         self._wrap = sandbox.wrap(area)
         self._tasks = tasks
         self._world: LocalWorld | None = None
@@ -67,9 +77,6 @@ class WorldNow:
         known: dict[str, Any] = {
             "sandbox": "workspace-write" if self._sandbox.confines else "full-access",
             "network": NetworkPolicy(self._settings.network) if self._sandbox.confines else None,
-            "approval": self._settings.mode,
-            # The other modes are about approvals only.
-            "mode": "plan" if self._settings.mode == "plan" else "",
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
             "mcp": {} if self.servers is None else self.servers.instructions,
@@ -87,6 +94,8 @@ class WorldNow:
 
     def renewed(self) -> LocalWorld | None:
         """Return the world of the last call with what the session itself changed since, and without asking git again; `None` before it."""
+        # Here and not where the user changes it, for that may be in the middle of a model call.
+        self._mode.record()
         if self._world is None:
             return None
         # Reading the tasks again is needed only if a fold removed their statement.
@@ -95,6 +104,9 @@ class WorldNow:
 
     def _changing(self) -> dict[str, Any]:
         return {
+            "approval": self._mode.current,
+            # The other modes are about approvals only.
+            "mode": "plan" if self._mode.current == "plan" else "",
             "tools": self._session.tools,
             "deferred": self._deferred.declarations,
             "business": None if self._business is None else self._business.value(),

@@ -10,8 +10,8 @@ from palimpsest.sources.reconcile import reconcile
 from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
 from palimpsest.sources.source import Fields, SourceSet, World, observe
 
-LIVE: Final = frozenset({"business_state", "deferred_tools"})
-"""Sources whose values tools and the developer's code change during a turn."""
+LIVE: Final = frozenset({"business_state", "deferred_tools", "mode", "permissions"})
+"""Sources whose values tools, the developer's code or the user change during a turn."""
 _TASKS: Final = "tasks"
 
 

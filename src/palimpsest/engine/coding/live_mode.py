@@ -1,0 +1,42 @@
+"""The mode of an agent, which the user can change at any moment, also in the middle of a turn."""
+
+from contextlib import suppress
+from typing import get_args
+
+from palimpsest.core.errors import BadInput, CallOpen
+from palimpsest.core.events import ModeChanged
+from palimpsest.engine.children.roles import narrower_mode
+from palimpsest.engine.session import Session
+from palimpsest.tools.permissions.decision import Mode
+
+
+class LiveMode:
+    """The mode of a session. That of a sub-agent follows `parent` and is never wider than `widest`, the mode of its role."""
+
+    def __init__(self, session: Session, mode: Mode, parent: "LiveMode | None" = None, widest: Mode | None = None) -> None:
+        self._session = session
+        self._own = mode
+        self._parent = parent
+        self._widest = widest
+
+    @property
+    def current(self) -> Mode:
+        """The mode that decides about the next tool call."""
+        return self._own if self._parent is None else narrower_mode(self._parent.current, self._widest)
+
+    def change(self, mode: str) -> None:
+        """Decide by another mode from the next tool call on, for the sub-agents too. Raises `BadInput` if there is no such mode."""
+        if self._parent is not None:
+            raise BadInput("a sub-agent follows the mode of the agent that started it; change that one")
+        found: Mode | None = next((known for known in get_args(Mode) if known == mode), None)
+        if found is None:
+            raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(get_args(Mode))}", where="mode")
+        self._own = found
+        self.record()
+
+    def record(self) -> None:
+        """Record the mode if the log has another one. During a model call nothing is recorded; the next safe point does it."""
+        previous = self._session.log.view.mode
+        if previous != self.current:
+            with suppress(CallOpen):
+                self._session.log.append(ModeChanged(self.current, previous))
