@@ -49,9 +49,7 @@ class Chooser:
         if typed != self._typed:
             words = typed.casefold().split()
             self._typed, self._place = typed, 0
-            self._shown = tuple(
-                row for row, folded in zip(self._rows, self._folded, strict=True) if all(word in folded for word in words)
-            )
+            self._shown = tuple(row for row, folded in zip(self._rows, self._folded, strict=True) if all(word in folded for word in words))
 
     def move(self, by: int) -> None:
         """Move the cursor; it stops at both ends."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -35,6 +35,13 @@ _DEPTHS: Final = {
 }
 
 
+class Device(NamedTuple):
+    """The terminal itself: where keys come from, and where the screen is."""
+
+    input: Input
+    output: Output
+
+
 class Painted(Protocol):
     """The parts of the screen that are painted again for each frame, as text with escape sequences."""
 
@@ -50,7 +57,8 @@ class Painted(Protocol):
 class Display:
     """The screen of one terminal. `write` may be called at any time in the event loop; it never waits."""
 
-    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: Look, input: Input, output: Output, *, vi: bool) -> None:
+    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: Look, device: Device, *, vi: bool) -> None:
+        output = device.output
         self._painted = painted
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
@@ -81,7 +89,7 @@ class Display:
             color_depth=_DEPTHS[look.colours],
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             min_redraw_interval=FRAME_SECONDS / 2,
-            input=input,
+            input=device.input,
             output=output,
         )
         # A single Esc interrupts; sequences of special keys arrive within this many seconds, also over ssh.

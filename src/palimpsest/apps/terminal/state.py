@@ -3,7 +3,6 @@
 from palimpsest.apps.terminal.conversation import Conversation
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.core.projections.ledger import Ledger
-from palimpsest.engine.agent import Agent
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.models.prices import cost
 
@@ -24,7 +23,7 @@ def status_of(conversation: Conversation, hint: str = "") -> Status:
         fold_at=budget.compact_at,
         cost_usd=session_usd(ledger, tuple(session.environment.cards)) + agent.children_usd(),
         cached=usage.cache_read / read if read else None,
-        processes=len(_processes(agent)),
+        processes=len(agent.processes()),
         agents=0 if agent.children is None else len(agent.children.live()),
         queued=len(conversation.queued),
         activity="working (Esc interrupts)" if conversation.is_running else "",
@@ -35,7 +34,3 @@ def status_of(conversation: Conversation, hint: str = "") -> Status:
 def session_usd(ledger: Ledger, cards: tuple[ModelCard, ...]) -> float:
     """Return what the calls of a session cost at the prices of their models, in US dollars; unknown models cost nothing."""
     return sum(cost(spending.usage, recorded_card(spending.model, cards)).total for spending in ledger.spendings)
-
-
-def _processes(agent: Agent) -> tuple[str, ...]:
-    return ()

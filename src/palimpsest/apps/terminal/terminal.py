@@ -3,100 +3,92 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
-from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer, ThreadedCompleter
-from prompt_toolkit.input import Input
-from prompt_toolkit.output import Output
 
+from palimpsest.apps.terminal.choosing import Chooser, Row
+from palimpsest.apps.terminal.commands.registry import run_line
 from palimpsest.apps.terminal.conversation import Conversation
-from palimpsest.apps.terminal.display import Display
-from palimpsest.apps.terminal.input.attachments import Attachments
-from palimpsest.apps.terminal.input.drafts import Draft
-from palimpsest.apps.terminal.input.history import HistoryFile
+from palimpsest.apps.terminal.display import Device, Display
+from palimpsest.apps.terminal.input.attachments import PastedImage
+from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
+from palimpsest.apps.terminal.input.line import InputLine
 from palimpsest.apps.terminal.placing import first_line
 from palimpsest.apps.terminal.questions import AnswerKey, Question, Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
 from palimpsest.apps.terminal.screen.frame import Frame
-from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.look import Look, Theme
 from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.state import status_of
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import PermissionAsked
+from palimpsest.core.items import Image, Part, Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
 from palimpsest.tools.permissions.decision import Approval
 
-# Seconds within which a second Ctrl-C or Esc counts as the same wish.
-TWICE_SECONDS: Final = 1.0
-# Seconds from the last key to the writing of a draft.
-_DRAFT_SECONDS: Final = 0.3
+# Seconds within which a second Ctrl-C counts as the wish to leave.
+TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
-
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 
 
 class OpenedAgent(Struct, frozen=True):
-    """An agent that is ready, and what the user should know about it."""
+    """An agent that is ready, what the user should know about it, and the pieces of its conversation so far that are shown again."""
 
     agent: Agent
     notices: tuple[str, ...] = ()
+    earlier: tuple[Piece, ...] = ()
 
 
-class TerminalSettings(Struct, frozen=True):
-    """What a terminal needs beside the agent: where history and drafts are kept, how it looks, and which keys edit."""
+class OpenAgent(Protocol):
+    """Makes agents."""
 
-    folder: Path | None
-    look: Look = Look()
-    vi: bool = False
-    answer_seconds: float | None = None
+    def __call__(self, session: str, approve: Approve, *, fork: bool) -> OpenedAgent:
+        """Return the agent of a session, of a fork of it, or of a new one if the id is empty. It may take long."""
+        ...
+
+
+class Surroundings(Struct, frozen=True):
+    """What a terminal needs of the program around it.
+
+    `open_agent` runs outside of the event loop.
+    `run_pal` runs a command of `pal` that prints to the terminal. `sessions` are the rows of the list of sessions.
+    """
+
+    open_agent: OpenAgent
+    run_pal: Callable[[Sequence[str]], None]
+    sessions: Callable[[], Sequence[Row]]
+    root: Path
+    folder: Path | None = None
+    session: str = ""
+    prompt: str = ""
 
 
 class Terminal:
-    """One terminal with one agent. `open_agent` makes the agent outside of the event loop, while the user may type already."""
+    """One terminal with one agent at a time. The user may type while the session is being opened."""
 
-    def __init__(
-        self,
-        settings: TerminalSettings,
-        open_agent: Callable[[Approve], OpenedAgent],
-        run_command: Callable[["Terminal", str], Awaitable[None]],
-        completer: Completer,
-        input: Input,
-        output: Output,
-    ) -> None:
-        self.settings = settings
-        self.look = settings.look
-        self._open_agent = open_agent
-        self._run_command = run_command
-        self.attachments = Attachments()
-        self.buffer = Buffer(
-            multiline=True,
-            history=HistoryFile(None if settings.folder is None else settings.folder / "history.jsonl"),
-            completer=ThreadedCompleter(completer),
-            complete_while_typing=True,
-            enable_history_search=True,
-            tempfile_suffix=".md",
-            on_text_changed=lambda _: self._keep_draft_soon(),
-        )
-        self.display = Display(self.buffer, key_bindings(self), Frame(self), self.look, input, output, vi=settings.vi)
+    def __init__(self, around: Surroundings, look: Look, device: Device, *, vi: bool = False, seconds: float | None = None) -> None:
+        self.around = around
+        self.look = look
+        self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, around.root))
+        self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
-        self.questions = Questions(self.display.refresh, self.transcript.call, settings.answer_seconds)
+        self.questions = Questions(self.display.refresh, self._call, seconds)
         self.conversation: Conversation | None = None
+        self.chooser: Chooser | None = None
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
-        self.hint = "opening the session"
-        self._draft = Draft(None, "")
-        self._draft_timer: asyncio.TimerHandle | None = None
-        self._unsent: list[str] = []
-        self._stopped_at = self._escaped_at = 0.0
+        self.hint = ""
+        self._unsent: list[tuple[str | PastedImage, ...]] = [(around.prompt,)] if around.prompt else []
+        self._stopped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     @property
@@ -104,40 +96,57 @@ class Terminal:
         """The agent; `None` until the session is open."""
         return None if self.conversation is None else self.conversation.agent
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home; `None` if it is in memory."""
+        return self.around.folder
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        return self.conversation is not None and self.conversation.is_running
+
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._open())
+        opening = asyncio.ensure_future(self._guarded(self._open(self.around.session)))
         try:
             await self.display.run()
         finally:
-            self._keep_draft()
+            self.line.keep()
             opening.cancel()
-            with suppress(asyncio.CancelledError, PalimpsestError):
+            with suppress(asyncio.CancelledError):
                 await opening
-            if self.conversation is not None:
-                await self.conversation.interrupt()
+            await self._close()
 
-    async def _open(self) -> None:
+    async def _open(self, session: str, *, fork: bool = False) -> None:
+        self.hint = "opening the session"
         try:
-            opened = await asyncio.to_thread(self._open_agent, self.questions.ask)
-        except PalimpsestError as error:
-            self.show(NoticeBlock(str(error), "error"))
-            self.hint = "no session is open; Ctrl-D leaves"
-            return
-        agent = opened.agent
-        self.conversation = Conversation(agent, self.take, self._failed, self._turn_ended)
-        for notice in opened.notices:
-            self.show(NoticeBlock(notice))
-        self._draft = Draft(self.settings.folder, agent.id)
-        if not self.buffer.text:
-            self.buffer.text = self._draft.read()
-            self.buffer.cursor_position = len(self.buffer.text)
+            opened = await asyncio.to_thread(self.around.open_agent, session, self.questions.ask, fork=fork)
+        except PalimpsestError:
+            self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
+            raise
+        self.conversation = Conversation(opened.agent, self.take, self._failed, self.display.refresh)
         self.hint = ""
-        for text in self._unsent:
-            self.conversation.send(text)
-        self._unsent.clear()
+        for piece in opened.earlier:
+            self.take(piece)
+        for notice in opened.notices:
+            self.notice(notice)
+        self.line.of_session(opened.agent.id)
+        unsent, self._unsent = self._unsent, []
+        for parts in unsent:
+            self._send(parts)
         self.conversation.go_on()
         self.display.refresh()
+
+    async def _close(self) -> None:
+        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
+        conversation, self.conversation = self.conversation, None
+        if conversation is not None:
+            await conversation.interrupt()
+            await conversation.agent.__aexit__(None, None, None)
+
+    def _call(self, call_id: str) -> ToolBlock | None:
+        return self.transcript.call(call_id)
 
     def take(self, piece: Piece) -> None:
         """Show an event or a delta."""
@@ -145,15 +154,16 @@ class Terminal:
             self.show(block)
         self.display.refresh()
 
-    def show(self, block: Block) -> None:
+    def show(self, block: Block, *, opened: bool = False) -> None:
         """Add a block to the scrollback."""
-        if isinstance(block, ToolBlock | ThinkingBlock):
+        if isinstance(block, ToolBlock | ThinkingBlock) and not opened:
             self.opened.append(block)
-        self.display.write(paint(block, replace(self.look, width=self.display.size.columns), first_line=first_line(block, self._root)))
+        look = replace(self.look, width=self.display.size.columns)
+        self.write(paint(block, look, opened=opened, first_line=first_line(block, self.around.root)))
 
-    @property
-    def _root(self) -> Path | None:
-        return None if self.agent is None else self.agent.toolbox.workspace.root
+    def write(self, text: str) -> None:
+        """Add text with escape sequences to the scrollback."""
+        self.display.write(text)
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
         """Add a line to the scrollback."""
@@ -169,122 +179,177 @@ class Terminal:
         try:
             await work
         except PalimpsestError as error:
-            self.notice(str(error), "error")
+            self._failed(error)
 
     def _failed(self, error: PalimpsestError) -> None:
         self.notice(str(error), "error")
 
-    def _turn_ended(self) -> None:
+    # What commands use.
+
+    def send(self, text: str) -> None:
+        """Send a message to the agent."""
+        self._send((text,))
+
+    def insert(self, text: str) -> None:
+        """Insert text at the cursor of the input line."""
+        self.line.buffer.insert_text(text)
+
+    def attach(self, image: PastedImage) -> None:
+        """Attach an image to the message that is being typed."""
+        self.line.attach(image)
+
+    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
+        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
+        if self.chooser is not None:
+            raise BadInput("another list is open; Esc closes it")
+        self.chooser = Chooser(title, rows)
+        self.line.set_aside()
         self.display.refresh()
+        try:
+            return await self.chooser.chosen()
+        finally:
+            self.chooser = None
+            self.line.bring_back()
+            self.display.refresh()
+
+    async def pal(self, *words: str) -> None:
+        """Run a command of `pal`, and show what it prints."""
+        await self.display.above(lambda: self.around.run_pal(words))
+
+    async def switch_session(self, session: str, *, fork: bool = False) -> None:
+        """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
+        if session == "?":
+            rows = await asyncio.to_thread(self.around.sessions)
+            chosen = await self.choose("Which session?", rows)
+            if chosen is None:
+                return
+            session = chosen.value
+        self.line.keep()
+        self.line.put("")
+        await self._close()
+        self.transcript = Transcript()
+        await self._open(session, fork=fork)
+
+    def change_theme(self, theme: str) -> None:
+        """Paint with another theme from now on."""
+        self.look = replace(self.look, theme=cast("Theme", theme))
 
     # What the frame shows.
 
     def live_blocks(self) -> tuple[Block, ...]:
-        """The blocks that still change."""
-        return self.transcript.live()
+        """The blocks that still change, without the call that a question is about."""
+        asked = self.questions.open
+        hidden = None if asked is None else asked.asked.call_id
+        return tuple(block for block in self.transcript.live() if not isinstance(block, ToolBlock) or block.call_id != hidden)
 
     def queued(self) -> tuple[str, ...]:
-        """Messages that wait for the next safe point."""
-        return tuple(self._unsent) if self.conversation is None else self.conversation.queued
+        """Messages that wait for the next safe point, or for the session to be open."""
+        if self.conversation is not None:
+            return self.conversation.queued if self.is_running else ()
+        return tuple("".join(part for part in parts if isinstance(part, str)) for parts in self._unsent)
 
     def question(self) -> Question | None:
         """The open question."""
         return self.questions.open
 
+    def list(self) -> Chooser | None:
+        """The open list, filtered by what is typed."""
+        if self.chooser is not None:
+            self.chooser.filter(self.line.text)
+        return self.chooser
+
     def status(self) -> Status:
         """What the status line says."""
-        if self.conversation is None:
-            return Status(hint=self.hint)
-        return status_of(self.conversation, self.hint)
+        return Status(hint=self.hint) if self.conversation is None else status_of(self.conversation, self.hint)
 
     # What keys do.
 
     def submit(self) -> None:
         """Send what is typed: a command, a shell line of the user, or a message."""
-        text = self.buffer.text.strip()
-        if not text:
+        if not self.line.text.strip():
             return
-        message = self.attachments.unfolded(text)
-        self.buffer.append_to_history()
-        self.buffer.reset()
-        self.attachments.clear()
-        self._keep_draft()
-        if text.startswith("/") or text.startswith("!"):
-            self.start(self._run_command(self, text))
+        text, parts = self.line.take()
+        self.hint = ""
+        if text.startswith(("/", "!")) and len(parts) == 1:
+            self.start(run_line(self, text))
         elif self.conversation is None:
-            self._unsent.append(message)
+            self._unsent.append(parts)
         else:
             try:
-                self.conversation.send(message)
+                self._send(parts)
             except PalimpsestError as error:
                 # What cannot be recorded, such as on a full disk, stays in the input.
-                self.buffer.text = message
-                self.notice(str(error), "error")
+                self.line.put(text)
+                self._failed(error)
         self.display.refresh()
 
+    def _send(self, parts: tuple[str | PastedImage, ...]) -> None:
+        conversation = self.conversation
+        if conversation is None:
+            self._unsent.append(parts)
+            return
+        blobs = conversation.agent.session.environment.blobs
+        said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
+        conversation.send(*said)
+
     def escape(self) -> None:
-        """Interrupt the agent, or refuse an open question and stop."""
-        self._escaped_at = time.monotonic()
+        """Close a list, refuse an open question and stop, or interrupt the agent."""
+        if self.chooser is not None:
+            self.chooser.leave()
+            return
         if self.questions.open is not None:
             self.questions.answer("esc")
-        if self.conversation is not None and self.conversation.is_running:
+        if self.conversation is not None and self.is_running:
             self.start(self.conversation.interrupt())
 
     def rewind(self) -> None:
-        """Offer to go back to an earlier message."""
-        if self.conversation is not None and self.conversation.is_running:
+        """Offer to go back to an earlier message; while the agent works, interrupt it."""
+        if self.chooser is not None or self.is_running:
             self.escape()
         else:
-            self.start(self._run_command(self, "/rewind"))
+            self.start(run_line(self, "/rewind"))
 
     def stop(self) -> None:
         """Interrupt, clear the input, or leave if it is pressed twice."""
         now, before = time.monotonic(), self._stopped_at
         self._stopped_at = now
-        if self.questions.open is not None or (self.conversation is not None and self.conversation.is_running):
+        if self.chooser is not None or self.questions.open is not None or self.is_running:
             self.escape()
-            self.hint = "Ctrl-C again leaves"
-        elif self.buffer.text:
-            # Nothing typed is lost: the arrow up brings it back.
-            self.buffer.append_to_history()
-            self.buffer.reset()
-            self._keep_draft()
+        elif self.line.text:
+            self.line.clear()
         elif now - before <= TWICE_SECONDS:
             self.leave()
-        else:
-            self.hint = "Ctrl-C again leaves"
+            return
+        self.hint = "Ctrl-C again leaves"
         self.display.refresh()
 
     def leave(self) -> None:
-        """End the terminal."""
-        self._keep_draft()
+        """End the terminal; the draft is kept."""
+        self.line.keep()
         self.display.exit()
 
     def open_block(self) -> None:
         """Show the newest folded block in full; the next time the one before it."""
         if self.opened:
-            block = self.opened.pop()
-            look = replace(self.look, width=self.display.size.columns)
-            self.display.write(paint(block, look, opened=True, first_line=first_line(block, self._root)))
+            self.show(self.opened.pop(), opened=True)
 
     def next_mode(self) -> None:
         """Change to the next mode."""
-        self.start(self._run_command(self, "/mode next"))
+        self.start(run_line(self, "/mode next"))
 
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
-        self.buffer.insert_text(self.attachments.folded(text))
+        self.line.paste(text)
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
-        self.start(self._run_command(self, "/image"))
+        self.start(run_line(self, "/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
         text = "" if self.conversation is None else self.conversation.take_back()
         if text:
-            self.buffer.text = text
-            self.buffer.cursor_position = len(text)
+            self.line.put(text)
             self.display.refresh()
         return bool(text)
 
@@ -292,20 +357,22 @@ class Terminal:
         """Answer the open question."""
         self.questions.answer(key)
 
+    def move(self, by: int) -> None:
+        """Move in the open list."""
+        if self.chooser is not None:
+            self.chooser.move(by)
+
+    def take_row(self) -> None:
+        """Choose the row under the cursor of the open list."""
+        if self.chooser is not None:
+            self.chooser.take()
+
     @property
     def is_asking(self) -> bool:
         """Whether a question is open."""
         return self.questions.open is not None
 
-    # Drafts.
-
-    def _keep_draft_soon(self) -> None:
-        if self._draft_timer is None:
-            with suppress(RuntimeError):
-                self._draft_timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self._keep_draft)
-
-    def _keep_draft(self) -> None:
-        if self._draft_timer is not None:
-            self._draft_timer.cancel()
-            self._draft_timer = None
-        self._draft.keep(self.attachments.unfolded(self.buffer.text))
+    @property
+    def is_choosing(self) -> bool:
+        """Whether a list is open."""
+        return self.chooser is not None

@@ -64,6 +64,7 @@ def equip(
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
+    agent.open_tasks, agent.processes = tasks.open_lines, shell.running
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index)
     agent.resources.callback(archive.close)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)

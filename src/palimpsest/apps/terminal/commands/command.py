@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from palimpsest.apps.terminal.choosing import Row
+from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
@@ -44,6 +45,10 @@ class CommandRoom(Protocol):
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor of the input line."""
+        ...
+
+    def attach(self, image: PastedImage) -> None:
+        """Attach an image to the message that is being typed."""
         ...
 
     async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:

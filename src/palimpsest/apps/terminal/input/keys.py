@@ -75,17 +75,31 @@ class Actions(Protocol):
         """Answer the open question."""
         ...
 
+    def move(self, by: int) -> None:
+        """Move in the open list."""
+        ...
+
+    def take_row(self) -> None:
+        """Choose the row under the cursor of the open list."""
+        ...
+
     @property
     def is_asking(self) -> bool:
         """Whether a question is open."""
+        ...
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether a list is open."""
         ...
 
 
 def key_bindings(actions: Actions) -> KeyBindings:
     """Return the bindings. Keys of editing that are not named here are those of prompt_toolkit for emacs or vi."""
     keys = KeyBindings()
-    asking = Condition(lambda: actions.is_asking)
-    _add_editing(keys, actions, ~asking)
+    asking, choosing = Condition(lambda: actions.is_asking), Condition(lambda: actions.is_choosing)
+    _add_editing(keys, actions, ~asking & ~choosing)
+    _add_list(keys, actions, choosing)
     _add_control(keys, actions)
     for key in ("y", "a", "n"):
         _add_answer(keys, actions, key, asking)
@@ -130,6 +144,20 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
     @keys.add("c-g", filter=writing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()
+
+
+def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
+    @keys.add("up", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.move(-1)
+
+    @keys.add("down", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.move(1)
+
+    @keys.add("enter", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.take_row()
 
 
 def _add_control(keys: KeyBindings, actions: Actions) -> None:

@@ -8,6 +8,7 @@ from prompt_toolkit.data_structures import Size
 from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
+from palimpsest.apps.terminal.choosing import Chooser
 from palimpsest.apps.terminal.questions import Question
 from palimpsest.apps.terminal.screen.blocks import Block
 from palimpsest.apps.terminal.screen.look import Look
@@ -15,6 +16,8 @@ from palimpsest.apps.terminal.screen.painting import paint, painted
 from palimpsest.apps.terminal.screen.status import Status, status_line
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.tools.permissions.decision import displayable
+
+_PREVIEW_LINES = 6
 
 
 class Shown(Protocol):
@@ -35,6 +38,10 @@ class Shown(Protocol):
 
     def question(self) -> Question | None:
         """The open question."""
+        ...
+
+    def list(self) -> Chooser | None:
+        """The open list."""
         ...
 
     def status(self) -> Status:
@@ -59,7 +66,10 @@ class Frame:
         blocks = self._shown.live_blocks()
         self._painted = {block: self._painted.get(block) or paint(block, look) for block in blocks}
         question = self._shown.question()
-        parts = [*self._painted.values(), *_queue(self._shown.queued(), look), *(_question(question, look) if question else ())]
+        chooser = self._shown.list()
+        parts = [*self._painted.values(), *_queue(self._shown.queued(), look)]
+        parts += _question(question, look) if question is not None else ()
+        parts += _list(chooser, look) if chooser is not None else ()
         return "".join(parts)
 
     def status(self, size: Size) -> str:
@@ -81,3 +91,18 @@ def _question(question: Question, look: Look) -> Iterator[str]:
     yield painted(Text(displayable(asked.question)), look)
     for key, what in question.choices:
         yield painted(Text.assemble(("  " + key, "bold"), f"  {what}"), look)
+
+
+def _list(chooser: Chooser, look: Look) -> Iterator[str]:
+    """Yield the rows of a list around its cursor, and the preview of the row under it."""
+    yield painted(Text(f"\n{chooser.title}  (type to filter, Enter takes, Esc leaves)", look.style("accent")), look)
+    for is_chosen, row in chooser.rows():
+        mark = look.symbols.user if is_chosen else " "
+        line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
+        line.truncate(look.width - 1, overflow="ellipsis")
+        yield painted(line, look, look.width)
+    if chooser.left_out:
+        yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
+    if chooser.row is not None and chooser.row.preview:
+        preview = "\n".join(plain(chooser.row.preview).splitlines()[:_PREVIEW_LINES])
+        yield painted(Text(preview, look.style("dim")), look)

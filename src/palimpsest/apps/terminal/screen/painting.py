@@ -7,11 +7,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.apps.terminal.screen.blocks import Block, FoldBlock, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, UserBlock
 from palimpsest.apps.terminal.screen.diffs import DiffLine, counts, diff_of
 from palimpsest.apps.terminal.screen.look import Look
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
-from palimpsest.apps.shown_text import dollars, plain, short
 
 # Lines of an output, of a diff and of the user's own text, while it is folded.
 _FOLDED_OUTPUT, _FOLDED_DIFF, _FOLDED_USER = 4, 24, 40
@@ -90,7 +90,9 @@ def _thinking(block: ThinkingBlock, look: Look, *, opened: bool) -> str:
 
 
 def _tool(block: ToolBlock, look: Look, *, opened: bool, first_line: int) -> str:
-    mark = look.symbols.failed if block.state in ("failed", "refused") else look.symbols.tool if block.state == "done" else look.symbols.running
+    symbols = look.symbols
+    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool}
+    mark = marks.get(block.state, symbols.running)
     head = Text(f"{mark} ", look.style(_STATES[block.state]))
     head.append(plain(block.tool), "bold")
     head.append(f" {plain(title_of(block))}")

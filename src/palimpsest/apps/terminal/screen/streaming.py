@@ -48,7 +48,7 @@ class StreamedText:
     def _final_end(self) -> tuple[int, str, str]:
         """Return where the final part of the open text ends, with the fence that is open there and its first line."""
         place = end = blank = 0
-        fence, opener = self._fence, self._opener
+        fence = self._fence
         for line in self.open.splitlines(keepends=True):
             mark = _FENCE.match(line)
             # What is indented below a blank line may belong to the list above it.
@@ -60,9 +60,9 @@ class StreamedText:
             if fence:
                 closes = mark is not None and mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not line[mark.end() :].strip()
                 if closes:
-                    fence, opener, end = "", "", place
+                    fence, end = "", place
             elif mark is not None:
-                fence, opener = mark[1], line.rstrip("\n")
+                fence = mark[1]
             elif not line.strip():
                 blank = place
         self._is_ending = bool(blank) and not fence

@@ -83,9 +83,7 @@ class Transcript:
             case ToolReturned():
                 yield from self._returned(body)
             case ViewEdited():
-                yield FoldBlock(
-                    event.seq, body.by, body.tokens_before, body.tokens_after, body.price_usd, body.saved_usd_per_call
-                )
+                yield FoldBlock(event.seq, body.by, body.tokens_before, body.tokens_after, body.price_usd, body.saved_usd_per_call)
             case _:
                 notice = notice_of(body)
                 if notice is not None:
