@@ -56,14 +56,14 @@ def reply(*calls: tuple[str, object]) -> NotesTaken | None:
         parts = tuple(ToolCall(f"c{number}", tool, json.dumps(arguments)) for number, (tool, arguments) in enumerate(calls))
         return ModelReplied((Text("done", "assistant"), *parts), purpose=want.purpose)
 
-    return run_steps(notes_update((), TEMPLATE, PATH, 40), answer)
+    return run_steps(notes_update((), TEMPLATE, PATH, 40, used=12_000), answer)
 
 
 def test_cc_45_the_notes_job_edits_the_notes_file_and_nothing_else() -> None:
     edit = {"path": PATH, "old": f"_{STATE}_\n", "new": f"_{STATE}_\nfixing a.py\n"}
     taken = reply(("edit", {**edit, "path": "a.py"}), ("bash", {"command": "rm -rf ."}), ("edit", edit))
     assert taken is not None
-    assert taken == NotesTaken(TEMPLATE.replace(f"_{STATE}_\n", f"_{STATE}_\nfixing a.py\n"), 40, estimate(taken.text))
+    assert taken == NotesTaken(TEMPLATE.replace(f"_{STATE}_\n", f"_{STATE}_\nfixing a.py\n"), 40, 12_000)
     assert reply(("edit", {**edit, "path": "a.py"}), ("write", {"path": PATH, "content": "x"})) is None
     assert reply() is None
 

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from datetime import date, datetime
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -24,10 +25,13 @@ LONGEST_ABOUT: Final = 150
 # Tokens.
 LONGEST_BODY: Final = 1_200
 LONGEST_FRONT_MATTER: Final = 400
+# Between the evidence of a note and the dates that it gives.
+MOST_YEARS: Final = 100
 _NAME: Final = re.compile(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}")
 # A date, or a time with its zone.
 _WHEN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\S{1,30})?")
+_ATTRIBUTE: Final = re.compile(r"[\w.-]{0,80}")
 _EVIDENCE: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}:\d{1,15}")
 
 
@@ -85,12 +89,16 @@ def check_note(note: Note) -> Note:
         raise _bad(note, f"a name is <kind>_<slug> of at most {LONGEST_NAME} of the characters a-z, 0-9 and _")
     if not note.name.startswith(f"{note.kind}_"):
         raise _bad(note, f"the name must begin with the kind, {note.kind}_")
-    if not _WHEN.fullmatch(note.when):
+    if not _WHEN.fullmatch(note.when) or not _is_time(note.when):
         raise _bad(note, "the field when must be a time with a zone, such as 2026-05-04T10:00:00Z")
-    if any(text and not _DATE.fullmatch(text) for text in (note.valid_from, note.valid_to)):
-        raise _bad(note, "valid_from and valid_to are dates such as 2026-05-04")
+    if reason := _wrong_dates(note):
+        raise _bad(note, reason)
     if not note.evidence or not all(_EVIDENCE.fullmatch(each) for each in note.evidence):
         raise _bad(note, "the field evidence must name at least one event, as session:seq")
+    if note.last_used and not _is_time(note.last_used):
+        raise _bad(note, "last_used is a time such as 2026-05-04T10:00:00Z")
+    if not _ATTRIBUTE.fullmatch(note.attribute):
+        raise _bad(note, "an attribute is a key such as test.command, of at most 80 letters, digits, dots and dashes")
     if len(note.about) > LONGEST_ABOUT or "\n" in note.about:
         raise _bad(note, f"the field about is one line of at most {LONGEST_ABOUT} characters")
     if not 0 <= note.intensity <= 1:
@@ -100,6 +108,19 @@ def check_note(note: Note) -> Note:
     if (size := estimate(note.body)) > LONGEST_BODY:
         raise _bad(note, f"the text has about {size:,} tokens; at most {LONGEST_BODY:,} fit in a note")
     return redacted(note)
+
+
+def _wrong_dates(note: Note) -> str:
+    """Return what is wrong with the time in which a note holds; empty if nothing is."""
+    found: list[date] = []
+    for text in filter(None, (note.valid_from, note.valid_to)):
+        try:
+            found.append(date.fromisoformat(text[:10] if _DATE.fullmatch(text) else text))
+        except ValueError:
+            return "valid_from and valid_to are dates such as 2026-05-04"
+    if any(abs(each.year - int(note.when[:4])) > MOST_YEARS for each in found):
+        return f"valid_from and valid_to lie within {MOST_YEARS} years of the evidence"
+    return "valid_to lies before valid_from" if note.valid_from and note.valid_to and found[1] < found[0] else ""
 
 
 def redacted(note: Note) -> Note:
@@ -124,6 +145,15 @@ def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> s
     first = f"{kind}_{slug(text)}"
     numbered = (f"{first[: LONGEST_NAME - 5]}_{number}" for number in range(2, 10_000))
     return first if first not in taken else next(name for name in numbered if name not in taken)
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a date or time that exists, as in the field that orders notes."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _bad(note: Note, why: str) -> BadInput:

@@ -12,45 +12,54 @@ from palimpsest.memory.changes import QuotableEvent, Speaker
 from palimpsest.memory.note import Note
 
 RESULT_CHARACTERS: Final = 200
+# Characters of a message of the user and of a reply; the middle of a longer one is left out.
+MESSAGE_CHARACTERS: Final = 8_000
+REPLY_CHARACTERS: Final = 4_000
 MOST_IN_MANIFEST: Final = 200
 
 
 def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[ToolReturned], bool]) -> tuple[QuotableEvent, ...]:
     """Return the events of a session that can be quoted, without secrets; tool results are cut to their first 200 characters.
 
-    `is_untrusted` says whether a result brings text from outside of the workspace, such as a web page.
+    `is_untrusted` says whether a result brings text from outside of the workspace, such as a web page. After such a result the replies of
+    the turn are untrusted too, for they may repeat it. The first text of an input is what the user wrote; further ones are attachments,
+    and untrusted.
     """
     found: list[QuotableEvent] = []
+    is_tainted = False
     for event in events:
         body = event.body
-        speaker: Speaker
+        read: list[tuple[Speaker, str]]
         match body:
             case UserSaid(parts=parts):
-                speaker, text = "user", _texts(parts)
+                is_tainted = False
+                written, *attached = [part.text for part in parts if isinstance(part, Text)] or [""]
+                read = [("user", _shortened(written, MESSAGE_CHARACTERS)), ("untrusted", "\n".join(attached)[:RESULT_CHARACTERS])]
             case ModelReplied(parts=parts, purpose="turn"):
-                speaker, text = "assistant", _texts(parts)
+                read = [("untrusted" if is_tainted else "assistant", _shortened(_texts(parts), REPLY_CHARACTERS))]
             case ToolReturned():
-                speaker = "untrusted" if is_untrusted(body) else "tool"
-                text = _texts(body.result.parts)[:RESULT_CHARACTERS]
+                comes_from_outside = is_untrusted(body)
+                is_tainted = is_tainted or comes_from_outside
+                read = [("untrusted" if comes_from_outside else "tool", _texts(body.result.parts)[:RESULT_CHARACTERS])]
             case _:
                 continue
-        if text.strip():
-            found.append(QuotableEvent(f"{session}:{event.seq}", speaker, redact(text), _iso(event.at)))
+        found += [QuotableEvent(f"{session}:{event.seq}", who, redact(text), iso_time(event.at)) for who, text in read if text.strip()]
     return tuple(found)
 
 
 def newest_within(sources: Iterable[QuotableEvent], tokens: int) -> tuple[QuotableEvent, ...]:
     """Return the newest sources that have together at most so many tokens, in their order; the texts of the user are kept first."""
-    kept: dict[str, QuotableEvent] = {}
+    # By place: an input and its attachment have one id.
+    kept: set[int] = set()
     left = tokens
     listed = list(sources)
     for speakers in (("user",), ("assistant", "tool", "untrusted")):
-        for source in reversed(listed):
-            size = estimate(line_of_source(source))
-            if source.speaker in speakers and size <= left:
+        for place in range(len(listed) - 1, -1, -1):
+            size = estimate(line_of_source(listed[place]))
+            if listed[place].speaker in speakers and size <= left:
                 left -= size
-                kept[source.id] = source
-    return tuple(source for source in listed if source.id in kept)
+                kept.add(place)
+    return tuple(source for place, source in enumerate(listed) if place in kept)
 
 
 def line_of_source(source: QuotableEvent) -> str:
@@ -73,5 +82,11 @@ def _texts(parts: tuple[Content, ...]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def _iso(milliseconds: int) -> str:
+def _shortened(text: str, characters: int) -> str:
+    half = characters // 2
+    return text if len(text) <= characters else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def iso_time(milliseconds: int) -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC, to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -11,6 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NotesTaken
 from palimpsest.core.items import Item, ToolCall, Value
 from palimpsest.core.policy import Answer, Ask, Want, ask
+from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
 
 PURPOSE: Final = "notes"
@@ -54,8 +55,12 @@ class NotesProgress(Value, frozen=True):
 
 def is_update_due(progress: NotesProgress, settings: NotesSettings = DEFAULT_NOTES) -> bool:
     """Return whether the notes are to be updated: enough has come since, and either enough calls or a reply without any."""
-    grown = progress.used - progress.used_at_update >= settings.growth
-    return progress.used >= settings.first_at and grown and (progress.calls_since >= settings.calls or progress.is_pause)
+    return has_grown(progress, settings) and (progress.calls_since >= settings.calls or progress.is_pause)
+
+
+def has_grown(progress: NotesProgress, settings: NotesSettings = DEFAULT_NOTES) -> bool:
+    """Return whether a session is long enough for notes, and has grown enough since their last update."""
+    return progress.used >= settings.first_at and progress.used - progress.used_at_update >= settings.growth
 
 
 def empty_notes(settings: NotesSettings = DEFAULT_NOTES) -> str:
@@ -73,19 +78,20 @@ def update_prompt(notes: str, path: str, settings: NotesSettings = DEFAULT_NOTES
 
 
 def notes_update(
-    items: tuple[Item, ...], notes: str, path: str, covers: int, settings: NotesSettings = DEFAULT_NOTES
+    items: tuple[Item, ...], notes: str, path: str, covers: int, settings: NotesSettings = DEFAULT_NOTES, *, used: int = 0
 ) -> Generator[Want, Answer, NotesTaken | None]:
     """Ask once for edits of the notes and return them edited; `None` if the reply has no edit that can be applied.
 
     The request shares head, tools and items with the session, so that it reads the session's cached prefix. Calls of other tools, edits
-    of other files and edits of the structure are not carried out. Raises the `PalimpsestError` of a failed call.
+    of other files and edits of the structure are not carried out. `used` are the tokens of the session at this update, which are recorded
+    so that the next one can tell its growth. Raises the `PalimpsestError` of a failed call.
     """
     reply = yield from ask(Ask(items, update_prompt(notes, path, settings), PURPOSE))
     edited = notes
     for part in reply.parts:
         if isinstance(part, ToolCall) and (replacement := _replacement(part, path)) is not None:
             edited = edit_notes(edited, *replacement) or edited
-    return None if edited == notes else NotesTaken(edited, covers, estimate(edited))
+    return None if edited == notes else NotesTaken(redact(edited), covers, used)
 
 
 def edit_notes(notes: str, old: str, new: str) -> str | None:

@@ -17,7 +17,7 @@ from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.policies.restore import Restore
 from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
 from palimpsest.policies.summarize.swap_notes import SwapNotes
-from palimpsest.profiles.profile import Profile, for_any_model
+from palimpsest.profiles.profile import MemoryRules, Profile, for_any_model
 from palimpsest.profiles.settings import evidence, is_on, lenient_number
 from palimpsest.sources.variants.claude_code import claude_code_2_1_325_sources, claude_code_sources
 from palimpsest.wire.models.cards import ModelCard
@@ -111,6 +111,8 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(ClaudeLimiter(short_names=True)),
         params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
         sources=claude_code_2_1_325_sources(),
+        # The original makes no request for memory: its main model reads and writes the notes itself.
+        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False),
     )
 
 

@@ -13,7 +13,7 @@ from palimpsest.policies.handoff.handoff import Handoff, LastResort
 from palimpsest.policies.handoff.trigger import HandoffTrigger
 from palimpsest.policies.limiters.results import OUTPUT_LIMIT, CodexLimiter
 from palimpsest.policies.remote import Remote
-from palimpsest.profiles.profile import AgentRules, Profile, ResultLimiter
+from palimpsest.profiles.profile import AgentRules, MemoryRules, Profile, ResultLimiter
 from palimpsest.profiles.settings import strict_number
 from palimpsest.sources.variants.codex import codex_0_166_sources, codex_skills, codex_sources
 from palimpsest.wire.models.cards import ModelCard, is_generic
@@ -26,6 +26,10 @@ _ABORTED: Final = (
     "done part of their work: check the current state before you run anything again.\n</turn_aborted>"
 )
 _OFF: Final = frozenset({"false", "0", "no", "off"})
+
+
+# Codex reads sessions when they are finished, and keeps no notes of a running one.
+_MEMORY: Final = MemoryRules(extracts=False, takes_notes=False)
 
 
 def codex(settings: Mapping[str, str]) -> Profile:
@@ -48,6 +52,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         interrupted_notice=_ABORTED,
         snapshot_first=True,
         agents=AgentRules(depth=1, threads=6, tagged=True),
+        memory=_MEMORY,
     )
 
 
@@ -77,6 +82,7 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
         interrupted_result="aborted",
         interrupted_notice=_ABORTED,
         agents=AgentRules(depth=1, threads=6, tagged=True, dialogue_forks=True),
+        memory=_MEMORY,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from palimpsest.core.errors import BadInput
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.fold.fold import model_free_fallback
-from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.profile import NO_MEMORY, Profile
 from palimpsest.sources.source import SourceSet
 
 ProfileFactory: TypeAlias = Callable[[Mapping[str, str]], Profile]
@@ -22,6 +22,7 @@ def none(environment: Mapping[str, str]) -> Profile:
         fallback=model_free_fallback(),
         overflow="stop",
         sources=SourceSet(),
+        memory=NO_MEMORY,
     )
 
 

@@ -10,7 +10,7 @@ from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.policies.limiters.results import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter
 from palimpsest.policies.mode_reminder import FrameSteering, RemindOfMode
 from palimpsest.policies.summarize.anchor import Anchor
-from palimpsest.profiles.profile import Profile, for_any_model
+from palimpsest.profiles.profile import NO_MEMORY, Profile, for_any_model
 from palimpsest.profiles.settings import evidence, strict_number
 from palimpsest.sources.variants.opencode import opencode_1_18_sources, opencode_sources
 from palimpsest.wire.request import Params
@@ -25,6 +25,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
     return Profile(
         name="opencode",
+        memory=NO_MEMORY,
         policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_budget(card.window, card.reply, card.input_limit, auto=auto),
@@ -55,6 +56,7 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
     return Profile(
         name="opencode-1.18",
+        memory=NO_MEMORY,
         policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment), RemindOfMode()),
         fallback=model_free_fallback(),
         budget=lambda card: opencode_measured_budget(card.window, card.reply, card.input_limit, reserved=reserved, auto=auto),

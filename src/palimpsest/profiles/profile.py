@@ -51,6 +51,24 @@ class AgentRules(Struct, frozen=True):
     dialogue_forks: bool = False
 
 
+class MemoryRules(Struct, frozen=True):
+    """Which parts of memory a profile has; settings of the user can turn each off.
+
+    remembers: what the user asks to remember is noted.
+    extracts: notes are extracted from the conversation at the end of turns.
+    takes_notes: running notes of the session may be kept.
+    recalls: notes are shown to the model, as an index and as recalled texts.
+    """
+
+    remembers: bool = True
+    extracts: bool = True
+    takes_notes: bool = True
+    recalls: bool = True
+
+
+NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, recalls=False)
+
+
 OUR_SOURCES: Final = palimpsest_sources({})
 
 
@@ -74,6 +92,7 @@ class Profile:
     mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
     jobs: background work beside turns, for agents that are given no jobs of their own.
     agents: the rules of sub-agents; settings of the user may set other numbers.
+    memory: which parts of memory it has.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     """
 
@@ -99,3 +118,4 @@ class Profile:
     sources: SourceSet = OUR_SOURCES
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()
+    memory: MemoryRules = field(default_factory=MemoryRules)

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import ProcessEnded, ProcessStarted, TaskChanged
+from palimpsest.core.events import NoteForgotten, NoteSaved, ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import Part, Text
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool
 
-ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports"]
-"""What a tool does to the world: `reports` changes nothing outside the session."""
+ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports", "remembers"]
+"""What a tool does to the world: `reports` changes nothing outside the session, `remembers` nothing but the notes of the user."""
 
 CURRENT_CALL: Final[ContextVar[str]] = ContextVar("current_call", default="")
 """The id of the call for which a tool runs; the loop sets it for tools that record something about their call."""
@@ -23,7 +23,7 @@ CURRENT_CALL: Final[ContextVar[str]] = ContextVar("current_call", default="")
 Arguments = TypeVar("Arguments", bound=Struct)
 
 
-ToolEvent: TypeAlias = TaskChanged | ProcessStarted | ProcessEnded
+ToolEvent: TypeAlias = TaskChanged | ProcessStarted | ProcessEnded | NoteSaved | NoteForgotten
 """An event that a tool may record beside its result."""
 
 

@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
     "Memory": {
-        "memory": ("try_out.memory_eval:memory", "Measure recall: quality on data with known evidence, and latency."),
+        "memory": ("memory.group:memory", "Notes that outlive a session: list, add, correct, forget, search; recall measured."),
     },
     "Change": {
         "compact": ("change.compact:compact", "Fold a session now, or preview what a fold would hide and cost."),

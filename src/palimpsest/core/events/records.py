@@ -9,7 +9,10 @@ from palimpsest.core.items import Part
 
 
 class NotesTaken(EventBody, frozen=True, tag="notes_taken"):
-    """Running notes of the session were written; `covers` is the last event that they cover."""
+    """Running notes of the session were written; `covers` is the last event that they cover.
+
+    `tokens` is the size of the session at that time, by which the next update tells its growth.
+    """
 
     text: str
     covers: int

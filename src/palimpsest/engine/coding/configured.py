@@ -85,7 +85,7 @@ def coding_settings(
 ) -> CodingSettings:
     """Return what the agent may do: the settings, with further rules and folders of this run.
 
-    With `end_with_turn` sub-agents end with the turn of the agent.
+    With `end_with_turn` sub-agents end with the turn of the agent, and no job of memory asks a model after it.
     """
     config, rules = settings.config, settings.config.permissions
     return CodingSettings(
@@ -104,6 +104,7 @@ def coding_settings(
         ),
         mcp=mcp_settings(settings),
         memory=config.memory,
+        memory_jobs=not end_with_turn,
         snapshots=config.files.snapshots,
         largest_saved=config.files.largest_mb * 1024 * 1024,
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),

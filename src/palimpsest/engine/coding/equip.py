@@ -20,6 +20,8 @@ from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_budget
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
+from palimpsest.engine.memory.jobs import memory_jobs
+from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import turn_files
 from palimpsest.stores.config.settings import FILE_NAME, project_denials
@@ -95,6 +97,8 @@ def equip(
     deferred.offer = lambda: agent.offer(toolbox)
     agent.context = children.context(SourcedContext(session, world, world.renewed))
     agent.hooks.add(settings.hooks)
+    if (memory := session_memory(agent, home, settings.memory)) is not None:
+        agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
     served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
     agent.mode = mode
     mode.record()

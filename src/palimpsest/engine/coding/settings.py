@@ -65,6 +65,7 @@ class CodingSettings:
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
     `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
     them; files of more than `largest_saved` bytes are left out. `agents` are the limits of sub-agents; `memory` says how notes are used.
+    With `memory_jobs` the jobs of memory that ask a model run beside turns; for sessions that go on after a turn.
     `only` are the names of all tools that a sub-agent may have, `None` for any, and `inherited` is set for a sub-agent.
     """
 
@@ -86,6 +87,7 @@ class CodingSettings:
     largest_saved: int = LARGEST_BYTES
     agents: AgentSettings = field(default_factory=AgentSettings)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
+    memory_jobs: bool = False
     only: frozenset[str] | None = None
     inherited: Inherited | None = None
 

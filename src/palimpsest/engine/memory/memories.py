@@ -57,12 +57,14 @@ def memories_of(home: AnyHome, root: Path) -> Memories | None:
     if home.folder is None:
         return None
     team = root / TEAM_FOLDER
+    project = _notebook(scope_folder(home.folder, scope := project_scope(root)), scope, home.clock)
     return Memories(
         _notebook(scope_folder(home.folder, USER_SCOPE), USER_SCOPE, home.clock),
-        _notebook(scope_folder(home.folder, scope := project_scope(root)), scope, home.clock),
-        _notebook(team, TEAM_SCOPE, home.clock) if team.is_dir() and not team.is_symlink() else None,
+        project,
+        # The folder of a team belongs to the repository of the project, and no database into it.
+        _notebook(team, TEAM_SCOPE, home.clock, project.index_file) if team.is_dir() and not team.is_symlink() else None,
     )
 
 
-def _notebook(folder: Path, scope: str, clock: Clock) -> Notebook:
-    return Notebook(NoteFolder(folder, scope, clock), clock)
+def _notebook(folder: Path, scope: str, clock: Clock, index_file: Path | None = None) -> Notebook:
+    return Notebook(NoteFolder(folder, scope, clock), clock, index_file)

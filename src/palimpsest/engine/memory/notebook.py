@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -35,11 +36,15 @@ class Notes(Value, frozen=True):
 
 
 class Notebook:
-    """The notes of one scope. Every change returns the events that a session which caused it records too."""
+    """The notes of one scope. Every change returns the events that a session which caused it records too.
 
-    def __init__(self, folder: NoteFolder, clock: Clock) -> None:
+    `index_file` is the database of recall and use of these notes, beside them unless another place is given.
+    """
+
+    def __init__(self, folder: NoteFolder, clock: Clock, index_file: Path | None = None) -> None:
         self._folder = folder
         self._clock = clock
+        self.index_file = folder.folder / "index.sqlite" if index_file is None else index_file
 
     @property
     def scope(self) -> str:
@@ -49,6 +54,20 @@ class Notebook:
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
         return self._decoded(self._folder.read())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the scope."""
+        return self._folder.folder
+
+    def stamps(self) -> dict[str, str]:
+        """Return the state of the file of each active note, by name; equal states mean equal notes."""
+        return self._folder.stamps()
+
+    def note(self, name: str) -> Note | None:
+        """Return an active note as its file states it now; `None` if there is none, or it is no note."""
+        text = self._folder.active_text(name)
+        return None if text is None else dict(_notes({name: text}, "notes", self._clock, [])).get(name)
 
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
@@ -101,7 +120,9 @@ class Notebook:
             back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
             events: list[NoteEvent] = []
             if successor is not None:
-                events.append(self._retired(writer, replace(successor, status="retracted"), by, f"undone: {name} holds again"))
+                # The link lets an undo of this undo retire what is brought back now.
+                undone = replace(successor, status="retracted", superseded_by=back.revision)
+                events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
             text = encode_note(back)
             event = NoteSaved(self.scope, name, back.rev, digest_of(text), by, "undone", back.evidence)
             writer.restore(name, old.revision, text, event)
@@ -145,6 +166,9 @@ class Notebook:
             writer.forget((name,), past, msgspec.json.encode(stone), event)
             events: list[NoteEvent] = [event, *self._without_support(writer, name, notes)]
             self._write_index(writer)
+        from palimpsest.engine.memory.index_files import forget_note  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+
+        forget_note(self.index_file, self.scope, name, evidence)
         return tuple(events)
 
     def _without_support(self, writer: NoteWriter, name: str, notes: Notes) -> Iterator[NoteEvent]:

@@ -2,13 +2,13 @@
 
 import math
 import re
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, MutableSequence, Sequence
+from typing import Any, Final
 
 from palimpsest.core.errors import BadInput
+from palimpsest.memory.recall.packed import IMPACTS, NUMBERS, ArrayLists, EntryList
 from palimpsest.memory.recall.terms import fold, has_cjk, stems, words
 from palimpsest.memory.recall.units import RecallUnit
 
@@ -29,39 +29,43 @@ _QUESTION_MARKS: Final = ("?", "？")
 _CLOSING: Final = " \t\r\n\"'”’)）」』"
 
 
+def _no_entry(packed: memoryview) -> Any:
+    raise IndexError(len(packed))
+
+
 class RecallIndex:
-    """Units that can be recalled, with what ranking needs precomputed; add only, in the order of each session.
+    """Units that can be recalled, with what ranking needs precomputed, in the order of each session.
 
     Lists are indexed by unit number, in order of addition. `previous` and `following` are -1 where a session begins or ends; `postings`,
-    `impacts` and `session_counts` are indexed by term.
+    `impacts`, `session_counts` and `last_sessions` are indexed by term. `stored/` makes bytes of it and erases units.
     """
 
     def __init__(self, units: Iterable[RecallUnit] = ()) -> None:
-        self.units: list[RecallUnit] = []
+        self.units: EntryList[RecallUnit] = EntryList(_no_entry)
         self.numbers: dict[str, int] = {}
         self.vocabulary: dict[str, int] = {}
-        self.postings: list[array[int]] = []
-        self.impacts: list[array[float]] = []
-        self.session_counts: list[int] = []
-        self.sequences: list[str] = []
-        self.sessions: list[int] = []
-        self.members: list[array[int]] = []
-        self.previous: list[int] = []
-        self.following: list[int] = []
-        self.places: list[int] = []
-        self.log_places: list[float] = []
-        self.lengths: list[float] = []
-        self.asks: list[float] = []
-        self.with_number: list[float] = []
-        self.months: list[int] = []
+        self.postings: ArrayLists[int] = ArrayLists(NUMBERS)
+        self.impacts: ArrayLists[float] = ArrayLists(IMPACTS)
+        self.session_counts: MutableSequence[int] = []
+        self.sequences: EntryList[str] = EntryList(_no_entry)
+        self.sessions: MutableSequence[int] = []
+        self.members: ArrayLists[int] = ArrayLists(NUMBERS)
+        self.previous: MutableSequence[int] = []
+        self.following: MutableSequence[int] = []
+        self.places: MutableSequence[int] = []
+        self.log_places: MutableSequence[float] = []
+        self.lengths: MutableSequence[float] = []
+        self.asks: MutableSequence[float] = []
+        self.with_number: MutableSequence[float] = []
+        self.months: MutableSequence[int] = []
         self.speakers: dict[str, int] = {}
-        self.speaker_of: list[int] = []
+        self.speaker_of: MutableSequence[int] = []
         self.files: dict[str, set[int]] = {}
         self.has_roles = False
         self.hidden: set[int] = set()
-        self._last_sessions: list[int] = []
-        self._speaker_patterns: dict[str, re.Pattern[str]] = {}
-        self._session_numbers: dict[str, int] = {}
+        self.last_sessions: MutableSequence[int] = []
+        self.speaker_patterns: dict[str, re.Pattern[str]] = {}
+        self.session_numbers: dict[str, int] = {}
         for unit in units:
             self.add(unit)
 
@@ -87,38 +91,39 @@ class RecallIndex:
             self.files.setdefault(file_name(path), set()).add(number)
         date = _DATE.match(unit.date)
         self.months.append(int(date[2]) if date else 0)
-        self.speaker_of.append(self._speaker(fold(unit.who).strip()))
+        self.speaker_of.append(self.speaker(fold(unit.who).strip()))
         return number
 
     def _add_postings(self, number: int, found: list[str], size: int) -> None:
         k1, b, pivot = SHORT if size <= SHORT_WORDS else LONG
         norm = k1 * (1 - b + b * len(found) / pivot)
-        ids = [self._term(term) for term in found]
+        ids = [self.term(term) for term in found]
         session = self.sessions[number]
         for term, count in Counter(ids).items():
-            if self._last_sessions[term] != session:
-                self._last_sessions[term] = session
+            if self.last_sessions[term] != session:
+                self.last_sessions[term] = session
                 self.session_counts[term] += 1
-            self.postings[term].append(number)
-            self.impacts[term].append(count * (k1 + 1) / (count + norm))
+            self.postings.writable(term).append(number)
+            self.impacts.writable(term).append(count * (k1 + 1) / (count + norm))
         self.sequences.append("".join(map(term_character, ids)))
 
-    def _term(self, term: str) -> int:
+    def term(self, term: str) -> int:
+        """Return the number of a term, a new one if it is not known."""
         known = self.vocabulary.setdefault(term, len(self.postings))
         if known == len(self.postings):
-            self.postings.append(array("I"))
-            self.impacts.append(array("f"))
+            self.postings.grow()
+            self.impacts.grow()
             self.session_counts.append(0)
-            self._last_sessions.append(-1)
+            self.last_sessions.append(-1)
         return known
 
     def _add_place(self, number: int, unit: RecallUnit) -> None:
         # Notes have no session: each is alone.
         key = f"s {unit.session}" if unit.session else f"n {unit.id}"
-        session = self._session_numbers.setdefault(key, len(self.members))
+        session = self.session_numbers.setdefault(key, len(self.members))
         if session == len(self.members):
-            self.members.append(array("I"))
-        members = self.members[session]
+            self.members.grow()
+        members = self.members.writable(session)
         before = members[-1] if members else -1
         if before >= 0:
             self.following[before] = number
@@ -170,28 +175,40 @@ class RecallIndex:
 
     def speakers_named(self, folded: str) -> list[str]:
         """Return the names of speakers that occur in a folded query: as words, or within a text that has no spaces between words."""
-        return [name for name, pattern in self._speaker_patterns.items() if pattern.search(folded)]
+        return [name for name, pattern in self.speaker_patterns.items() if pattern.search(folded)]
 
     def without_speakers(self, folded: str) -> str:
         """Return a folded query without the names of speakers."""
         for name in sorted(self.speakers_named(folded), key=len, reverse=True):
-            folded = self._speaker_patterns[name].sub(" ", folded)
+            folded = self.speaker_patterns[name].sub(" ", folded)
         return folded
 
-    def _speaker(self, name: str) -> int:
+    def speaker(self, name: str) -> int:
         """Return the number of a speaker; -1 for none."""
         if not name:
             return -1
         if name not in self.speakers:
-            self.speakers[name] = len(self.speakers)
-            self._speaker_patterns[name] = re.compile(re.escape(name) if has_cjk(name) else rf"(?<!\w){re.escape(name)}(?!\w)")
+            self.speakers[name] = 1 + max(self.speakers.values(), default=-1)
+            self.speaker_patterns[name] = speaker_pattern(name)
         return self.speakers[name]
+
+
+def speaker_pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern that finds the name of a speaker in a folded query."""
+    return re.compile(re.escape(name) if has_cjk(name) else rf"(?<!\w){re.escape(name)}(?!\w)")
 
 
 def term_character(term: int) -> str:
     """Return the character that stands for a term in `RecallIndex.sequences`."""
     code = term % (_CHARACTERS - (_SURROGATES_END - _SURROGATES))
     return chr(code if code < _SURROGATES else code + _SURROGATES_END - _SURROGATES)
+
+
+def terms_of_character(character: str, terms: int) -> range:
+    """Return the terms, of so many, that a character of `RecallIndex.sequences` stands for."""
+    code = ord(character)
+    first = code if code < _SURROGATES else code - (_SURROGATES_END - _SURROGATES)
+    return range(first, terms, _CHARACTERS - (_SURROGATES_END - _SURROGATES))
 
 
 def file_name(path: str) -> str:

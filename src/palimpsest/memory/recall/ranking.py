@@ -25,6 +25,8 @@ USES_SCALE: Final = 3.0
 # Scores are compared in steps of a billionth, so that the last bit of a logarithm decides nothing on any platform.
 _STEPS: Final = 1e9
 MOST: Final = 50
+# Units that are due stand behind this many better ones at most, and so many of them do.
+DUE_PLACE, MOST_DUE_PLACED = 2, 2
 
 
 class Standing(Value, frozen=True):
@@ -52,12 +54,14 @@ class RankingOptions(Value, frozen=True):
     standing: importance and uses by unit id; what is missing is neutral.
     excluded: ids of units that are not returned, such as those shown before.
     kinds: only units of these kinds, if not empty.
+    due: ids of units that are returned without a matching word, the soonest first: see `due.py`.
     """
 
     now: str = ""
     standing: Mapping[str, Standing] = EMPTY_MAPPING
     excluded: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
+    due: tuple[str, ...] = ()
 
 
 NEUTRAL: Final = RankingOptions()
@@ -79,7 +83,7 @@ def rank(
     query = read_query(index, text)
     candidates = find_candidates(index, query, similar=similar)
     if not candidates.numbers:
-        return ()
+        return _with_due(index, (), options, most)
     columns = feature_columns(index, query, candidates, similar)
     scores = linear_scores(columns, weights or (WEIGHTS if similar is None else SIMILAR_WEIGHTS))
     scores = _with_priors(index, candidates, scores, query.paths)
@@ -89,7 +93,24 @@ def rank(
     allowed = (
         (steps, units[number]) for steps, number in order if units[number].id not in excluded and (not kinds or units[number].kind in kinds)
     )
-    return tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most))
+    return _with_due(index, tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most)), options, most)
+
+
+def _with_due(index: RecallIndex, hits: tuple[RecallHit, ...], options: RankingOptions, most: int) -> tuple[RecallHit, ...]:
+    """Return the hits with what is due behind the best two, with the score of the hit before it; what stands higher already stays."""
+    leading = {hit.unit.id for hit in hits[:DUE_PLACE]}
+    due = [
+        index.units[index.numbers[each]]
+        for each in options.due
+        if each in index.numbers and index.numbers[each] not in index.hidden and each not in options.excluded and each not in leading
+    ]
+    placed = [unit for unit in due if not options.kinds or unit.kind in options.kinds][:MOST_DUE_PLACED]
+    if not placed:
+        return hits
+    score = hits[min(DUE_PLACE, len(hits)) - 1].score if hits else 0.0
+    moved = {unit.id for unit in placed}
+    rest = (hit for hit in hits[DUE_PLACE:] if hit.unit.id not in moved)
+    return (*hits[:DUE_PLACE], *(RecallHit(unit, score) for unit in placed), *rest)[:most]
 
 
 def linear_scores(columns: Mapping[str, list[float]], weights: Mapping[str, float]) -> list[float]:

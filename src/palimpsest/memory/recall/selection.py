@@ -83,12 +83,12 @@ class _Choice:
             self._left_out.add(hit.unit.id)
             return
         for units in self._with_question(number):
-            lines = [line_of(unit) for unit in units]
+            lines = [line_of(unit, hit.remark if unit.id == hit.unit.id else "") for unit in units]
             size = sum(map(self._size, lines))
             if size <= self._left:
                 self._take(units, lines, size, hit.score)
                 return
-        if not self._chosen and (line := self._cut(line_of(hit.unit))):
+        if not self._chosen and (line := self._cut(line_of(hit.unit, hit.remark))):
             self._take([hit.unit], [line], self._size(line), hit.score)
             return
         self._left_out.add(hit.unit.id)

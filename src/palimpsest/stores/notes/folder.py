@@ -53,6 +53,29 @@ class NoteFolder:
         active, past, quarantine = (dict(self._texts(name, problems)) for name in (_NOTES, _PAST, _QUARANTINE))
         return NoteFiles(active, past, quarantine, tuple(problems))
 
+    def stamps(self) -> dict[str, str]:
+        """Return the state of the file of each active note, by name: another state means that the file may have other bytes."""
+        folder = self.folder / _NOTES
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".md"):
+                        stat = entry.stat(follow_symlinks=False)
+                        found[entry.name[: -len(".md")]] = f"{stat.st_mtime_ns}.{stat.st_size}.{stat.st_ino}"
+        except FileNotFoundError:
+            return found
+        except OSError as error:
+            raise store_error(error, folder, "read") from error
+        return dict(sorted(found.items())[:MOST_FILES])
+
+    def active_text(self, name: str) -> str | None:
+        """Return the text of an active note; `None` if there is no file that can be read."""
+        try:
+            return _text(self.path_of(_NOTES, name))
+        except (BadInput, OSError, UnicodeDecodeError, ValueError):
+            return None
+
     @contextmanager
     def writing(self) -> Iterator["NoteWriter"]:
         """Hold the scope for a change. Raises `StoreError` if the folder cannot be used."""

@@ -89,7 +89,8 @@ def test_standard_input_and_attached_files_are_added_to_the_prompt(headless: Hea
     done = headless("-p", "what is this?", "--file", "note.txt", "--json-stream", replies=("ok",), stdin="piped text")
     said = next(json.loads(line) for line in done.stdout.splitlines() if '"user_said"' in line)
     assert [part["text"] for part in said["body"]["parts"]] == [
-        "what is this?\n\npiped text",
+        "what is this?",
+        "piped text",
         "Attached file note.txt:\n\nremember the milk",
     ]
 

@@ -222,11 +222,13 @@ def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[s
 
 
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
-    """Return the parts of the input: the prompt with standard input below it, then the attached files."""
+    """Return the parts of the input: the prompt, standard input and the attached files.
+
+    Each is a part of its own, because only the first text is what the user wrote.
+    """
     piped = _piped(_PATIENCE_S if prompt.strip() else None)
-    text = "\n\n".join(each for each in (prompt.strip(), piped.strip()) if each)
-    attached = tuple(_attached(home, path) for path in files)
-    return (*((Text(text),) if text else ()), *attached)
+    texts = tuple(Text(each) for each in (prompt.strip(), piped.strip()) if each)
+    return (*texts, *(_attached(home, path) for path in files))
 
 
 def _piped(patience: float | None) -> str:

@@ -18,6 +18,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.jobs.standard import standard_jobs
+from palimpsest.engine.memory.jobs import memory_job_names
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
@@ -49,15 +50,18 @@ class JobRow(Struct, frozen=True):
 def jobs(*, session: str, as_json: bool) -> None:
     """Show the background jobs of a session: cursor, lag behind the conversation, last run and cost.
 
-    Without ID, those of the newest session. Jobs run beside the turns of the agent. The settings below `jobs` turn them
-    on and off; `pal config` shows them.
+    Without ID, those of the newest session. Jobs run beside the turns of the agent. The settings below `jobs` and `memory` turn
+    them on and off; `pal config` shows them.
     """
     home = find_home()
     found = find_session(home, session)
-    config = settings_of(home).config.jobs
+    config = settings_of(home).config
     with open_log(found) as log:
-        own = profile(log.view.profile).jobs if log.view.profile in PROFILES else ()
-        rows = rows_of(log, [job.name for job in (*standard_jobs(config, home), *own)], cards_of(home))
+        own = profile(log.view.profile) if log.view.profile in PROFILES else None
+        names = [job.name for job in (*standard_jobs(config.jobs, home), *(() if own is None else own.jobs))]
+        if own is not None and log.opened.opener is None and home.folder is not None:
+            names += memory_job_names(config.memory, own)
+        rows = rows_of(log, names, cards_of(home))
     if as_json:
         emit([msgspec.to_builtins(row) for row in rows])
         return

@@ -31,15 +31,10 @@ class EvaluationRun(Struct, frozen=True):
     commit: str
 
 
-@click.group(epilog="\b\nExample:\n  pal memory eval locomo.json --json")
-def memory() -> None:
-    """Measure recall."""
-
-
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@memory.command("eval", epilog="\b\nExample:\n  pal memory eval locomo.json --audit errors.json")
+@click.command("eval", epilog="\b\nExample:\n  pal memory eval locomo.json --audit errors.json")
 @click.argument("data", type=click.Path(exists=True, path_type=Path))
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")

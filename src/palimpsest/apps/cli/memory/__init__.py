@@ -1,0 +1,1 @@
+"""The commands of `pal memory`: notes that outlive a session."""

@@ -1,0 +1,52 @@
+"""`pal memory`: a table of its commands, each imported on use."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+# Name: (module and attribute below apps/cli, one line of help). `pal memory --help` needs only this table.
+_COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "list": ("memory.notes:list_", "List notes: name, kind, time, trust, uses, and what each is about."),
+    "show": ("memory.notes:show", "Show a note, what it replaced, and whether its files changed since."),
+    "add": ("memory.writing:add", "Add a note in your own words, or correct one."),
+    "edit": ("memory.writing:edit", "Edit a note in $EDITOR; it is checked before it replaces the old one."),
+    "forget": ("memory.removing:forget", "Delete a note for good, with all its past versions."),
+    "undo": ("memory.removing:undo", "Bring back the last past version of a note."),
+    "promote": ("memory.removing:promote", "Accept notes that are in quarantine."),
+    "search": ("memory.search:search", "Find notes, and what was said in past sessions."),
+    "why": ("memory.why:why", "Show what a note rests on: who said it, when and in which session."),
+    "import": ("memory.exchange:import_", "Import the notes of Claude Code or Codex."),
+    "export": ("memory.exchange:export", "Export notes as topic files of Claude Code, as JSON or as one document."),
+    "eval": ("try_out.memory_eval:evaluate", "Measure recall: quality on data with known evidence, and latency."),
+}
+
+
+class MemoryGroup(click.Group):
+    """A group that imports a command's module only when that command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all command names, in the order of the table."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command of that name; None if there is none."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        found: click.Command = getattr(import_module(f"palimpsest.apps.cli.{module}"), attribute)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=MemoryGroup, epilog='\b\nExamples:\n  pal memory add "Tests run with make check." --kind project\n  pal memory list')
+def memory() -> None:
+    """Notes that outlive a session: about you, this project, and where things are.
+
+    Each note is a Markdown file that you can read and edit. Notes about you hold in every project, all others in the project of the
+    working directory.
+    """

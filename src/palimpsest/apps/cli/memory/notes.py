@@ -1,0 +1,162 @@
+"""`pal memory list` and `pal memory show`: the notes as they are, with what is wrong with their files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_memories, scope_option, word_of
+from palimpsest.apps.cli.output.tables import Columns, console, one_line
+from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.engine.memory.access.evidence import changed_files
+from palimpsest.engine.memory.access.writing import Place, locate
+from palimpsest.engine.memory.notebook import Notes
+from palimpsest.memory.note import KINDS, Note, NoteKind, redacted
+
+_MOST_PROBLEMS = 5
+_DATE = len("2026-05-04")
+
+
+class ListedNote(Struct, frozen=True):
+    """A row of `pal memory list --json`."""
+
+    name: str
+    kind: NoteKind
+    scope: str
+    place: Place
+    when: str
+    trust: str
+    uses: int
+    about: str
+    person: str
+    rev: int
+    pinned: bool
+
+
+@click.command("list", epilog="\b\nExamples:\n  pal memory list --kind feedback\n  pal memory list --quarantine --json")
+@click.option("--kind", type=click.Choice(KINDS), help="Only notes of this kind.")
+@click.option("--past", "place", flag_value="past", help="Instead, versions that were superseded or retracted.")
+@click.option("--quarantine", "place", flag_value="quarantine", help="Instead, notes that wait for `pal memory promote`.")
+@scope_option
+@cwd_option
+@json_option
+def list_(*, kind: str | None, place: Place | None, scope: str, cwd: Path, as_json: bool) -> None:
+    """List the notes that hold here, newest first.
+
+    Exit code 1 if a file among them is no note; standard error names it.
+    """
+    opened = open_memories(cwd)
+    shown: Place = place or "active"
+    rows: list[ListedNote] = []
+    problems: list[tuple[str, str]] = []
+    for notebook in opened.notebooks(scope):
+        notes = notebook.notes()
+        word = word_of(opened.memories, notebook)
+        problems += [(f"{word}/{path}", why) for path, why in notes.problems]
+        rows += [_row(word, shown, key, note) for key, note in held(notes, shown).items() if kind in (None, note.kind)]
+    rows.sort(key=lambda row: row.name)
+    rows.sort(key=lambda row: row.when, reverse=True)
+    if as_json:
+        emit(rows)
+    elif rows:
+        _print(rows)
+    else:
+        click.echo('there are no such notes; `pal memory add "…"` adds one', err=True)
+    _end(problems)
+
+
+@click.command(epilog="\b\nExample:\n  pal memory show user_editor")
+@click.argument("name")
+@scope_option
+@cwd_option
+@json_option
+def show(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
+    """Show the note NAME, or a past version NAME@REV: its text, what it replaced and what replaced it.
+
+    Says which of the files that it cites have changed since.
+    """
+    opened = open_memories(cwd)
+    found = locate(opened.memories, name, scope)
+    note, notes = redacted(found.note), found.notebook.notes()
+    word = word_of(opened.memories, found.notebook)
+    changed = changed_files(opened.root, note)
+    chain = [past for past in notes.past.values() if past.revision != note.revision and past.name in _related(note, notes)]
+    chain.sort(key=lambda past: (past.when, past.rev), reverse=True)
+    if as_json:
+        fields = {key: value for key, value in msgspec.to_builtins(note).items() if key not in ("other", "order")}
+        versions = [_row(word, "past", past.revision, past) for past in chain]
+        emit({**fields, "scope": word, "place": found.place, "changed_files": changed, "versions": versions})
+        return
+    _print_note(note, f"{word}, {found.place}", changed, chain, opened)
+
+
+def held(notes: Notes, place: Place) -> dict[str, Note]:
+    """Return the notes of one place by name, past versions by `name@rev`."""
+    return dict({"active": notes.active, "quarantine": notes.quarantine, "past": notes.past}[place])
+
+
+def _related(note: Note, notes: Notes) -> frozenset[str]:
+    """Return the names of a note and of all that it superseded, directly or through others."""
+    found: set[str] = {note.name}
+    links = list(note.supersedes)
+    while links:
+        link = links.pop()
+        name = link.partition("@")[0]
+        past = notes.past.get(link)
+        if name not in found and past is not None:
+            links += past.supersedes
+        found.add(name)
+    return frozenset(found)
+
+
+def _row(word: str, place: Place, key: str, note: Note) -> ListedNote:
+    clean = redacted(note)
+    return ListedNote(
+        key, note.kind, word, place, note.when, note.trust, note.uses, clean.about, clean.person, note.rev, note.pinned
+    )
+
+
+def _print(rows: list[ListedNote]) -> None:
+    table = Columns("name", "kind", "when", "trust", "uses", "about", right=("uses",), keep=("name", "when"))
+    for row in rows:
+        about = row.about if row.person == "user" else f"{row.person}: {row.about}"
+        table.add_row(row.name, row.kind, row.when[:_DATE], row.trust, str(row.uses), one_line(about, 150))
+    console().print(table)
+
+
+def _print_note(note: Note, place: str, changed: tuple[str, ...], chain: list[Note], opened: OpenedMemories) -> None:
+    for line in _head(note, place, changed, chain):
+        click.echo(plain(line))
+    click.echo()
+    click.echo(plain(note.body.strip()))
+
+
+def _head(note: Note, place: str, changed: tuple[str, ...], chain: list[Note]) -> Iterator[str]:
+    yield f"{note.revision}  ({place})"
+    yield f"about      {note.about}"
+    yield f"person     {note.person} ({note.relationship})"
+    yield f"learned    {note.when}, {note.trust}: {note.backstory}"
+    if note.valid_from or note.valid_to:
+        yield f"valid      {note.valid_from or '…'} to {note.valid_to or '…'}"
+    if note.attribute:
+        yield f"attribute  {note.attribute} ({note.policy})"
+    yield f"evidence   {', '.join(note.evidence)}"
+    if note.status != "active":
+        yield f"status     {note.status}" + (f" by {note.superseded_by}" if note.superseded_by else "")
+    for path in changed:
+        yield f"stale      {path} (file changed since)"
+    for past in chain:
+        until = f", until {past.valid_to[:_DATE]}" if past.valid_to else ""
+        yield f"was        {past.revision} ({past.status}{until}): {past.about}"
+
+
+def _end(problems: list[tuple[str, str]]) -> None:
+    for path, why in problems[:_MOST_PROBLEMS]:
+        click.echo(plain(" ".join(f"pal: {path}: {why}".split())), err=True)
+    if len(problems) > _MOST_PROBLEMS:
+        click.echo(f"pal: {len(problems) - _MOST_PROBLEMS:,} more files are no notes", err=True)
+    if problems:
+        click.get_current_context().exit(FINDINGS)

@@ -1,0 +1,148 @@
+"""Where a note comes from: the events that it cites, quoted from their sessions, and the changes that its log records."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.events import Event, ModelReplied, NoteForgotten, NoteSaved, ToolReturned, UserSaid
+from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.log.log import Log
+from palimpsest.core.redaction import redact
+from palimpsest.engine.memory.memories import Memories
+from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
+from palimpsest.memory.note import Note
+from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.ranking import rank
+from palimpsest.memory.recall.units import RecallUnit, cut
+from palimpsest.stores.home import AnyHome
+
+EvidenceState: TypeAlias = Literal["found", "deleted", "unreadable", "command", "import", "hand"]
+Quoted: TypeAlias = Literal["user", "assistant", "tool", ""]
+IMPORT_PREFIX: Final = "import."
+HAND: Final = "hand"
+# Characters of a quotation, and of an event that is searched for the part that the note rests on.
+LONGEST_QUOTATION: Final = 600
+_LONGEST_EVENT: Final = 50_000
+# Bytes of a file that is compared with what a note was true of.
+_LARGEST_FILE: Final = 20_000_000
+
+
+class CitedEvent(Struct, frozen=True):
+    """An event that a note cites. `at` is in milliseconds since 1970, `None` if unknown; `text` is what was said, or why it is not there.
+
+    state: `found` in its session · the session was `deleted` or is `unreadable` · a `command` of the user · an `import` · written by `hand`.
+    """
+
+    id: str
+    session: str
+    state: EvidenceState
+    text: str
+    at: int | None = None
+    speaker: Quoted = ""
+
+
+class NoteChange(Struct, frozen=True):
+    """A recorded change of a note; `at` is in milliseconds since 1970."""
+
+    at: int
+    what: str
+    rev: int
+    by: str
+    reason: str
+    evidence: tuple[str, ...]
+
+
+def cited_events(home: AnyHome, memories: Memories, note: Note) -> tuple[CitedEvent, ...]:
+    """Return each event that a note cites, in the order of the note, quoted without secrets; one that is gone says so."""
+    histories = {notebook.log_name: notebook for notebook in memories.notebooks}
+    return tuple(_cited(home, histories, note, each) for each in note.evidence)
+
+
+def changes_of(notebook: Notebook, name: str) -> tuple[NoteChange, ...]:
+    """Return what was done to a note, oldest first, also if it was forgotten since."""
+    found: list[NoteChange] = []
+    for event in notebook.history():
+        body = event.body
+        match body:
+            case NoteSaved() if body.name == name:
+                found.append(NoteChange(event.at, "saved", body.rev, body.by, body.reason, body.evidence))
+            case NoteForgotten() if body.name == name:
+                found.append(NoteChange(event.at, body.how, body.rev, body.by, body.reason, body.evidence))
+            case _:
+                continue
+    return tuple(found)
+
+
+def _cited(home: AnyHome, histories: dict[str, Notebook], note: Note, cited: str) -> CitedEvent:
+    session, _, number = cited.rpartition(":")
+    if session.startswith(IMPORT_PREFIX):
+        return CitedEvent(cited, session, "import", note.backstory)
+    if session == HAND:
+        return CitedEvent(cited, session, "hand", "the file was written by hand")
+    if session.startswith(LOG_PREFIX):
+        return _command(histories.get(session), cited, session, int(number))
+    if session not in set(home.store.sessions()):
+        return CitedEvent(cited, session, "deleted", "the session was deleted")
+    try:
+        with Log.open(home.store, session, home.clock) as log:
+            event = log.event(int(number))
+    except BadInput:
+        return CitedEvent(cited, session, "unreadable", "the session has no such event")
+    except PalimpsestError as error:
+        return CitedEvent(cited, session, "unreadable", f"the session cannot be read: {error.message}")
+    speaker, text = _said(event)
+    return CitedEvent(cited, session, "found", redact(_relevant_part(text, note)), event.at, speaker)
+
+
+def _command(notebook: Notebook | None, cited: str, session: str, number: int) -> CitedEvent:
+    event = None if notebook is None else next((each for each in notebook.history() if each.seq == number), None)
+    if event is None or not isinstance(event.body, NoteSaved):
+        return CitedEvent(cited, session, "unreadable", "the log of these notes has no such event")
+    return CitedEvent(cited, session, "command", f"{event.body.reason or 'saved'} by a command of the user", event.at, "user")
+
+
+def _said(event: Event) -> tuple[Quoted, str]:
+    match event.body:
+        case UserSaid(parts=parts):
+            return "user", _text(parts)
+        case ModelReplied(parts=parts):
+            return "assistant", _text(parts)
+        case ToolReturned(result=result):
+            return "tool", _text(result.parts)
+        case _:
+            return "", type(event.body).__name__
+
+
+def _text(parts: tuple[Content, ...]) -> str:
+    shown = (part.text if isinstance(part, Text) else text_of(part) for part in parts if isinstance(part, Text | ToolCall))
+    return "\n".join(shown)[:_LONGEST_EVENT]
+
+
+def _relevant_part(text: str, note: Note) -> str:
+    """Return a short text whole, and of a long one the part that shares most with the note."""
+    if len(text) <= LONGEST_QUOTATION:
+        return text
+    parts = list(cut(text))
+    index = RecallIndex(RecallUnit(str(number), part, session="event", position=number) for number, part in enumerate(parts))
+    hits = rank(index, f"{note.about}\n{note.body}", most=1)
+    best = hits[0].unit.text if hits else parts[0]
+    return f"… {best[:LONGEST_QUOTATION]} …"
+
+
+def changed_files(root: Path, note: Note) -> tuple[str, ...]:
+    """Return the cited files whose bytes are no longer those that the note was true of; a file outside of the project counts as changed."""
+    changed: list[str] = []
+    for cited in note.files:
+        path, _, rest = cited.partition("@")
+        place = root / path
+        try:
+            inside = place.resolve().is_relative_to(root.resolve()) and place.stat().st_size <= _LARGEST_FILE
+            same = inside and sha256(place.read_bytes()).hexdigest().startswith(rest.partition("@")[0])
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            changed.append(path)
+    return tuple(changed)

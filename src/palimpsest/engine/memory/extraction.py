@@ -1,0 +1,115 @@
+"""The job that extracts notes at the end of a turn: reads what is new in the session, asks a model, and applies what the events support."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from palimpsest.core.events import Event, JobRan, ModelReplied, NoteForgotten, NoteSaved, ToolReturned, TurnEnded
+from palimpsest.core.items import ToolCall
+from palimpsest.core.policy import JobEnd, JobLimits, JobPlan, JobSteps, path_events
+from palimpsest.core.situation import JobMoment, JobSituation
+from palimpsest.engine.memory.applying import apply_changes
+from palimpsest.engine.memory.budget import DayBudget
+from palimpsest.engine.memory.memories import Memories
+from palimpsest.memory.evidence.trust import untrusted_results, written_paths
+from palimpsest.memory.extract import MOST_ASKS, Proposed, proposed_changes
+from palimpsest.memory.reading import sources_of
+from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.notes.scopes import TEAM_FOLDER
+
+NAME: Final = "extract_notes"
+# Failures on the same events after which they are skipped.
+MOST_FAILURES: Final = 3
+# Events that are read at most, the newest: what a request has room for is far less.
+_MOST_EVENTS: Final = 5_000
+# Authors by whom the conversation itself changes notes: the tools, and commands of the user.
+_IN_TURN: Final = frozenset({"remember", "memory_tool"})
+_LIMITS: Final = JobLimits(usd=0.5, calls=MOST_ASKS, seconds=120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractNotes:
+    """Extracts notes from the events since its cursor. `root` is the project folder, and `folder` that of the home's notes.
+
+    Nothing is asked if the conversation saved notes itself. What the model proposes has no tools and no paths: the changes are judged
+    one by one and written by the engine, in one step with the events and the cursor.
+    """
+
+    memories: Callable[[], Memories]
+    budget: DayBudget
+    config: MemoryConfig
+    root: Path
+    folder: Path
+    limits: JobLimits = _LIMITS
+    name: str = NAME
+    moments: frozenset[JobMoment] = frozenset({"turn_ends"})
+
+    def plan(self, situation: JobSituation) -> JobPlan:
+        """Return the steps of an extraction. Raises `OverBudget` if jobs are off."""
+        self.budget.check_jobs()
+        return self._steps(situation)
+
+    def _steps(self, situation: JobSituation) -> JobSteps:
+        first = max(situation.job.cursor + 1, situation.tip + 1 - _MOST_EVENTS)
+        events = yield from path_events(situation, first, situation.tip)
+        if (given_up := self._skipped(events)) is not None:
+            return given_up
+        turns = sum(isinstance(event.body, TurnEnded) for event in events)
+        if turns < max(1, self.config.extract_every):
+            return None
+        if self._saved_notes(events):
+            return JobEnd(why="the conversation saved notes itself")
+        sources = sources_of(situation.session, events, untrusted_results(events, str(self.root)))
+        if not any(source.speaker == "user" for source in sources):
+            return None
+        notes = [note for _, note in self.memories().active()]
+        proposed = yield from self.budget.metered(proposed_changes(sources, notes, self.config.model))
+        return JobEnd(commit=partial(self._apply, proposed))
+
+    def _apply(self, proposed: Proposed) -> JobEnd:
+        applied = apply_changes(self.memories(), proposed.changes, proposed.read, "extract")
+        return JobEnd(applied.events, _refusals(applied.refused, proposed.left_out))
+
+    def _skipped(self, events: Sequence[Event]) -> JobEnd | None:
+        """Return the end of a run that gives up the events on which the job has failed three times; `None` if it goes on."""
+        failed = [
+            event for event in events if isinstance(event.body, JobRan) and (event.body.job, event.body.status) == (self.name, "failed")
+        ]
+        if len(failed) < MOST_FAILURES:
+            return None
+        last = failed[-1]
+        why = f"events {events[0].seq} to {last.seq} are skipped after {len(failed)} failures"
+        reason = last.body.why if isinstance(last.body, JobRan) else ""
+        return JobEnd(why=f"{why}; the last: {reason}", notice=f"{why}; their notes are not extracted", cursor=last.seq)
+
+    def _saved_notes(self, events: Sequence[Event]) -> bool:
+        """Return whether the conversation changed notes itself: by a tool of memory, a command, or a tool that wrote into their folders."""
+        calls = {
+            part.call_id: part
+            for event in events
+            if isinstance(event.body, ModelReplied)
+            for part in event.body.parts
+            if isinstance(part, ToolCall)
+        }
+        for event in events:
+            match event.body:
+                case NoteSaved(by=by) | NoteForgotten(by=by) if by in _IN_TURN:
+                    return True
+                case ToolReturned(result=result) as returned if result.call_id in calls:
+                    if any(self._is_note(path) for path in written_paths(calls[result.call_id], returned, str(self.root))):
+                        return True
+                case _:
+                    continue
+        return False
+
+    def _is_note(self, path: str) -> bool:
+        return any(Path(path).is_relative_to(folder) for folder in (self.folder, self.root / TEAM_FOLDER))
+
+
+def _refusals(reasons: Sequence[str], left_out: int) -> str:
+    """Return why changes were refused, each reason once with its count; empty if none was."""
+    counted = [f"{count} refused: {reason}" for reason, count in Counter(reasons).items()]
+    return "; ".join((*counted, *((f"{left_out} beyond the most of one reply",) if left_out else ())))

@@ -1,0 +1,106 @@
+"""The databases of recall in a home: one for each scope of notes and one for past sessions, and the removal of what was forgotten."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from palimpsest.core.errors import BadInput
+from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.stored.revision import erase
+from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
+from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.showing.note_units import NoteEntry
+
+if TYPE_CHECKING:
+    from palimpsest.stores.notes.recall_index import RecallFile, Stored
+
+FILE_NAME: Final = "index.sqlite"
+ENTRIES: Final = " entries"
+"""What the name of the entries of an index ends with, behind the name of the index."""
+_entries = msgspec.msgpack.Decoder(dict[str, NoteEntry])
+_units = msgspec.msgpack.Decoder(RecallUnit)
+encode_entries = msgspec.msgpack.Encoder().encode
+
+
+def decode_entries(data: bytes) -> dict[str, NoteEntry]:
+    """Return the entries of an index of notes. Raises `msgspec.DecodeError` if they are none."""
+    return _entries.decode(data)
+
+
+def opened(path: Path) -> "closing[RecallFile]":
+    """Return a context in which a database of recall is open. Raises `StoreError` if it cannot be opened."""
+    from palimpsest.stores.notes.recall_index import RecallFile  # noqa: PLC0415 - sqlite3 is slow to load, and a start needs none
+
+    return closing(RecallFile(path))
+
+
+def sessions_file(index_file: Path) -> Path:
+    """Return the database over past sessions of the home that the database of a scope is in."""
+    return index_file.parent.parent / FILE_NAME
+
+
+def read_index(stored: "Stored") -> RecallIndex:
+    """Return an index from its snapshot and the units that were added since. Raises `BadInput` if the snapshot cannot be used."""
+    index = RecallIndex() if stored.snapshot is None else decode_index(stored.snapshot)
+    for data in stored.tail:
+        try:
+            unit = _units.decode(data)
+        except msgspec.DecodeError as error:
+            raise BadInput(f"a unit of the index is damaged: {error}", where="memory") from error
+        # Two processes that read a log at the same time both add its units.
+        if unit.id not in index.numbers:
+            index.add(unit)
+    return index
+
+
+def forget_note(index_file: Path, scope: str, name: str, evidence: Iterable[str]) -> None:
+    """Remove a note and the events that it came from from the databases, so that no byte of them stays there."""
+    if index_file.exists():
+        with opened(index_file) as stored:
+            _erase_notes(stored, scope, (name,))
+            stored.remove_usage(scope, (name,))
+            stored.purge()
+    erase_evidence(sessions_file(index_file), evidence)
+
+
+def erase_evidence(file: Path, evidence: Iterable[str]) -> None:
+    """Remove the units of events, given as `session:seq`, from the database over past sessions."""
+    by_session: dict[str, set[str]] = {}
+    for each in evidence:
+        by_session.setdefault(each.rpartition(":")[0], set()).add(each)
+    if not by_session or not file.exists():
+        return
+    with opened(file) as stored:
+        rows = stored.logs()
+        parts = {rows[session].part for session in by_session if session in rows}
+        gone = frozenset().union(*by_session.values())
+        for part in parts:
+            try:
+                index = read_index(stored.stored(part))
+            except BadInput:
+                stored.drop((part,))
+                continue
+            erase(index, [each for each in index.numbers if event_of(each) in gone])
+            stored.save({part: encode_index(index)})
+        stored.purge()
+
+
+def event_of(unit_id: str) -> str:
+    """Return the event that a unit is from, as `session:seq`: further pieces of a text have a number behind `#`."""
+    return unit_id.partition("#")[0]
+
+
+def _erase_notes(stored: "RecallFile", part: str, names: tuple[str, ...]) -> None:
+    data, entries = stored.snapshot(part), stored.snapshot(part + ENTRIES)
+    if data is None:
+        return
+    try:
+        index, known = decode_index(data), decode_entries(entries or b"")
+    except (BadInput, msgspec.DecodeError):
+        index, known = RecallIndex(), {}
+    erase(index, names)
+    kept = {name: entry for name, entry in known.items() if name not in names}
+    stored.save({part: encode_index(index), part + ENTRIES: encode_entries(kept)})

@@ -1,0 +1,73 @@
+"""The background jobs of memory in one session, as its settings and its profile want them."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from palimpsest.core.policy import Job
+from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.profiles.profile import Profile
+from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.result_files import ResultFiles
+
+_OWN_FOLDER: Final = "running-notes"
+_CLAUDE_FOLDER: Final = "session-memory/config"
+
+
+def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ...]:
+    """Return the jobs of memory of an agent; none in a sub-agent, and none under a profile without memory.
+
+    In a session that ends with its turn (`goes_on` is false) there are only those that need no model: the others would be cancelled at
+    once, and the pipeline reads the session later.
+    """
+    agent = memory.agent
+    names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
+    if agent.session.log.opened.opener is not None or memory.home.folder is None:
+        return ()
+    jobs = {"remember": _statements, "extract_notes": _extraction, "running_notes": _running_notes}
+    made = (jobs[name](memory, memory.home.folder) for name in names)
+    return tuple(job for job in made if job is not None)
+
+
+def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = True) -> tuple[str, ...]:
+    """Return the names of the jobs of memory that the settings and a profile turn on, in the order in which they start."""
+    if not config.use:
+        return ()
+    wanted = (
+        ("remember", profile.memory.remembers),
+        ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
+        ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
+    )
+    return tuple(name for name, is_on in wanted if is_on)
+
+
+def _statements(memory: SessionMemory, _: Path) -> Job:
+    from palimpsest.engine.memory.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
+
+    return NoteStatements(lambda: memory.memories)
+
+
+def _extraction(memory: SessionMemory, home: Path) -> Job:
+    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.extraction import ExtractNotes  # noqa: PLC0415 - as above
+
+    budget = DayBudget(home / "memory", memory.home.clock, memory.config)
+    return ExtractNotes(lambda: memory.memories, budget, memory.config, memory.agent.toolbox.workspace.root, home / "memory")
+
+
+def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
+    from palimpsest.engine.memory.budget import DayBudget  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.notes_job import FILE, TakeNotes  # noqa: PLC0415 - as above
+
+    session = memory.agent.session
+    files = memory.home.store.result_files(session.log.session)
+    if not isinstance(files, ResultFiles):
+        return None
+    budget = DayBudget(home / "memory", memory.home.clock, memory.config)
+    folders = (home / _OWN_FOLDER, *((claude_folder() / _CLAUDE_FOLDER,) if session.profile.name == "claude-code" else ()))
+    return TakeNotes(budget, memory.config, lambda: session.profile, files.folder / FILE, folders)
+
+
+def claude_folder() -> Path:
+    """Return the folder of Claude Code's settings."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")

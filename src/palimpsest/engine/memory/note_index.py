@@ -1,0 +1,160 @@
+"""The index over all notes that a session may see: read from its snapshots, kept true to the files, and saved when they changed."""
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
+from palimpsest.engine.memory.memories import Memories
+from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.memory.note import Note
+from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
+from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
+from palimpsest.memory.showing.note_units import NoteEntry, entry_of, unit_of
+
+if TYPE_CHECKING:
+    from palimpsest.stores.notes.recall_index import Usage
+
+# Below this number of notes reading the files is as fast as opening a database.
+_FEW: Final = 20
+# An index of which so much was erased is built again.
+_MOST_ERASED: Final = 0.5
+
+
+class ScopeIndex:
+    """The index of the notes of one scope, and the entries by which changed files are found. `part` is its name in the database."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+        self.file = notebook.index_file
+        self.part = notebook.scope
+        self.index = RecallIndex()
+        self.entries: dict[str, NoteEntry] = {}
+        self.is_saved = True
+        self._is_loaded = False
+
+    def refresh(self, stamps: Mapping[str, str]) -> tuple[str, ...]:
+        """Bring the index up to date with the files of these stamps, and return the names of the notes that changed."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            if len(stamps) > _FEW and self.file.exists():
+                self._load()
+        changed = [name for name, stamp in stamps.items() if name not in self.entries or self.entries[name].stamp != stamp]
+        gone = [name for name in self.entries if name not in stamps]
+        if not changed and not gone:
+            return ()
+        erase(self.index, (*changed, *gone))
+        for name in gone:
+            del self.entries[name]
+        for name in changed:
+            self._take(name, stamps[name])
+        if erased_share(self.index) > _MOST_ERASED:
+            self.index = RecallIndex(unit for unit in self.index.units if unit.id)
+        self.is_saved = False
+        return (*changed, *gone)
+
+    def _take(self, name: str, stamp: str) -> None:
+        note = self.notebook.note(name)
+        entry = NoteEntry(stamp) if note is None else entry_of(note, stamp)
+        self.entries[name] = entry
+        if note is not None and entry.unit:
+            self.index.add(unit_of(note))
+
+    def _load(self) -> None:
+        with opened(self.file) as stored:
+            data, entries = stored.snapshot(self.part), stored.snapshot(self.part + ENTRIES)
+        if data is None or entries is None:
+            return
+        try:
+            self.index, self.entries = decode_index(data), decode_entries(entries)
+        except (BadInput, msgspec.DecodeError):
+            # Damaged, or of another version: the files are read instead.
+            self.index, self.entries = RecallIndex(), {}
+
+    def save(self) -> None:
+        """Save a snapshot if the index changed; few notes need none."""
+        if self.is_saved:
+            return
+        self.is_saved = True
+        if len(self.entries) > _FEW or self.file.exists():
+            with opened(self.file) as stored:
+                stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
+
+
+class NoteIndex:
+    """One index over the notes of the user, the project and its team. Several threads may use it, one at a time."""
+
+    def __init__(self, memories: Memories) -> None:
+        self.scopes = [ScopeIndex(each) for each in memories.notebooks]
+        self._joined: RecallIndex | None = None
+        self._lock = Lock()
+        self.entries: dict[str, NoteEntry] = {}
+
+    def refresh(self) -> RecallIndex:
+        """Return the index of all notes as their files are now. Raises `StoreError` if a folder cannot be read."""
+        with self._lock:
+            changed = [scope.refresh(scope.notebook.stamps()) for scope in self.scopes]
+            if self._joined is None or any(changed):
+                self._join()
+            return self._joined if self._joined is not None else RecallIndex()
+
+    def _join(self) -> None:
+        by_size = sorted(self.scopes, key=lambda scope: -len(scope.index))
+        if len(by_size[0].index) == sum(len(scope.index) for scope in by_size):
+            self._joined = by_size[0].index
+        else:
+            # The snapshot is the cheapest copy.
+            self._joined = decode_index(encode_index(by_size[0].index))
+            for scope in by_size[1:]:
+                self._absorb(self._joined, scope)
+        # An earlier notebook holds against one of the same name in a later one.
+        self.entries = {name: entry for scope in reversed(self.scopes) for name, entry in scope.entries.items()}
+
+    def _absorb(self, joined: RecallIndex, scope: ScopeIndex) -> None:
+        taken = [name for name in scope.index.numbers if name in joined.numbers]
+        if not taken:
+            absorb(joined, scope.index)
+            return
+        holding = {name: self._scope_of(name) for name in taken}
+        erase(joined, [name for name, holder in holding.items() if holder is scope])
+        for unit in scope.index.units:
+            if unit.id and unit.id not in joined.numbers:
+                joined.add(unit)
+
+    def note(self, name: str) -> Note | None:
+        """Return a note as its file states it now; `None` if it is gone."""
+        scope = self._scope_of(name)
+        return None if scope is None else scope.notebook.note(name)
+
+    def _scope_of(self, name: str) -> ScopeIndex | None:
+        return next((scope for scope in self.scopes if name in scope.entries), None)
+
+    def save(self) -> None:
+        """Save what changed. A database that cannot be written costs time later, so nothing is raised."""
+        with self._lock:
+            for scope in self.scopes:
+                try:
+                    scope.save()
+                except PalimpsestError:
+                    continue
+
+    def usage(self) -> dict[str, "Usage"]:
+        """Return how often notes were used since that was last written into their files, by name."""
+        found: dict[str, Usage] = {}
+        for scope in reversed(self.scopes):
+            if scope.file.exists():
+                with opened(scope.file) as stored:
+                    found |= stored.usage(scope.part)
+        return found
+
+    def add_usage(self, added: Mapping[str, "Usage"]) -> None:
+        """Count uses of notes; of unknown ones nothing is counted."""
+        for scope in self.scopes:
+            of_scope = {name: usage for name, usage in added.items() if self._scope_of(name) is scope}
+            if of_scope:
+                with opened(scope.file) as stored:
+                    stored.add_usage(scope.part, of_scope)

@@ -1,0 +1,1 @@
+"""An index of recall as bytes, and changes of it beside adding."""

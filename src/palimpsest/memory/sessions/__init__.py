@@ -1,0 +1,1 @@
+"""What past sessions teach without a model: units to recall, errors that were fixed, and facts that repeat."""

@@ -1,0 +1,83 @@
+"""Which notes a reply cites, and the citation blocks of Codex, which are taken out of what is shown."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from palimpsest.core.items import Value
+
+CITATION: Final = "oai-mem-citation"
+_OPEN, _CLOSE = f"<{CITATION}>", f"</{CITATION}>"
+# Characters at the end of a text that may be anything: a comparison ends with `<` too.
+_AMBIGUOUS: Final = 2
+_IDS: Final = re.compile(r"<(rollout_ids|thread_ids)>(.*?)(?:</\1>|\Z)", re.DOTALL)
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_ENTRY: Final = re.compile(r"^(?P<path>[^\s|:]+):\d+(?:-\d+)?\|", re.MULTILINE)
+# A name in brackets, as notes are shown.
+_NAMED: Final = re.compile(r"\[([a-z0-9_]{3,60})\]")
+
+
+class Uncited(Value, frozen=True):
+    """A text without citation blocks, the ids that they name, once each, and the paths of their entries."""
+
+    text: str
+    ids: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+def without_citations(text: str) -> Uncited:
+    """Return a reply without its citation blocks; one that is cut off ends with the text, also in the middle of its opening tag."""
+    shown: list[str] = []
+    blocks: list[str] = []
+    rest = text
+    while (start := rest.find(_OPEN)) >= 0:
+        shown.append(rest[:start])
+        inner, closed, rest = rest[start + len(_OPEN) :].partition(_CLOSE)
+        blocks.append(inner)
+        if not closed:
+            rest = ""
+    shown.append(rest[: len(rest) - _torn_tag(rest)])
+    found = "\n".join(blocks)
+    ids = dict.fromkeys(line.strip() for _, lines in _IDS.findall(found) for line in lines.splitlines() if _UUID.fullmatch(line.strip()))
+    paths = dict.fromkeys(match["path"] for match in _ENTRY.finditer(found))
+    return Uncited("".join(shown).rstrip() if blocks else "".join(shown), tuple(ids), tuple(paths))
+
+
+def cited_notes(text: str, names: Iterable[str]) -> frozenset[str]:
+    """Return which of these notes a reply cites: by their name in brackets, as they are shown, or by their file in a citation block."""
+    known = frozenset(names)
+    files = {path.rpartition("/")[2].removesuffix(".md") for path in without_citations(text).paths}
+    return known & ({*_NAMED.findall(text)} | files)
+
+
+def _torn_tag(text: str) -> int:
+    """Return how many characters at the end of a text are the beginning of the opening tag, beyond what could be something else."""
+    return next((size for size in range(min(len(text), len(_OPEN) - 1), _AMBIGUOUS, -1) if _OPEN.startswith(text[-size:])), 0)
+
+
+class CitationFilter:
+    """Takes citation blocks out of a reply that arrives in pieces. A block that is still open at the end is not shown."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._inside = False
+
+    def feed(self, piece: str) -> str:
+        """Return what can be shown after one more piece; what may be the beginning of a tag waits for the next."""
+        self._held += piece
+        shown = ""
+        while True:
+            tag = _CLOSE if self._inside else _OPEN
+            start = self._held.find(tag)
+            if start < 0:
+                break
+            shown += "" if self._inside else self._held[:start]
+            self._held, self._inside = self._held[start + len(tag) :], not self._inside
+        keep = next((size for size in range(min(len(self._held), len(tag) - 1), 0, -1) if tag.startswith(self._held[-size:])), 0)
+        ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown + ("" if self._inside else ready)
+
+    def end(self) -> str:
+        """Return what was held back and is no block after all: nothing of an open block, nor of a tag that was cut off."""
+        held, self._held = self._held, ""
+        return "" if self._inside or len(held) > _AMBIGUOUS else held

@@ -1,0 +1,135 @@
+"""Notes as units of recall: their text and standing, and which of them may be shown at all."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from palimpsest.core.items import Value
+from palimpsest.memory.note import Note, NoteKind
+from palimpsest.memory.recall.ranking import Standing
+from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
+
+# The person that notes are about if they name no other; as the name of a speaker it would be taken out of queries.
+_USER: Final = "user"
+_TOOL_PREFIX: Final = "tool."
+
+
+class CitedFile(Value, frozen=True):
+    """A file that a note says something about: its path in the project, and the first 12 hex digits of the SHA-256 of its bytes then."""
+
+    path: str
+    digest: str
+
+
+class NoteEntry(Value, frozen=True):
+    """What recall knows of a note beside its words. `stamp` is the state of its file; `unit` says whether the index has a unit of it.
+
+    `tool` is the tool whose use the note describes, if it does.
+    """
+
+    stamp: str
+    unit: bool = False
+    revision: str = ""
+    supersedes: tuple[str, ...] = ()
+    kind: NoteKind = "project"
+    when: str = ""
+    valid_to: str = ""
+    intensity: float = 0.0
+    pinned: bool = False
+    tool: str = ""
+
+
+def entry_of(note: Note, stamp: str) -> NoteEntry:
+    """Return the entry of a note whose file has this stamp; only active notes that are not in quarantine have a unit."""
+    return NoteEntry(
+        stamp,
+        unit=is_showable(note),
+        revision=note.revision,
+        supersedes=note.supersedes,
+        kind=note.kind,
+        when=note.when,
+        valid_to=note.valid_to,
+        intensity=note.intensity,
+        pinned=note.pinned,
+        tool=described_tool(note),
+    )
+
+
+def is_showable(note: Note) -> bool:
+    """Return whether a note may be shown to a model: it holds, and does not rest on untrusted text alone."""
+    return note.status == "active" and note.trust != "quarantined"
+
+
+def unit_of(note: Note) -> RecallUnit:
+    """Return the unit of a note: what it is about, its text and its attribute; files that it cites are its paths."""
+    text = "\n".join(part for part in (note.about, note.body, note.attribute.replace(".", " ")) if part)
+    who = "" if note.person == _USER else note.person
+    return RecallUnit(note.name, text, who=who, date=note.when, kind=note.kind, paths=tuple(file.path for file in cited_files(note)))
+
+
+def cited_files(note: Note) -> Iterator[CitedFile]:
+    """Yield the files that a note cites; malformed entries are left out."""
+    for each in note.files:
+        path, _, rest = each.partition("@") if each.count("@") <= 2 else _split_last(each)
+        digest = rest.partition("@")[0]
+        if path and digest:
+            yield CitedFile(path, digest)
+
+
+def _split_last(each: str) -> tuple[str, str, str]:
+    """Return path and rest of an entry whose path has an @ itself."""
+    path, digest, commit = each.rsplit("@", 2)
+    return path, "@", f"{digest}@{commit}"
+
+
+def described_tool(note: Note) -> str:
+    """Return the tool whose use a note describes; empty if it describes none.
+
+    It holds by structure: a `reference` note whose attribute is `tool.<name>`, or `tool.<name>.` and more. What people asked for or were
+    warned of is `feedback`, which is never left out because a tool is in use.
+    """
+    if note.kind != "reference" or not note.attribute.startswith(_TOOL_PREFIX):
+        return ""
+    return note.attribute.removeprefix(_TOOL_PREFIX).partition(".")[0]
+
+
+def not_to_show(entries: Mapping[str, NoteEntry], now: datetime, tools: Iterable[str]) -> frozenset[str]:
+    """Return the names of notes that are not recalled now: replaced or no longer valid ones, and those on the use of these tools."""
+    recent = frozenset(tools)
+    replaced = {link for entry in entries.values() for link in entry.supersedes}
+    return frozenset(
+        name
+        for name, entry in entries.items()
+        if entry.revision in replaced or (entry.tool and entry.tool in recent) or (entry.valid_to and time_of(entry.valid_to) <= now)
+    )
+
+
+class NoteStanding(Mapping[str, Standing]):
+    """The standing of notes by name, computed when it is asked for. `uses` are citations that the files do not count yet."""
+
+    def __init__(self, entries: Mapping[str, NoteEntry], uses: Callable[[str], int], now: datetime) -> None:
+        self._entries = entries
+        self._uses = uses
+        self._now = now
+
+    def __getitem__(self, name: str) -> Standing:
+        entry = self._entries[name]
+        uses = self._uses(name)
+        # Near-duplicates are not counted here: that takes a comparison with every other note, and consolidation removes them.
+        return Standing(importance(_weighed(entry, uses), self._now, 0, DEFAULT_WEIGHING), uses)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _weighed(entry: NoteEntry, uses: int) -> Note:
+    return replace(_BLANK, kind=entry.kind, when=entry.when, intensity=entry.intensity, uses=uses)
+
+
+_BLANK: Final = Note(name="", kind="project", about="", backstory="", when="", evidence=(), trust="observed", body="")

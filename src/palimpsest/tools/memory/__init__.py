@@ -1,0 +1,1 @@
+"""The tools by which a model reaches notes that outlive the session."""
