@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -63,6 +63,7 @@ class Display:
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
         self._output = output
+        self._is_away = False
         self.search = SearchToolbar(ignore_case=True)
         prompt = f"{look.symbols.user} "
         box = Window(
@@ -88,13 +89,12 @@ class Display:
             key_bindings=keys,
             color_depth=_DEPTHS[look.colours],
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            min_redraw_interval=FRAME_SECONDS / 2,
+            min_redraw_interval=FRAME_SECONDS / 5,
             input=device.input,
             output=output,
         )
-        # A single Esc interrupts; sequences of special keys arrive within this many seconds, also over ssh.
-        self.app.ttimeoutlen = 0.08
-        self.app.timeoutlen = 0.3
+        # A single Esc interrupts at once: special keys and Alt arrive with the rest of their sequence in one piece, also over ssh.
+        self.app.ttimeoutlen = self.app.timeoutlen = 0.05
 
     @property
     def size(self) -> Size:
@@ -126,14 +126,19 @@ class Display:
 
     async def above(self, action: Callable[[], None]) -> None:
         """Take the input away, run an action that writes to the terminal itself, and show the input again."""
-        from prompt_toolkit.application import run_in_terminal  # noqa: PLC0415 - needs a running application
-
-        await run_in_terminal(action)
+        self._is_away = True
+        try:
+            await run_in_terminal(action)
+        finally:
+            self._is_away = False
+            self.refresh()
 
     async def _flush_soon(self) -> None:
         await asyncio.sleep(FRAME_SECONDS)
-        if self._pending and self.app.is_running:
-            await self.above(self._write_pending)
+        if self._pending and self.app.is_running and not self._is_away:
+            # The terminal stays in raw mode: otherwise it would echo what is typed meanwhile.
+            self.app.renderer.erase()
+            self._write_pending()
         self.app.invalidate()
 
     def _write_pending(self) -> None:

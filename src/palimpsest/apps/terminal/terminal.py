@@ -88,7 +88,7 @@ class Terminal:
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
         self.hint = ""
         self._unsent: list[tuple[str | PastedImage, ...]] = [(around.prompt,)] if around.prompt else []
-        self._stopped_at = 0.0
+        self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     @property
@@ -268,7 +268,11 @@ class Terminal:
         """Send what is typed: a command, a shell line of the user, or a message."""
         if not self.line.text.strip():
             return
-        text, parts = self.line.take()
+        try:
+            text, parts = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
+        except PalimpsestError as error:
+            self._failed(error)
+            return
         self.hint = ""
         if text.startswith(("/", "!")) and len(parts) == 1:
             self.start(run_line(self, text))
@@ -293,7 +297,16 @@ class Terminal:
         conversation.send(*said)
 
     def escape(self) -> None:
-        """Close a list, refuse an open question and stop, or interrupt the agent."""
+        """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
+        now, before = time.monotonic(), self._escaped_at
+        self._escaped_at = now
+        if now - before <= TWICE_SECONDS and not self.is_busy:
+            self._escaped_at = 0.0
+            self.start(run_line(self, "/rewind"))
+            return
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         if self.chooser is not None:
             self.chooser.leave()
             return
@@ -302,19 +315,12 @@ class Terminal:
         if self.conversation is not None and self.is_running:
             self.start(self.conversation.interrupt())
 
-    def rewind(self) -> None:
-        """Offer to go back to an earlier message; while the agent works, interrupt it."""
-        if self.chooser is not None or self.is_running:
-            self.escape()
-        else:
-            self.start(run_line(self, "/rewind"))
-
     def stop(self) -> None:
         """Interrupt, clear the input, or leave if it is pressed twice."""
         now, before = time.monotonic(), self._stopped_at
         self._stopped_at = now
-        if self.chooser is not None or self.questions.open is not None or self.is_running:
-            self.escape()
+        if self.is_busy:
+            self._interrupt()
         elif self.line.text:
             self.line.clear()
         elif now - before <= TWICE_SECONDS:
@@ -366,6 +372,11 @@ class Terminal:
         """Choose the row under the cursor of the open list."""
         if self.chooser is not None:
             self.chooser.take()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether Esc has something to end: a list, a question or a turn."""
+        return self.chooser is not None or self.questions.open is not None or self.is_running
 
     @property
     def is_asking(self) -> bool:

@@ -2,14 +2,16 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 LONGEST_INLINE: Final = 1_000
 MOST_LINES_INLINE: Final = 8
+# Characters of one paste that a message contains itself; a longer one goes to a file.
+LONGEST_SENT: Final = 100_000
 # Characters of one paste, and bytes of one image.
-LONGEST_PASTE: Final = 4_000_000
+LONGEST_PASTE: Final = 8_000_000
 LARGEST_IMAGE: Final = 10_000_000
 MEDIA: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _MARK: Final = re.compile(r"\[(?:pasted #(\d{1,6}), [\d,]+ (?:lines|characters)|image #(\d{1,6}))\]")
@@ -48,6 +50,16 @@ class Attachments:
         number = len(self._images) + 1
         self._images[number] = image
         return f"[image #{number}]"
+
+    def files(self, line: str, keep: Callable[[str, bytes], str]) -> None:
+        """Write the longest texts of a message to files by `keep`, which returns the path; the message then names the file."""
+        for mark in _MARK.finditer(line):
+            number = int(mark[1] or 0)
+            text = self._texts.get(number, "")
+            if len(text) > LONGEST_SENT:
+                lines = text.count("\n") + 1
+                path = keep(f"pasted-{number}.txt", text.encode("utf-8", "replace"))
+                self._texts[number] = f"[the text that I pasted has {lines:,} lines and is in the file {path}; read it in parts]"
 
     def unfolded(self, line: str) -> str:
         """Return an input line with each mark of a text replaced by the text. Marks of no paste are the user's own words."""

@@ -35,5 +35,6 @@ class Draft:
                 self._path.unlink(missing_ok=True)
             return
         with suppress(PalimpsestError, OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Not synchronised: a draft must survive the end of a process, and a disk that is slow must not be felt while typing.
             write_private(self._path, text.encode("utf-8", "replace")[:_LARGEST], sync=False)

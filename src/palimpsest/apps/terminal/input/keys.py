@@ -36,11 +36,7 @@ class Actions(Protocol):
         ...
 
     def escape(self) -> None:
-        """Interrupt, or begin to go back."""
-        ...
-
-    def rewind(self) -> None:
-        """Go back to an earlier message."""
+        """Interrupt; pressed twice, go back to an earlier message."""
         ...
 
     def stop(self) -> None:
@@ -165,14 +161,12 @@ def _add_control(keys: KeyBindings, actions: Actions) -> None:
     for key, action in simple.items():
         _add_simple(keys, key, action)
 
-    @keys.add("escape", filter=~is_searching & ~is_done)
+    @keys.add("escape", filter=~is_searching & ~is_done & ~vi_insert_mode)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None
-        actions.escape()
-
-    @keys.add("escape", "escape", filter=~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        actions.rewind()
+        if event.current_buffer.complete_state is not None:
+            event.current_buffer.complete_state = None
+        else:
+            actions.escape()
 
     @keys.add("c-d")
     def _(event: KeyPressEvent) -> None:

@@ -1,7 +1,7 @@
 """The input line: its text with marks for what was pasted, its history, and its draft on disk."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -53,9 +53,14 @@ class InputLine:
             self.put(self._draft.read())
         self.keep()
 
-    def take(self) -> tuple[str, tuple[str | PastedImage, ...]]:
-        """Return what is typed and the parts of its message, and empty the line; it goes into the history."""
+    def take(self, keep: Callable[[str, bytes], str] | None) -> tuple[str, tuple[str | PastedImage, ...]]:
+        """Return what is typed and the parts of its message, and empty the line; it goes into the history.
+
+        `keep` writes what is too long for a message to a file, and returns its path.
+        """
         text = self.text.strip()
+        if keep is not None:
+            self.attachments.files(text, keep)
         parts = tuple(self.attachments.parts(text))
         self.buffer.append_to_history()
         self.buffer.reset()
