@@ -153,6 +153,9 @@ class Agent:
         self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
         self.children: SubAgents | None = None
         self.mode: AgentMode | None = None
+        # Lines about open tasks and about processes in the background, for user interfaces.
+        self.open_tasks: Callable[[], tuple[str, ...]] = tuple
+        self.processes: Callable[[], tuple[str, ...]] = tuple
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None

@@ -115,7 +115,7 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         notes=NoteRules("index", recall="off"),
         sources=claude_code_2_1_325_sources(),
         # The original makes no request for memory: its main model reads and writes the notes itself.
-        memory=MemoryRules(extracts=False, takes_notes=False, recalls=False, summarises=False),
+        memory=MemoryRules(extracts=False, takes_notes=False, summarises=False),
     )
 
 

@@ -74,18 +74,16 @@ class MemoryRules(Struct, frozen=True):
     remembers: what the user asks to remember is noted.
     extracts: notes are extracted from the conversation at the end of turns.
     takes_notes: running notes of the session may be kept.
-    recalls: notes are shown to the model, as an index and as recalled texts.
     summarises: finished sessions are summarised in the background, and their notes consolidated.
     """
 
     remembers: bool = True
     extracts: bool = True
     takes_notes: bool = True
-    recalls: bool = True
     summarises: bool = True
 
 
-NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, recalls=False, summarises=False)
+NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, summarises=False)
 
 
 OUR_SOURCES: Final = palimpsest_sources({})

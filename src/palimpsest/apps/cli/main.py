@@ -1,5 +1,6 @@
 """The `pal` command: a table of subcommands, each imported on use."""
 
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ from palimpsest.apps.cli.command_line import run_command_line
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Agent": {
+        "chat": ("agent.chat:chat", "Open the agent in this terminal; `pal` alone is short for it."),
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
         "acp": ("agent.editors:acp", "Serve an editor (Zed, JetBrains, Neovim) by the Agent Client Protocol."),
         "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
@@ -65,6 +67,10 @@ _OWN_OPTIONS = frozenset({"-h", "--help", "--version", "--"})
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is used."""
 
@@ -73,9 +79,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command line; one that begins with an option of `ask`, such as -p, is one of `ask`."""
-        if args and args[0].startswith("-") and args[0].partition("=")[0] not in _OWN_OPTIONS:
-            args = ["ask", *args]
+        """Parse a command line. One that begins with an option is one of `ask` if it has a prompt or no terminal, else one of `chat`."""
+        if not args and _is_terminal():
+            args = ["chat"]
+        elif args and args[0].startswith("-") and args[0].partition("=")[0] not in _OWN_OPTIONS:
+            has_prompt = any(word.startswith(("-p", "--print")) for word in args)
+            args = ["ask" if has_prompt or not _is_terminal() else "chat", *args]
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
-from palimpsest.engine.memory.forgetting import NoteForgetting
+from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of

@@ -41,7 +41,7 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
 
 def recalls(profile: Profile) -> bool:
     """Return whether prompts recall notes under a profile."""
-    return profile.memory.recalls and profile.notes.recall != "off"
+    return profile.notes.recall != "off"
 
 
 class NoteRecall:

@@ -75,6 +75,10 @@ class Shell(Struct):
     watcher: GroupWatcher = field(default_factory=GroupWatcher)
     _reported: set[str] = field(default_factory=set)
 
+    def running(self) -> tuple[str, ...]:
+        """The processes in the background that have not ended: id and command, a line each."""
+        return tuple(f"{name}  {running.command}" for name, running in self.background.items() if running.exit is None)
+
     def tools(self) -> tuple[AgentTool, ...]:
         """The three tools, sharing this shell."""
         return (

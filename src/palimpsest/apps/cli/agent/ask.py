@@ -11,14 +11,14 @@ from typing import Final, get_args
 import click
 
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
+from palimpsest.apps.cli.agent.sessions import session_of
 from palimpsest.apps.cli.opening.engine_session import settings_of
-from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_home, find_session
+from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.apps.cli.output.values import json_option, plain
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
-from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
@@ -28,7 +28,6 @@ from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import cost_of_events
 from palimpsest.engine.stopping import run
 from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.stores.home import new_id
 from palimpsest.tools.permissions.decision import Mode
 
 REFUSED: Final = 3
@@ -141,7 +140,7 @@ def ask(
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
-    session = _session(home, continues=continues, resume=resume, fork=fork)
+    session = session_of(home, continues=continues, resume=resume, fork=fork)
     recorded = recorded_choice(home, session)
     parts = _input(home, prompt or "", files)
     if not parts and not session:
@@ -220,37 +219,6 @@ def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[s
         "children_usd": round(children_usd, 6),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
     }
-
-
-def _session(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
-    """Return the id of the session to go on with; empty for a new one. A fork is made here."""
-    if sum((continues, bool(resume), bool(fork))) > 1:
-        raise BadInput("--continue, --resume and --fork exclude each other", where="pal -p")
-    if fork:
-        word, _, event = fork.partition("@")
-        if event and not event.isdecimal():
-            raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
-        found = find_session(home, word)
-        with Log.open(found.store, found.session, found.clock) as log:
-            forked = log.fork(home.store, new_id(home), int(event) if event else None)
-        with forked:
-            return forked.session
-    if continues:
-        return _newest_here(home)
-    return find_session(home, resume).session if resume else ""
-
-
-def _newest_here(home: AnyHome) -> str:
-    """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
-    here = str(Path.cwd())
-    for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
-        try:
-            with Log.open(home.store, stat_.session, home.clock) as log:
-                if log.opened.cwd == here and log.opened.opener is None:
-                    return stat_.session
-        except PalimpsestError:
-            continue
-    raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)
 
 
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:

@@ -12,10 +12,11 @@ from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ContextStated, HookRan, Recalled, TurnStarted, UserSaid, UserTyped
+from palimpsest.core.events import UserSaid
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
+from palimpsest.core.log.turns import turns_of
 from palimpsest.core.log.undo import rewind as go_back
 
 _MOST_MESSAGES = 8
@@ -146,25 +147,7 @@ def _target(log: Log, argument: str) -> int:
             raise BadInput(f"there is no event {int(argument)}; the newest is {log.tip}", where=log.session)
         return int(argument)
     turns = int(digits)
-    turn_starts = _turn_starts(log)
+    turn_starts = tuple(turns_of(log).values())
     if not 1 <= turns <= len(turn_starts):
         raise BadInput(f"cannot go back {turns} turns: the session has {len(turn_starts)}", where=log.session)
     return turn_starts[-turns]
-
-
-def _turn_starts(log: Log) -> list[int]:
-    """Return the last event before each turn; queued input, statements and recalls belong to the turn that follows.
-
-    What happens from the start of a turn to its message, such as a fold, belongs to it too.
-    """
-    turn_starts: list[int] = []
-    before = 0
-    is_open = False
-    for event in log.events():
-        if isinstance(event.body, UserSaid) and not event.body.steering:
-            turn_starts.append(before)
-            is_open = False
-        is_open = is_open or isinstance(event.body, TurnStarted)
-        if not is_open and not isinstance(event.body, UserTyped | ContextStated | Recalled | HookRan):
-            before = event.seq
-    return turn_starts

@@ -1,0 +1,1 @@
+"""The commands of the terminal, which begin with a slash."""

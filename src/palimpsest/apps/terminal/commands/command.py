@@ -1,0 +1,107 @@
+"""What a command of the terminal is: its name, its help, what it does and what completes its argument."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from palimpsest.apps.terminal.choosing import Row
+from palimpsest.apps.terminal.input.attachments import PastedImage
+from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.core.errors import BadInput
+from palimpsest.engine.agent import Agent
+
+
+class CommandRoom(Protocol):
+    """The terminal, as commands see it."""
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent; `None` until the session is open."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home; `None` if it is in memory."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        ...
+
+    def notice(self, text: str, level: NoticeLevel = "info") -> None:
+        """Add a line to the scrollback."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Add text with escape sequences to the scrollback."""
+        ...
+
+    def send(self, text: str) -> None:
+        """Send a message to the agent."""
+        ...
+
+    def insert(self, text: str) -> None:
+        """Insert text at the cursor of the input line."""
+        ...
+
+    def attach(self, image: PastedImage) -> None:
+        """Attach an image to the message that is being typed."""
+        ...
+
+    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
+        """Let the user choose a row; `None` if the user chose none."""
+        ...
+
+    async def pal(self, *words: str) -> None:
+        """Run a command of `pal`, such as `audit`, and show what it prints."""
+        ...
+
+    async def switch_session(self, session: str, *, fork: bool = False) -> None:
+        """Close this session and open another, a fork of it, or a new one if the id is empty."""
+        ...
+
+    def change_theme(self, theme: str) -> None:
+        """Paint with another theme from now on."""
+        ...
+
+    def leave(self) -> None:
+        """End the terminal."""
+        ...
+
+
+Run = Callable[[CommandRoom, str], Awaitable[None]]
+Complete = Callable[[Agent | None], Iterable[str]]
+
+
+def no_argument(_: Agent | None) -> Iterable[str]:
+    """Complete nothing."""
+    return ()
+
+
+class SlashCommand(Struct, frozen=True):
+    """A command. `argument` is how its argument is written in the help; empty without one. `while_running`: also during a turn."""
+
+    name: str
+    help: str
+    run: Run
+    argument: str = ""
+    complete: Complete = no_argument
+    while_running: bool = True
+
+
+Commands = Mapping[str, SlashCommand]
+
+
+def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
+    """Return commands by name."""
+    return {command.name: command for command in commands}
+
+
+def agent_of(room: CommandRoom) -> Agent:
+    """Return the agent. Raises `BadInput` while the session is being opened."""
+    if room.agent is None:
+        raise BadInput("the session is not open yet")
+    return room.agent

@@ -1,0 +1,94 @@
+"""All commands of the terminal, how a line becomes a call of one, and what completes them."""
+
+import asyncio
+import os
+import shlex
+from collections.abc import Iterable
+from typing import Final
+
+from palimpsest.apps.shown_text import plain
+from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of
+from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
+from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
+from palimpsest.apps.terminal.input.clipboard import clipboard_image
+from palimpsest.apps.terminal.input.keys import KEYS
+from palimpsest.core.errors import BadInput
+from palimpsest.engine.agent import Agent
+
+# Bytes of the output of a shell line of the user that the screen shows.
+_LARGEST_OUTPUT: Final = 200_000
+
+
+async def _help(room: CommandRoom, name: str) -> None:
+    wanted = name.removeprefix("/")
+    shown = [COMMANDS[wanted]] if wanted in COMMANDS else list(COMMANDS.values())
+    for command in shown:
+        room.notice(f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help}")
+    if wanted not in COMMANDS:
+        room.notice("!command runs in your own shell; @path names a file")
+        for key, what in KEYS:
+            room.notice(f"{key}: {what}")
+
+
+async def _quit(room: CommandRoom, _: str) -> None:
+    room.leave()
+
+
+async def _image(room: CommandRoom, _: str) -> None:
+    image = await asyncio.to_thread(clipboard_image)
+    if image is None:
+        raise BadInput("the clipboard has no image, or no program reads it here (wl-paste, xclip or pngpaste)")
+    room.attach(image)
+
+
+COMMANDS: Final[dict[str, SlashCommand]] = {
+    "help": SlashCommand("help", "commands and keys", _help, "[command]"),
+    **SESSION_COMMANDS,
+    **LOOKING_COMMANDS,
+    "image": SlashCommand("image", "attach the image of the clipboard", _image),
+    "quit": SlashCommand("quit", "leave", _quit),
+}
+
+
+async def run_line(room: CommandRoom, line: str) -> None:
+    """Run a line that begins with `/` or `!`. Raises `BadInput` for an unknown command, or one that must wait for the turn."""
+    if line.startswith("!"):
+        await _shell(room, line[1:].strip())
+        return
+    name, _, argument = line[1:].partition(" ")
+    command = COMMANDS.get(name)
+    if command is None:
+        near = [each for each in COMMANDS if each.startswith(name[:3])] if name else []
+        advice = f"; did you mean /{near[0]}?" if near else "; /help lists the commands"
+        raise BadInput(f"there is no command /{name[:40]}{advice}")
+    if room.is_running and not command.while_running:
+        raise BadInput(f"/{name} has to wait for the end of the turn; Esc interrupts it")
+    await command.run(room, argument.strip())
+
+
+def completions(line: str, agent: Agent | None) -> Iterable[tuple[str, str]]:
+    """Yield what may stand in place of the word behind the cursor of a command line, and a word of help."""
+    name, space, argument = line[1:].partition(" ")
+    if not space:
+        yield from ((f"/{command.name}", command.help) for command in COMMANDS.values() if command.name.startswith(name))
+    elif name in COMMANDS:
+        yield from ((value, "") for value in COMMANDS[name].complete(agent) if value.startswith(argument))
+
+
+async def _shell(room: CommandRoom, line: str) -> None:
+    """Run a line in the user's own shell, outside of the sandbox and of the conversation, and show what it prints."""
+    if not line:
+        raise BadInput("give a command behind the exclamation mark")
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    root = agent_of(room).toolbox.workspace.root
+    process = await asyncio.create_subprocess_exec(
+        shell, "-c", line, cwd=root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        printed, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    room.write(plain(printed[-_LARGEST_OUTPUT:].decode("utf-8", "replace")).rstrip("\n") + "\n")
+    if process.returncode:
+        room.notice(f"{shlex.join([shell, '-c', line])} ended with {process.returncode}", "warning")

@@ -1,0 +1,90 @@
+"""An agent at work behind a screen: starts turns for what the user sends, steers and interrupts them, and takes queued input back."""
+
+import asyncio
+from collections.abc import Callable
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import InputWithdrawn, UserTyped
+from palimpsest.core.items import Part, Text
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.loop.feed import Piece
+
+
+class Conversation:
+    """The turns of one agent. `publish` gets every event and delta; `failed` the error of a turn; `ended` is called after each turn."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        publish: Callable[[Piece], None],
+        failed: Callable[[PalimpsestError], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.agent = agent
+        self._publish = publish
+        self._failed = failed
+        self._ended = ended
+        self._turn: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        return self._turn is not None and not self._turn.done()
+
+    @property
+    def queued(self) -> tuple[str, ...]:
+        """The texts that wait for the next safe point, oldest first."""
+        log = self.agent.session.log
+        return tuple(_text(log.event(seq).body) for seq in log.inbox)
+
+    def send(self, *parts: str | Part) -> None:
+        """Queue input; it joins the running turn at its next safe point, or starts one. Raises `PalimpsestError` if it is not recorded."""
+        self.agent.say(*parts)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Start a turn if none is running and there is something to do: queued input, or a turn that was interrupted by a crash."""
+        log = self.agent.session.log
+        if not self.is_running and (log.inbox or log.health.turn is not None):
+            self._turn = asyncio.ensure_future(self._run())
+
+    def take_back(self) -> str:
+        """Withdraw the newest queued input and return its text; empty if none waits."""
+        log = self.agent.session.log
+        if not log.inbox:
+            return ""
+        seq = log.inbox[-1]
+        text = _text(log.event(seq).body)
+        log.append(InputWithdrawn(seq, "user"))
+        return text
+
+    async def interrupt(self) -> None:
+        """End the running turn: what arrived is kept, and every call is answered."""
+        if self.is_running:
+            await self.agent.interrupt()
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until no turn is running."""
+        while self._turn is not None and not self._turn.done():
+            await asyncio.wait([self._turn])
+
+    async def _run(self) -> None:
+        # Input that was typed too late for the last safe point starts a turn of its own.
+        while True:
+            try:
+                async for piece in self.agent.run():
+                    self._publish(piece)
+            except PalimpsestError as error:
+                self._failed(error)
+                break
+            finally:
+                for event in self.agent.unseen():
+                    self._publish(event)
+                self._ended()
+            if not self.agent.session.log.inbox:
+                break
+
+
+def _text(body: object) -> str:
+    return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserTyped) else ""

@@ -1,0 +1,170 @@
+"""The inline screen: what is final goes into the scrollback, and below it stand what still changes, the input and the status."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.widgets import SearchToolbar
+
+from palimpsest.apps.terminal.screen.look import Look
+
+# Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
+FRAME_SECONDS: Final = 0.05
+_MOST_INPUT_LINES: Final = 12
+_MOST_CHOICES: Final = 8
+# Rows that the live part leaves for the input and the status.
+_RESERVED_ROWS: Final = 6
+_DEPTHS: Final = {
+    "none": ColorDepth.DEPTH_1_BIT,
+    "standard": ColorDepth.DEPTH_4_BIT,
+    "256": ColorDepth.DEPTH_8_BIT,
+    "truecolor": ColorDepth.DEPTH_24_BIT,
+}
+
+
+class Device(NamedTuple):
+    """The terminal itself: where keys come from, and where the screen is."""
+
+    input: Input
+    output: Output
+
+
+class Painted(Protocol):
+    """The parts of the screen that are painted again for each frame, as text with escape sequences."""
+
+    def live(self, size: Size) -> str:
+        """What still changes: the open reply, running tools, a question."""
+        ...
+
+    def status(self, size: Size) -> str:
+        """The line below the input."""
+        ...
+
+
+class Display:
+    """The screen of one terminal. `write` may be called at any time in the event loop; it never waits."""
+
+    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: Look, device: Device, *, vi: bool) -> None:
+        output = device.output
+        self._painted = painted
+        self._pending: list[str] = []
+        self._flush: asyncio.Task[None] | None = None
+        self._output = output
+        self._is_away = False
+        self.search = SearchToolbar(ignore_case=True)
+        prompt = f"{look.symbols.user} "
+        box = Window(
+            BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control),
+            height=Dimension(min=1, max=_MOST_INPUT_LINES),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        choices = Window(FormattedTextControl(lambda: _choices(buffer)), dont_extend_height=True)
+        self.app: Application[None] = Application(
+            Layout(
+                HSplit(
+                    [
+                        Window(FormattedTextControl(self._live), dont_extend_height=True, wrap_lines=False),
+                        box,
+                        ConditionalContainer(choices, Condition(lambda: buffer.complete_state is not None)),
+                        self.search,
+                        Window(FormattedTextControl(self._status), height=1, dont_extend_height=True),
+                    ]
+                ),
+                focused_element=box,
+            ),
+            key_bindings=keys,
+            color_depth=_DEPTHS[look.colours],
+            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+            min_redraw_interval=FRAME_SECONDS / 5,
+            input=device.input,
+            output=output,
+        )
+        # A single Esc interrupts at once: special keys and Alt arrive with the rest of their sequence in one piece, also over ssh.
+        self.app.ttimeoutlen = self.app.timeoutlen = 0.05
+
+    @property
+    def size(self) -> Size:
+        """Rows and columns of the terminal now."""
+        return self._output.get_size()
+
+    def write(self, text: str) -> None:
+        """Add text with escape sequences to the scrollback, in order, with the next frame."""
+        if text:
+            self._pending.append(text)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Paint with the next frame."""
+        if self._flush is None or self._flush.done():
+            self._flush = asyncio.ensure_future(self._flush_soon())
+
+    async def run(self) -> None:
+        """Show the screen until `exit` is called."""
+        try:
+            await self.app.run_async(handle_sigint=False)
+        finally:
+            self._write_pending()
+
+    def exit(self) -> None:
+        """End the screen; what was written before is painted first."""
+        if self.app.is_running:
+            self.app.exit()
+
+    async def above(self, action: Callable[[], None]) -> None:
+        """Take the input away, run an action that writes to the terminal itself, and show the input again."""
+        self._is_away = True
+        try:
+            await run_in_terminal(action)
+        finally:
+            self._is_away = False
+            self.refresh()
+
+    async def _flush_soon(self) -> None:
+        await asyncio.sleep(FRAME_SECONDS)
+        if self._pending and self.app.is_running and not self._is_away:
+            # The terminal stays in raw mode: otherwise it would echo what is typed meanwhile.
+            self.app.renderer.erase()
+            self._write_pending()
+        self.app.invalidate()
+
+    def _write_pending(self) -> None:
+        text, self._pending = "".join(self._pending), []
+        if text:
+            self._output.write_raw(text.replace("\n", "\r\n"))
+            self._output.flush()
+
+    def _live(self) -> ANSI:
+        size = self.size
+        lines = self._painted.live(size).splitlines()
+        return ANSI("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
+
+    def _status(self) -> ANSI:
+        return ANSI(self._painted.status(self.size))
+
+
+def _choices(buffer: Buffer) -> StyleAndTextTuples:
+    """The completions around the chosen one, a line each."""
+    state = buffer.complete_state
+    if state is None:
+        return []
+    chosen = state.complete_index or 0
+    first = max(0, min(chosen - _MOST_CHOICES // 2, len(state.completions) - _MOST_CHOICES))
+    shown: StyleAndTextTuples = []
+    for place, completion in enumerate(state.completions[first : first + _MOST_CHOICES], first):
+        style = "reverse" if place == state.complete_index else ""
+        shown += [(style, f"  {completion.display_text}"), ("class:dim", f"  {completion.display_meta_text}\n")]
+    return shown

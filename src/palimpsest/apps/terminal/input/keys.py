@@ -1,0 +1,188 @@
+"""The keys of the terminal: what each does while the user types, while the agent works, and while a question is open."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from prompt_toolkit.filters import Condition, Filter, completion_is_selected, has_completions, is_done, is_searching, vi_insert_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from palimpsest.apps.terminal.questions import AnswerKey
+
+KEYS: Final = (
+    ("Enter", "send; while the agent works, it steers at the next safe point"),
+    ("Alt-Enter, Ctrl-J", "a new line; `\\` at the end of a line does it too"),
+    ("Esc", "interrupt the agent; clear a completion"),
+    ("Esc Esc", "go back to an earlier message"),
+    ("Ctrl-C", "interrupt, or clear the input; twice: leave"),
+    ("Ctrl-D", "leave, if the input is empty"),
+    ("Up, Down", "earlier messages, also of other sessions; take a queued message back"),
+    ("Ctrl-R", "search in earlier messages"),
+    ("Tab", "complete a command, a file after @, a skill after $"),
+    ("Shift-Tab", "the next mode: ask, edits, plan, auto"),
+    ("Ctrl-O", "show the newest tool output or thinking in full"),
+    ("Ctrl-G", "write the message in your editor"),
+    ("Ctrl-V", "paste an image of the clipboard"),
+    ("y, a, n", "answer a question: once, always, no"),
+)
+"""Keys and what they do, for `/help` and the documentation."""
+
+
+class Actions(Protocol):
+    """What keys do; the terminal implements it."""
+
+    def submit(self) -> None:
+        """Send what is typed."""
+        ...
+
+    def escape(self) -> None:
+        """Interrupt; pressed twice, go back to an earlier message."""
+        ...
+
+    def stop(self) -> None:
+        """Interrupt, clear, or leave if pressed twice."""
+        ...
+
+    def leave(self) -> None:
+        """Leave."""
+        ...
+
+    def open_block(self) -> None:
+        """Show the newest folded block in full."""
+        ...
+
+    def next_mode(self) -> None:
+        """Change to the next mode."""
+        ...
+
+    def paste(self, text: str) -> None:
+        """Insert a pasted text."""
+        ...
+
+    def paste_image(self) -> None:
+        """Attach the image of the clipboard."""
+        ...
+
+    def take_back(self) -> bool:
+        """Take the newest queued message back into the input; false if none waits."""
+        ...
+
+    def answer(self, key: AnswerKey) -> None:
+        """Answer the open question."""
+        ...
+
+    def move(self, by: int) -> None:
+        """Move in the open list."""
+        ...
+
+    def take_row(self) -> None:
+        """Choose the row under the cursor of the open list."""
+        ...
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question is open."""
+        ...
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether a list is open."""
+        ...
+
+
+def key_bindings(actions: Actions) -> KeyBindings:
+    """Return the bindings. Keys of editing that are not named here are those of prompt_toolkit for emacs or vi."""
+    keys = KeyBindings()
+    asking, choosing = Condition(lambda: actions.is_asking), Condition(lambda: actions.is_choosing)
+    _add_editing(keys, actions, ~asking & ~choosing)
+    _add_list(keys, actions, choosing)
+    _add_control(keys, actions)
+    for key in ("y", "a", "n"):
+        _add_answer(keys, actions, key, asking)
+    return keys
+
+
+def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
+    writing = typing & ~is_searching
+
+    @keys.add("enter", filter=writing & ~completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.current_line_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            actions.submit()
+
+    @keys.add("enter", filter=writing & completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.complete_state = None
+
+    @keys.add("escape", "enter", filter=writing)
+    @keys.add("c-j", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("up", filter=writing & ~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text or not actions.take_back():
+            buffer.auto_up(count=event.arg)
+
+    @keys.add(Keys.BracketedPaste, filter=typing)
+    def _(event: KeyPressEvent) -> None:
+        actions.paste(event.data)
+
+    @keys.add("c-v", filter=typing & ~vi_insert_mode)
+    def _(event: KeyPressEvent) -> None:
+        actions.paste_image()
+
+    @keys.add("c-g", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+
+def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
+    @keys.add("up", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.move(-1)
+
+    @keys.add("down", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.move(1)
+
+    @keys.add("enter", filter=choosing, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.take_row()
+
+
+def _add_control(keys: KeyBindings, actions: Actions) -> None:
+    simple: dict[str, Callable[[], None]] = {"c-c": actions.stop, "c-o": actions.open_block, "s-tab": actions.next_mode}
+    for key, action in simple.items():
+        _add_simple(keys, key, action)
+
+    @keys.add("escape", filter=~is_searching & ~is_done & ~vi_insert_mode)
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.complete_state is not None:
+            event.current_buffer.complete_state = None
+        else:
+            actions.escape()
+
+    @keys.add("c-d")
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.delete(1)
+        else:
+            actions.leave()
+
+
+def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None:
+    @keys.add(key, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        action()
+
+
+def _add_answer(keys: KeyBindings, actions: Actions, key: AnswerKey, asking: Filter) -> None:
+    @keys.add(key, filter=asking, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.answer(key)

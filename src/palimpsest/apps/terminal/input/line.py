@@ -1,0 +1,113 @@
+"""The input line: its text with marks for what was pasted, its history, and its draft on disk."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer, ThreadedCompleter
+
+from palimpsest.apps.terminal.input.attachments import Attachments, PastedImage
+from palimpsest.apps.terminal.input.drafts import Draft
+from palimpsest.apps.terminal.input.history import HistoryFile
+
+# Seconds from a key to the writing of the draft.
+_DRAFT_SECONDS: Final = 0.3
+
+
+class InputLine:
+    """What the user types. `folder` keeps history and drafts; `None` keeps nothing."""
+
+    def __init__(self, folder: Path | None, completer: Completer) -> None:
+        self._folder = folder
+        self.attachments = Attachments()
+        self.buffer = Buffer(
+            multiline=True,
+            history=HistoryFile(None if folder is None else folder / "history.jsonl"),
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            enable_history_search=True,
+            tempfile_suffix=".md",
+            on_text_changed=lambda _: self._keep_soon(),
+        )
+        self._draft = Draft(None, "")
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_aside: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is typed, with marks."""
+        return self.buffer.text
+
+    def put(self, text: str) -> None:
+        """Replace what is typed, with the cursor behind it."""
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
+
+    def of_session(self, session: str) -> None:
+        """Keep drafts of this session from now on, and show its draft unless something is typed already."""
+        self._draft = Draft(self._folder, session)
+        if not self.text:
+            self.put(self._draft.read())
+        self.keep()
+
+    def take(self, keep: Callable[[str, bytes], str] | None) -> tuple[str, tuple[str | PastedImage, ...]]:
+        """Return what is typed and the parts of its message, and empty the line; it goes into the history.
+
+        `keep` writes what is too long for a message to a file, and returns its path.
+        """
+        text = self.text.strip()
+        if keep is not None:
+            self.attachments.files(text, keep)
+        parts = tuple(self.attachments.parts(text))
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.attachments.clear()
+        self.keep()
+        return text, parts
+
+    def clear(self) -> None:
+        """Empty the line; its text goes into the history, so that the arrow up brings it back."""
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.keep()
+
+    def paste(self, text: str) -> None:
+        """Insert a pasted text; a long one, or the path of an image, as a mark."""
+        self.buffer.insert_text(self.attachments.folded(text))
+
+    def attach(self, image: PastedImage) -> None:
+        """Insert the mark of an image."""
+        self.buffer.insert_text(self.attachments.image(image) + " ")
+
+    def set_aside(self) -> None:
+        """Take the text out of the line for as long as it is used for something else, such as the filter of a list."""
+        if self._set_aside is None:
+            self._set_aside = self.text
+            self.put("")
+
+    def bring_back(self) -> None:
+        """Put back what was set aside."""
+        if self._set_aside is not None:
+            text, self._set_aside = self._set_aside, None
+            self.put(text)
+
+    def keep(self) -> None:
+        """Keep the draft now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text = self.text if self._set_aside is None else self._set_aside
+        self._draft.keep(self.attachments.unfolded(text))
+
+    def _keep_soon(self) -> None:
+        if self._timer is None:
+            with suppress(RuntimeError):
+                self._timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self.keep)
+
+
+def texts_of(parts: tuple[str | PastedImage, ...]) -> Iterator[str]:
+    """Yield the texts among the parts of a message."""
+    return (part for part in parts if isinstance(part, str))

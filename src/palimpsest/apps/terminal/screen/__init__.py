@@ -1,0 +1,1 @@
+"""What the terminal shows: a session as blocks, and blocks as lines."""

@@ -1,0 +1,61 @@
+"""What a conversation consists of on the screen: frozen blocks, which are painted once and then belong to the scrollback."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+NoticeLevel: TypeAlias = Literal["info", "warning", "error"]
+ToolState: TypeAlias = Literal["writing", "running", "done", "failed", "refused"]
+
+
+class UserBlock(Struct, frozen=True):
+    """What the user said; `steering` if it joined a running turn. `attachments` name images and folded texts."""
+
+    text: str
+    steering: bool = False
+    attachments: tuple[str, ...] = ()
+
+
+class ReplyBlock(Struct, frozen=True):
+    """A piece of the model's answer in Markdown: whole blocks of it, such as paragraphs, lists or fences."""
+
+    text: str
+
+
+class ThinkingBlock(Struct, frozen=True):
+    """Thinking that the model shows; it is painted as one line unless it is opened."""
+
+    text: str
+
+
+class ToolBlock(Struct, frozen=True):
+    """A tool call: its arguments as the model wrote them, and its outcome. `took_ms` is in milliseconds."""
+
+    call_id: str
+    tool: str
+    args: str = ""
+    state: ToolState = "running"
+    output: str = ""
+    exit: int | None = None
+    took_ms: int = 0
+
+
+class FoldBlock(Struct, frozen=True):
+    """An edit of the context: its event, its author, tokens before and after, and its price and saving in US dollars if known."""
+
+    seq: int
+    by: str
+    before: int
+    after: int
+    price_usd: float | None = None
+    saved_usd_per_call: float | None = None
+
+
+class NoticeBlock(Struct, frozen=True):
+    """One line about the session: a failure, a hook, a sub-agent, a changed mode."""
+
+    text: str
+    level: NoticeLevel = "info"
+
+
+Block: TypeAlias = UserBlock | ReplyBlock | ThinkingBlock | ToolBlock | FoldBlock | NoticeBlock

@@ -1,0 +1,108 @@
+"""The part of the screen that changes: the open reply, running tools, queued messages, the open question, and the status line."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+from prompt_toolkit.data_structures import Size
+from rich.text import Text
+
+from palimpsest.apps.shown_text import plain
+from palimpsest.apps.terminal.choosing import Chooser
+from palimpsest.apps.terminal.questions import Question
+from palimpsest.apps.terminal.screen.blocks import Block
+from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.painting import paint, painted
+from palimpsest.apps.terminal.screen.status import Status, status_line
+from palimpsest.apps.terminal.screen.tool_titles import one_line
+from palimpsest.tools.permissions.decision import displayable
+
+_PREVIEW_LINES = 6
+
+
+class Shown(Protocol):
+    """What a frame shows."""
+
+    @property
+    def look(self) -> Look:
+        """How to paint; the width is that of the terminal at each frame."""
+        ...
+
+    def live_blocks(self) -> tuple[Block, ...]:
+        """The blocks that still change."""
+        ...
+
+    def queued(self) -> tuple[str, ...]:
+        """Messages that wait for the next safe point."""
+        ...
+
+    def question(self) -> Question | None:
+        """The open question."""
+        ...
+
+    def list(self) -> Chooser | None:
+        """The open list."""
+        ...
+
+    def status(self) -> Status:
+        """What the status line says."""
+        ...
+
+
+class Frame:
+    """Paints what changes. Each part is painted again only if it or the width changed since the last frame."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._painted: dict[Block, str] = {}
+        self._width = 0
+
+    def live(self, size: Size) -> str:
+        """Return what stands above the input."""
+        look = replace(self._shown.look, width=size.columns)
+        if size.columns != self._width:
+            self._painted.clear()
+            self._width = size.columns
+        blocks = self._shown.live_blocks()
+        self._painted = {block: self._painted.get(block) or paint(block, look) for block in blocks}
+        question = self._shown.question()
+        chooser = self._shown.list()
+        parts = [*self._painted.values(), *_queue(self._shown.queued(), look)]
+        parts += _question(question, look) if question is not None else ()
+        parts += _list(chooser, look) if chooser is not None else ()
+        return "".join(parts)
+
+    def status(self, size: Size) -> str:
+        """Return the line below the input."""
+        return status_line(self._shown.status(), replace(self._shown.look, width=size.columns))
+
+
+def _queue(texts: tuple[str, ...], look: Look) -> Iterator[str]:
+    for text in texts:
+        yield painted(Text(f"  queued: {one_line(plain(text), 200)}  (arrow up takes it back)", look.style("dim")), look)
+
+
+def _question(question: Question, look: Look) -> Iterator[str]:
+    """Yield the question: what would run, in full, and what each key does."""
+    asked = question.asked
+    yield painted(Text(f"\n{plain(asked.tool)} needs your permission", look.style("warning")), look)
+    if question.call is not None:
+        yield paint(replace(question.call, state="writing"), look)
+    yield painted(Text(displayable(asked.question)), look)
+    for key, what in question.choices:
+        yield painted(Text.assemble(("  " + key, "bold"), f"  {what}"), look)
+
+
+def _list(chooser: Chooser, look: Look) -> Iterator[str]:
+    """Yield the rows of a list around its cursor, and the preview of the row under it."""
+    yield painted(Text(f"\n{chooser.title}  (type to filter, Enter takes, Esc leaves)", look.style("accent")), look)
+    for is_chosen, row in chooser.rows():
+        mark = look.symbols.user if is_chosen else " "
+        line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
+        line.truncate(look.width - 1, overflow="ellipsis")
+        yield painted(line, look, look.width)
+    if chooser.left_out:
+        yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
+    if chooser.row is not None and chooser.row.preview:
+        preview = "\n".join(plain(chooser.row.preview).splitlines()[:_PREVIEW_LINES])
+        yield painted(Text(preview, look.style("dim")), look)

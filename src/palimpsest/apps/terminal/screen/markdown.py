@@ -1,0 +1,41 @@
+"""Markdown for the terminal: headings to the left, code without a frame, links with their addresses."""
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.syntax import Syntax
+from rich.text import Text
+
+from palimpsest.apps.terminal.screen.look import CODE_THEMES, Look
+
+
+class LeftHeading(Heading):
+    """A heading at the left margin, as deep as its number of `#`."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the heading in bold; those of the first two levels are underlined."""
+        text = self.text.copy()
+        text.justify = "left"
+        text.stylize("bold underline" if self.tag in ("h1", "h2") else "bold")
+        yield text
+
+
+class PlainCode(CodeBlock):
+    """Code in colours on the terminal's own background, indented by two columns, so that it can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the code; lines that are too long are wrapped."""
+        code = str(self.text).rstrip()
+        yield Syntax(code, self.lexer_name, theme=self.theme, background_color="default", word_wrap=True, padding=(0, 0, 0, 2))
+
+
+class TerminalMarkdown(Markdown):
+    """Markdown with our headings and code."""
+
+    elements = {**Markdown.elements, "heading_open": LeftHeading, "fence": PlainCode, "code_block": PlainCode}
+
+
+def markdown(text: str, look: Look) -> Markdown | Text:
+    """Return a Markdown text for rich. For screen readers it stays as it was written: its marks say what is a heading or code."""
+    if look.spoken:
+        return Text(text.rstrip())
+    return TerminalMarkdown(text, code_theme=CODE_THEMES[look.theme], hyperlinks=False)

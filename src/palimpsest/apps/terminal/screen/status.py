@@ -1,0 +1,78 @@
+"""The status line: model, how full the window is, what the session cost, how much of it came from the cache, and what runs beside."""
+
+from typing import Final
+
+from msgspec import Struct
+from rich.text import Text
+
+from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.painting import painted
+
+_BAR: Final = 8
+
+
+class Status(Struct, frozen=True):
+    """What the status line says. `used`, `window` and `fold_at` are in tokens; `cached` is the share of input tokens from the cache.
+
+    `activity` says what the agent does now; empty if it waits for input.
+    """
+
+    model: str = ""
+    profile: str = ""
+    mode: str = ""
+    used: int = 0
+    window: int = 0
+    fold_at: int | None = None
+    cost_usd: float = 0.0
+    cached: float | None = None
+    processes: int = 0
+    agents: int = 0
+    queued: int = 0
+    activity: str = ""
+    hint: str = ""
+
+
+def status_line(status: Status, look: Look) -> str:
+    """Return the status in one line without a newline. What does not fit is left out, the least important first."""
+    parts = [part for part in _parts(status, look) if part]
+    separator = ", " if look.spoken else " · "
+    while len(parts) > 1 and Text(separator.join(parts)).cell_len > look.width - 1:
+        parts.pop()
+    line = Text(plain(separator.join(parts)), look.style("warning" if _is_full(status) else "dim"))
+    line.truncate(max(1, look.width - 1))
+    return painted(line, look, look.width).rstrip("\n")
+
+
+def _parts(status: Status, look: Look) -> list[str]:
+    """The parts of the line, the most important first."""
+    return [
+        status.activity or status.hint,
+        status.model,
+        _context(status, look),
+        dollars(status.cost_usd) if status.cost_usd else "",
+        status.mode,
+        f"{status.queued} queued" if status.queued else "",
+        f"{status.processes} processes" if status.processes else "",
+        f"{status.agents} sub-agents" if status.agents else "",
+        "" if status.cached is None else f"cache {status.cached:.0%}",
+        _until_fold(status),
+        status.profile,
+    ]
+
+
+def _context(status: Status, look: Look) -> str:
+    if not status.window:
+        return ""
+    share = min(1.0, status.used / status.window)
+    filled = round(share * _BAR)
+    bar = "" if look.spoken else f"{look.symbols.full * filled}{look.symbols.empty * (_BAR - filled)} "
+    return f"{bar}{share:.0%} of {short(status.window)}"
+
+
+def _until_fold(status: Status) -> str:
+    return "" if status.fold_at is None else f"{short(max(0, status.fold_at - status.used))} to the next fold"
+
+
+def _is_full(status: Status) -> bool:
+    return status.fold_at is not None and status.used >= status.fold_at

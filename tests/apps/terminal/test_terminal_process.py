@@ -1,0 +1,249 @@
+"""The terminal as a user has it: a real process in a real terminal, with keys, a stream and a screen."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pty_screen import PtyScreen
+from streaming_model import Call, Gate, Part, StreamingModel, Thought, model_streaming
+
+PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+READY = "of 200k"
+NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "something asks first."]
+
+
+class Room:
+    """A project folder, a home and a model, in which terminals are opened."""
+
+    def __init__(self, folder: Path, model: StreamingModel) -> None:
+        self.project = folder / "project"
+        self.home = folder / "home"
+        self.model = model
+        self.project.mkdir()
+        self.home.mkdir()
+        (self.home / "config.toml").write_text('[memory]\njobs = "off"\n')
+
+    @contextmanager
+    def terminal(self, *options: str, columns: int = 80, rows: int = 24, **variables: str) -> Iterator[PtyScreen]:
+        env = {**os.environ, **self.model.environment, "PAL_HOME": str(self.home), "PAL_SANDBOX": "off", "TERM": "xterm-256color"}
+        env = {**env, "HOME": str(self.home), **variables}
+        with PtyScreen([*PAL, *options], cwd=self.project, env=env, columns=columns, rows=rows) as screen:
+            screen.wait_for(READY if columns >= 80 else "❯" if "--screen-reader" not in options else "you:")
+            yield screen
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Callable[..., Room]]:
+    models: list[object] = []
+
+    def made(*replies: tuple[Part, ...]) -> Room:
+        opened = model_streaming(*replies)
+        model = opened.__enter__()
+        models.append(opened)
+        return Room(tmp_path, model)
+
+    yield made
+    for model in models:
+        model.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+
+def say(screen: PtyScreen, text: str) -> None:
+    screen.type(text)
+    screen.wait_for(text)
+    screen.press("enter")
+
+
+def test_a_message_is_answered_and_the_screen_is_the_conversation(room: Callable[..., Room]) -> None:
+    here = room((Thought("Let me think."), "# Title\n\nIt is **done**:\n\n", "- one\n- 二\n\n```py\nx = 1\n```\n"))
+    with here.terminal() as screen:
+        say(screen, "hello 你好")
+        screen.wait_for("x = 1")
+        screen.wait_until_quiet()
+        assert screen.lines()[:-1] == [
+            *NOTICE,
+            "",
+            "❯ hello 你好",
+            "∴ Let me think.",
+            "",
+            "Title",
+            "",
+            "It is done:",
+            "",
+            " • one",
+            " • 二",
+            "",
+            "  x = 1",
+            "",
+            "❯",
+        ]
+
+
+def test_a_command_runs_after_yes_and_the_model_gets_its_output(room: Callable[..., Room]) -> None:
+    here = room((Call("bash", {"command": "echo he''llo > made; cat made"}),), ("ready",))
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("y  yes, once")
+        screen.wait_until_quiet()
+        assert "bash echo he''llo > made; cat made" in screen.text()
+        assert not (here.project / "made").exists()
+        screen.type("y")
+        screen.wait_for("ready")
+        assert (here.project / "made").read_text() == "hello\n"
+        assert "hello" in str(here.model.asked[1]["messages"][-1])
+
+
+def test_a_command_does_not_run_after_no(room: Callable[..., Room]) -> None:
+    here = room((Call("bash", {"command": "touch made"}),), ("as you like",))
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("y  yes, once")
+        screen.type("n")
+        screen.wait_for("as you like")
+        assert not (here.project / "made").exists()
+        assert "✗ bash touch made" in screen.text()
+
+
+def test_always_writes_the_rule_and_the_next_call_of_it_is_not_asked(room: Callable[..., Room]) -> None:
+    here = room(
+        (Call("write", {"path": "a.txt", "content": "1\n"}),), (Call("edit", {"path": "a.txt", "old": "1", "new": "2"}),), ("done",)
+    )
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("a  always: allow edit(a.txt)")
+        screen.type("a")
+        screen.wait_for("done")
+        assert (here.project / "a.txt").read_text() == "2\n"
+        assert screen.text().count("needs your permission") == 0
+
+
+def test_esc_in_mid_stream_keeps_what_arrived(room: Callable[..., Room]) -> None:
+    gate = Gate()
+    here = room(("The beginning\n\nof a ", gate, "very long answer"), ("second",))
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("of a")
+        screen.press("esc")
+        screen.wait_for("interrupted")
+        say(screen, "again")
+        screen.wait_for("second")
+        assert "of a" in str(here.model.asked[1]["messages"])
+
+
+def test_esc_in_mid_tool_ends_the_command(room: Callable[..., Room]) -> None:
+    here = room((Call("bash", {"command": "echo started > started; cat < never"}),), ("second",))
+    os.mkfifo(here.project / "never")
+    with here.terminal("--mode", "ask", "--allow", "bash(echo:*)", "--allow", "bash(cat:*)", "--allow", "edit(started)") as screen:
+        say(screen, "go")
+        screen.wait_for(lambda: (here.project / "started").exists() or "yes, once" in screen.text())
+        if "yes, once" in screen.text():
+            screen.type("y")
+            screen.wait_for(lambda: (here.project / "started").exists())
+        screen.press("esc")
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        say(screen, "again")
+        screen.wait_for("second")
+
+
+def test_a_message_while_it_works_steers_and_can_be_taken_back_before(room: Callable[..., Room]) -> None:
+    gate = Gate()
+    here = room(("working", gate, " on it"), ("steered",))
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("working")
+        say(screen, "take the other way")
+        screen.wait_for("queued: take the other way")
+        screen.press("up")
+        screen.wait_for(lambda: screen.lines()[-2] == "❯ take the other way")
+        screen.type("!")
+        screen.press("enter")
+        screen.wait_for("queued: take the other way!")
+        gate.opened.set()
+        screen.wait_for("steered")
+        assert [m["content"] for m in here.model.asked[1]["messages"] if "other way" in str(m)] != []
+
+
+def test_after_a_kill_the_same_conversation_and_the_unsent_text_are_there(room: Callable[..., Room]) -> None:
+    here = room(("the answer",))
+    with here.terminal() as screen:
+        say(screen, "the question")
+        screen.wait_for("the answer")
+        screen.type("half a thou")
+        drafts = here.home / "drafts"
+        screen.wait_for(lambda: any(path.read_text() == "half a thou" for path in drafts.glob("*.txt")))
+        os.killpg(screen.process.pid, signal.SIGKILL)
+    with here.terminal("--continue") as screen:
+        screen.wait_for("half a thou")
+        screen.wait_until_quiet()
+        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", *NOTICE, "", "❯ half a thou"]
+
+
+def test_a_paste_of_a_megabyte_is_a_mark_and_the_model_can_read_all_of_it(room: Callable[..., Room]) -> None:
+    here = room(("understood",))
+    text = "\n".join(f"line {number} of the paste" for number in range(45_000))
+    with here.terminal() as screen:
+        screen.type("look: ")
+        screen.paste(text)
+        screen.wait_for("[pasted #1, 45,000 lines]")
+        screen.press("enter")
+        screen.wait_for("understood")
+        message = str(here.model.asked[0]["messages"])
+        path = re.search(r"45,000 lines and is in the file (\S+);", message)
+        assert path is not None
+        assert Path(path[1]).read_text() == text
+
+
+@pytest.mark.parametrize("columns", [60, 40])
+def test_no_line_is_wider_than_a_narrow_terminal(room: Callable[..., Room], columns: int) -> None:
+    here = room((Thought("一个很长的想法" * 20), "一段很长的中文文字，没有空格" * 10 + "\n\n" + "word " * 60))
+    with here.terminal(columns=columns) as screen:
+        say(screen, "go")
+        screen.wait_for("word word")
+        screen.wait_until_quiet()
+        assert max(map(len, screen.lines())) <= columns
+        assert screen.lines()[-2] == "❯"
+
+
+def test_without_colour_no_colour_is_sent(room: Callable[..., Room]) -> None:
+    here = room(("**bold** and `code`\n\n```py\nx = 1\n```\n",))
+    with here.terminal(NO_COLOR="1") as screen:
+        say(screen, "go")
+        screen.wait_for("x = 1")
+        screen.wait_until_quiet()
+        assert re.findall(rb"\x1b\[[0-9;]*?(?:3[0-8]|4[0-8]|9[0-7])[0-9;]*m", screen.raw) == []
+
+
+def test_for_a_screen_reader_there_are_words_instead_of_symbols(room: Callable[..., Room]) -> None:
+    here = room(("# Title\n\ntext",))
+    with here.terminal("--screen-reader") as screen:
+        say(screen, "go")
+        screen.wait_for("# Title")
+        screen.wait_until_quiet()
+        assert [line for line in screen.lines() if "❯" in line or "█" in line] == []
+        assert "you: go" in screen.text()
+
+
+def test_a_resized_terminal_shows_the_input_once(room: Callable[..., Room]) -> None:
+    here = room(("answer",))
+    with here.terminal() as screen:
+        say(screen, "go")
+        screen.wait_for("answer")
+        screen.type("some words")
+        screen.wait_for("some words")
+        for columns in (100, 50, 90):
+            screen.resize(columns, 24)
+            screen.wait_until_quiet()
+        assert [line for line in screen.lines() if "some words" in line] == ["❯ some words"]
+
+
+def test_ctrl_c_twice_leaves_and_the_terminal_is_usable(room: Callable[..., Room]) -> None:
+    here = room(("answer",))
+    with here.terminal() as screen:
+        screen.press("ctrl-c")
+        screen.wait_for("Ctrl-C again leaves")
+        screen.press("ctrl-c")
+        assert screen.wait_for_end() == 0

@@ -1,0 +1,122 @@
+"""A model on the loopback that streams scripted replies piece by piece, and stops at gates until the test opens them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call of a reply."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Thought:
+    """Thinking of a reply."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A place where the stream waits; `reached` is set when it got there."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+
+Part: TypeAlias = str | Call | Thought | Gate
+
+
+@dataclass
+class StreamingModel:
+    """Where it listens, and what it was asked."""
+
+    url: str = ""
+    asked: list[Any] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes `pal` ask it."""
+        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "key", "PAL_OFFLINE": "", "PAL_RETRIES": "0"}
+
+
+def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | Gate]:
+    usage = {"input_tokens": 1000, "output_tokens": 1}
+    yield {"type": "message_start", "message": {"id": f"m{number}", "type": "message", "role": "assistant", "content": [], "usage": usage}}
+    index, open_kind = -1, ""
+    for part in reply:
+        if isinstance(part, Gate):
+            yield part
+            continue
+        kind = {str: "text", Call: "tool_use", Thought: "thinking"}[type(part)]
+        if kind != open_kind or kind == "tool_use":
+            if open_kind:
+                yield {"type": "content_block_stop", "index": index}
+            index, open_kind = index + 1, kind
+            yield {"type": "content_block_start", "index": index, "content_block": _opening(part, number, index)}
+        yield {"type": "content_block_delta", "index": index, "delta": _delta(part)}
+    if open_kind:
+        yield {"type": "content_block_stop", "index": index}
+    stop = "tool_use" if any(isinstance(part, Call) for part in reply) else "end_turn"
+    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 50}}
+    yield {"type": "message_stop"}
+
+
+def _opening(part: Part, number: int, index: int) -> dict[str, Any]:
+    if isinstance(part, Call):
+        return {"type": "tool_use", "id": f"call_{number}_{index}", "name": part.tool, "input": {}}
+    return {"type": "thinking", "thinking": "", "signature": "s"} if isinstance(part, Thought) else {"type": "text", "text": ""}
+
+
+def _delta(part: Part) -> dict[str, Any]:
+    if isinstance(part, Call):
+        return {"type": "input_json_delta", "partial_json": json.dumps(part.args)}
+    if isinstance(part, Thought):
+        return {"type": "thinking_delta", "thinking": part.text}
+    return {"type": "text_delta", "text": part}
+
+
+@contextmanager
+def model_streaming(*replies: tuple[Part, ...]) -> Iterator[StreamingModel]:
+    """The model while it runs: the replies in order, the last one for all later requests."""
+    model = StreamingModel()
+    gates = [part for reply in replies for part in reply if isinstance(part, Gate)]
+
+    class Streaming(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            number = len(model.asked)
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            with suppress(OSError):
+                for event in _events(replies[min(number, len(replies)) - 1], number):
+                    if isinstance(event, Gate):
+                        event.reached.set()
+                        event.opened.wait()
+                        continue
+                    self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                    self.wfile.flush()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Streaming)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    model.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield model
+    finally:
+        for gate in gates:
+            gate.opened.set()
+        server.shutdown()
+        server.server_close()
