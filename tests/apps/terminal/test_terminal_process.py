@@ -142,7 +142,7 @@ def test_esc_in_mid_tool_ends_the_command(room: Callable[..., Room]) -> None:
         screen.wait_for(lambda: (here.project / "started").exists() or "yes, once" in screen.text())
         if "yes, once" in screen.text():
             screen.type("y")
-            screen.wait_for(lambda: (here.project / "started").exists())
+            screen.wait_for((here.project / "started").exists)
         screen.press("esc")
         screen.wait_for(lambda: "working" not in screen.lines()[-1])
         say(screen, "again")

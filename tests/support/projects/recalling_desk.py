@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from palimpsest.core.events import Body, Recalled
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, text_of
+from palimpsest.core.view import shown
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
@@ -97,9 +98,6 @@ def recalled_text(agent: Agent) -> str:
 
 def view_text(agent: Agent) -> str:
     """What the model sees, head included, masks applied."""
-    from palimpsest.core.items import text_of
-    from palimpsest.core.view import shown
-
     view = agent.session.log.view
     contents = (shown(item) for item in (*view.head, *view.items))
     return "\n".join(text_of(content) for content in contents if content is not None)

@@ -10,7 +10,7 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
 
 
-class Conversation:
+class AgentConversation:
     """The turns of one agent. `publish` gets every event and delta; `failed` the error of a turn; `ended` is called after each turn."""
 
     def __init__(

@@ -19,7 +19,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.widgets import SearchToolbar
 
-from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.look import ScreenLook
 
 # Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
 FRAME_SECONDS: Final = 0.05
@@ -57,7 +57,7 @@ class Painted(Protocol):
 class Display:
     """The screen of one terminal. `write` may be called at any time in the event loop; it never waits."""
 
-    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: Look, device: Device, *, vi: bool) -> None:
+    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: ScreenLook, device: Device, *, vi: bool) -> None:
         output = device.output
         self._painted = painted
         self._pending: list[str] = []

@@ -15,7 +15,7 @@ AnswerKey: TypeAlias = Literal["y", "a", "n", "esc"]
 UNATTENDED: Final = "no answer came in time"
 
 
-class Question(Struct, frozen=True):
+class PermissionQuestion(Struct, frozen=True):
     """One question: what the permissions ask, and the call it is about if the screen knows it."""
 
     asked: PermissionAsked
@@ -41,7 +41,7 @@ class Questions:
         self._one = asyncio.Lock()
         self._answer: asyncio.Future[Approval] | None = None
         self._allowed: set[str] = set()
-        self.open: Question | None = None
+        self.open: PermissionQuestion | None = None
 
     async def ask(self, asked: PermissionAsked) -> Approval:
         """Return the answer of the user. Without one in time, the call is refused."""
@@ -49,7 +49,7 @@ class Questions:
             if asked.rule and asked.rule in self._allowed:
                 return Approval("once", "user", "allowed for this rule before")
             self._answer = asyncio.get_running_loop().create_future()
-            self.open = Question(asked, self._call_of(asked.call_id))
+            self.open = PermissionQuestion(asked, self._call_of(asked.call_id))
             self._changed()
             try:
                 async with asyncio.timeout(self._seconds):

@@ -9,14 +9,14 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from palimpsest.apps.terminal.display import Device
-from palimpsest.apps.terminal.screen.look import Look
-from palimpsest.apps.terminal.terminal import Surroundings, Terminal
+from palimpsest.apps.terminal.screen.look import ScreenLook
+from palimpsest.apps.terminal.terminal import Terminal, TerminalSurroundings
 
 # A terminal that reports no size.
 _USUAL: Final = Size(rows=24, columns=80)
 
 
-async def run_terminal(around: Surroundings, look: Look, *, vi: bool, seconds: float | None) -> None:
+async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bool, seconds: float | None) -> None:
     """Run the agent in the terminal of standard input and output until the user leaves."""
     # Asking the terminal for the place of its cursor delays every line over a slow connection, and an inline screen does not need it.
     output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)

@@ -1,13 +1,13 @@
 """The state of a session for the status line: how full the window is, what it cost, and what runs beside."""
 
-from palimpsest.apps.terminal.conversation import Conversation
+from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.core.projections.ledger import Ledger
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.models.prices import cost
 
 
-def status_of(conversation: Conversation, hint: str = "") -> Status:
+def status_of(conversation: AgentConversation, hint: str = "") -> Status:
     """Return the status of a session now."""
     agent = conversation.agent
     session = agent.session

@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import Chooser, Row
 from palimpsest.apps.terminal.commands.registry import run_line
-from palimpsest.apps.terminal.conversation import Conversation
+from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine
 from palimpsest.apps.terminal.placing import first_line
-from palimpsest.apps.terminal.questions import AnswerKey, Question, Questions
+from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
 from palimpsest.apps.terminal.screen.frame import Frame
-from palimpsest.apps.terminal.screen.look import Look, Theme
+from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
@@ -57,7 +57,7 @@ class OpenAgent(Protocol):
         ...
 
 
-class Surroundings(Struct, frozen=True):
+class TerminalSurroundings(Struct, frozen=True):
     """What a terminal needs of the program around it.
 
     `open_agent` runs outside of the event loop.
@@ -76,14 +76,16 @@ class Surroundings(Struct, frozen=True):
 class Terminal:
     """One terminal with one agent at a time. The user may type while the session is being opened."""
 
-    def __init__(self, around: Surroundings, look: Look, device: Device, *, vi: bool = False, seconds: float | None = None) -> None:
+    def __init__(
+        self, around: TerminalSurroundings, look: ScreenLook, device: Device, *, vi: bool = False, seconds: float | None = None
+    ) -> None:
         self.around = around
         self.look = look
         self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self.display.refresh, self._call, seconds)
-        self.conversation: Conversation | None = None
+        self.conversation: AgentConversation | None = None
         self.chooser: Chooser | None = None
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
         self.hint = ""
@@ -125,7 +127,7 @@ class Terminal:
         except PalimpsestError:
             self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
             raise
-        self.conversation = Conversation(opened.agent, self.take, self._failed, self.display.refresh)
+        self.conversation = AgentConversation(opened.agent, self.take, self._failed, self.display.refresh)
         self.hint = ""
         for piece in opened.earlier:
             self.take(piece)
@@ -248,7 +250,7 @@ class Terminal:
             return self.conversation.queued if self.is_running else ()
         return tuple("".join(part for part in parts if isinstance(part, str)) for parts in self._unsent)
 
-    def question(self) -> Question | None:
+    def question(self) -> PermissionQuestion | None:
         """The open question."""
         return self.questions.open
 

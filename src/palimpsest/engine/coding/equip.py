@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 from msgspec import structs
 
@@ -58,11 +59,8 @@ def equip(
     # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
     tasks = task_graph(workspace, owner=agent.id)
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
-    own_file = None if home.folder is None else home.folder / FILE_NAME
-    denied, complaints = deny_rules(project_denials(root, own_file))
-    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
     mode = _live_mode(session, settings)
-    limits = RuleSet(mode, tuple(parse_rule(text) for text in given), denied)
+    limits, complaints = _limits(home, root, settings, rules, mode)
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
     inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
@@ -116,6 +114,15 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
     if agent.session.log.opened.opener is None:
         agent.recalling = NoteRecall(memory)
     return HidesForgotten(memory)
+
+
+def _limits(
+    home: AnyHome, root: Path, settings: CodingSettings, rules: MemoryPermissionRules | FilePermissionRules, mode: LiveMode
+) -> tuple[RuleSet, tuple[str, ...]]:
+    """The mode and the rules of the user and of the project, and complaints about those of the project that cannot be read."""
+    denied, complaints = deny_rules(project_denials(root, None if home.folder is None else home.folder / FILE_NAME))
+    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
+    return RuleSet(mode, tuple(parse_rule(text) for text in given), denied), complaints
 
 
 def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:

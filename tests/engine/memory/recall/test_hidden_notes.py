@@ -13,6 +13,7 @@ from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log.undo import restore, undo
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.memory.recall.note_index import NoteIndex
 
 SECRET = note("user_home", "the user lives in Xanadu", "Xanadu is where the user lives.\n")
 PROMPT = "where does the user live, in Xanadu?"
@@ -174,8 +175,6 @@ def test_me_09_no_byte_of_a_forgotten_note_is_in_the_databases(desk: Desk) -> No
     ask(agent, PROMPT)
     agent.close()
     asyncio.run(agent.jobs.close())
-    from palimpsest.engine.memory.recall.note_index import NoteIndex
-
     index = NoteIndex(desk.memories)
     index.refresh()
     index.save()

@@ -81,17 +81,17 @@ def chat(
     home = find_home()
     settings = settings_of(home, {"model": model, "profile": profile_name, "mode": mode}, strict=True)
     session = session_of(home, continues=continues, resume=resume, fork=fork)
-    agents = Agents(home, settings, allow, deny, folders)
-    from palimpsest.apps.terminal.screen.look import Look, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
+    agents = TerminalAgents(home, settings, allow, deny, folders)
+    from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
-    from palimpsest.apps.terminal.terminal import Surroundings  # noqa: PLC0415
+    from palimpsest.apps.terminal.terminal import TerminalSurroundings  # noqa: PLC0415
 
-    look = Look(colours=colours_of(os.environ, is_terminal=True), theme="light" if theme == "light" else "dark", spoken=screen_reader)
-    around = Surroundings(agents.open, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt)
+    look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme="light" if theme == "light" else "dark", spoken=screen_reader)
+    around = TerminalSurroundings(agents.open, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt)
     asyncio.run(run_terminal(around, look, vi=vi, seconds=answer_seconds))
 
 
-class Agents:
+class TerminalAgents:
     """Makes the agents of one terminal, all with the same settings."""
 
     def __init__(

@@ -10,7 +10,7 @@ from palimpsest.stores.files import write_private
 _LARGEST: Final = 4 * 1024 * 1024
 
 
-class Draft:
+class UnsentText:
     """The draft of one session. A draft that cannot be kept is no reason to stop typing: failures are ignored."""
 
     def __init__(self, folder: Path | None, session: str) -> None:

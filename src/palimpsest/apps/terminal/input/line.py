@@ -10,7 +10,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
 
 from palimpsest.apps.terminal.input.attachments import Attachments, PastedImage
-from palimpsest.apps.terminal.input.drafts import Draft
+from palimpsest.apps.terminal.input.drafts import UnsentText
 from palimpsest.apps.terminal.input.history import HistoryFile
 
 # Seconds from a key to the writing of the draft.
@@ -32,7 +32,7 @@ class InputLine:
             tempfile_suffix=".md",
             on_text_changed=lambda _: self._keep_soon(),
         )
-        self._draft = Draft(None, "")
+        self._draft = UnsentText(None, "")
         self._timer: asyncio.TimerHandle | None = None
         self._set_aside: str | None = None
 
@@ -48,7 +48,7 @@ class InputLine:
 
     def of_session(self, session: str) -> None:
         """Keep drafts of this session from now on, and show its draft unless something is typed already."""
-        self._draft = Draft(self._folder, session)
+        self._draft = UnsentText(self._folder, session)
         if not self.text:
             self.put(self._draft.read())
         self.keep()

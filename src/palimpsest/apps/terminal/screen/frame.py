@@ -9,9 +9,9 @@ from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Chooser
-from palimpsest.apps.terminal.questions import Question
+from palimpsest.apps.terminal.questions import PermissionQuestion
 from palimpsest.apps.terminal.screen.blocks import Block
-from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint, painted
 from palimpsest.apps.terminal.screen.status import Status, status_line
 from palimpsest.apps.terminal.screen.tool_titles import one_line
@@ -24,7 +24,7 @@ class Shown(Protocol):
     """What a frame shows."""
 
     @property
-    def look(self) -> Look:
+    def look(self) -> ScreenLook:
         """How to paint; the width is that of the terminal at each frame."""
         ...
 
@@ -36,7 +36,7 @@ class Shown(Protocol):
         """Messages that wait for the next safe point."""
         ...
 
-    def question(self) -> Question | None:
+    def question(self) -> PermissionQuestion | None:
         """The open question."""
         ...
 
@@ -77,12 +77,12 @@ class Frame:
         return status_line(self._shown.status(), replace(self._shown.look, width=size.columns))
 
 
-def _queue(texts: tuple[str, ...], look: Look) -> Iterator[str]:
+def _queue(texts: tuple[str, ...], look: ScreenLook) -> Iterator[str]:
     for text in texts:
         yield painted(Text(f"  queued: {one_line(plain(text), 200)}  (arrow up takes it back)", look.style("dim")), look)
 
 
-def _question(question: Question, look: Look) -> Iterator[str]:
+def _question(question: PermissionQuestion, look: ScreenLook) -> Iterator[str]:
     """Yield the question: what would run, in full, and what each key does."""
     asked = question.asked
     yield painted(Text(f"\n{plain(asked.tool)} needs your permission", look.style("warning")), look)
@@ -93,7 +93,7 @@ def _question(question: Question, look: Look) -> Iterator[str]:
         yield painted(Text.assemble(("  " + key, "bold"), f"  {what}"), look)
 
 
-def _list(chooser: Chooser, look: Look) -> Iterator[str]:
+def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
     """Yield the rows of a list around its cursor, and the preview of the row under it."""
     yield painted(Text(f"\n{chooser.title}  (type to filter, Enter takes, Esc leaves)", look.style("accent")), look)
     for is_chosen, row in chooser.rows():

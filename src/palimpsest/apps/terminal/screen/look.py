@@ -47,7 +47,7 @@ class Symbols(Struct, frozen=True):
 SPOKEN: Final = Symbols("you:", "tool:", "running:", "failed:", "fold:", "note:", "thinking:", "...", "#", "-")
 
 
-class Look(Struct, frozen=True):
+class ScreenLook(Struct, frozen=True):
     """How to paint. `width` is in columns; `spoken` is for screen readers: no symbols, no columns, nothing that moves."""
 
     width: int = 80

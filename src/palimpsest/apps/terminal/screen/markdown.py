@@ -5,7 +5,7 @@ from rich.markdown import CodeBlock, Heading, Markdown
 from rich.syntax import Syntax
 from rich.text import Text
 
-from palimpsest.apps.terminal.screen.look import CODE_THEMES, Look
+from palimpsest.apps.terminal.screen.look import CODE_THEMES, ScreenLook
 
 
 class LeftHeading(Heading):
@@ -34,7 +34,7 @@ class TerminalMarkdown(Markdown):
     elements = {**Markdown.elements, "heading_open": LeftHeading, "fence": PlainCode, "code_block": PlainCode}
 
 
-def markdown(text: str, look: Look) -> Markdown | Text:
+def markdown(text: str, look: ScreenLook) -> Markdown | Text:
     """Return a Markdown text for rich. For screen readers it stays as it was written: its marks say what is a heading or code."""
     if look.spoken:
         return Text(text.rstrip())

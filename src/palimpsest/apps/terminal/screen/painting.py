@@ -10,7 +10,7 @@ from rich.text import Text
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.apps.terminal.screen.blocks import Block, FoldBlock, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, UserBlock
 from palimpsest.apps.terminal.screen.diffs import DiffLine, counts, diff_of
-from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
 
 # Lines of an output, of a diff and of the user's own text, while it is folded.
@@ -19,7 +19,7 @@ _LONGEST_LINE: Final = 2_000
 _STATES: Final = {"done": "good", "running": "accent", "writing": "dim", "failed": "bad", "refused": "warning"}
 
 
-def paint(block: Block, look: Look, *, opened: bool = False, first_line: int = 1) -> str:
+def paint(block: Block, look: ScreenLook, *, opened: bool = False, first_line: int = 1) -> str:
     """Return a block as lines with escape sequences, each ended by a newline. An `opened` block is painted in full.
 
     `first_line` is where the changed text of an edit begins in its file.
@@ -42,7 +42,7 @@ def paint(block: Block, look: Look, *, opened: bool = False, first_line: int = 1
             assert_never(block)
 
 
-def painted(text: object, look: Look, width: int | None = None) -> str:
+def painted(text: object, look: ScreenLook, width: int | None = None) -> str:
     """Return anything that rich can print as lines with escape sequences."""
     out = StringIO()
     console = Console(
@@ -60,7 +60,7 @@ def painted(text: object, look: Look, width: int | None = None) -> str:
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
-def _user(block: UserBlock, look: Look, *, opened: bool) -> str:
+def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
     mark = look.symbols.user
     lines = plain(block.text).splitlines() or [""]
     hidden = 0 if opened else max(0, len(lines) - _FOLDED_USER)
@@ -75,21 +75,21 @@ def _user(block: UserBlock, look: Look, *, opened: bool) -> str:
     return "\n" + _indented(text, f"{mark} ", look, look.style("user"))
 
 
-def _reply(text: str, look: Look) -> str:
+def _reply(text: str, look: ScreenLook) -> str:
     # Rich's Markdown and the parser behind it take 60 ms to load, and the first prompt must not wait for them.
     from palimpsest.apps.terminal.screen.markdown import markdown  # noqa: PLC0415
 
     return "\n" + painted(markdown(text, look), look)
 
 
-def _thinking(block: ThinkingBlock, look: Look, *, opened: bool) -> str:
+def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
     style = f"italic {look.style('dim')}"
     if opened:
         return _indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
     return painted(_cut(Text(f"{look.symbols.thinking} {one_line(plain(block.text))}", style), look), look)
 
 
-def _tool(block: ToolBlock, look: Look, *, opened: bool, first_line: int) -> str:
+def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool, first_line: int) -> str:
     symbols = look.symbols
     marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool}
     mark = marks.get(block.state, symbols.running)
@@ -109,7 +109,7 @@ def _tool(block: ToolBlock, look: Look, *, opened: bool, first_line: int) -> str
     return lines + _output(block, look, opened=opened)
 
 
-def _output(block: ToolBlock, look: Look, *, opened: bool) -> str:
+def _output(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     """Return the output of a call: all of it, or its last lines if it failed, or nothing."""
     text = plain(block.output).strip("\n")
     if not text or (block.state in ("writing", "running", "done") and not opened):
@@ -122,7 +122,7 @@ def _output(block: ToolBlock, look: Look, *, opened: bool) -> str:
     return _indented(Text("\n".join(shown), look.style("dim")), "  ", look, "")
 
 
-def _diff(lines: tuple[DiffLine, ...], look: Look, *, opened: bool) -> str:
+def _diff(lines: tuple[DiffLine, ...], look: ScreenLook, *, opened: bool) -> str:
     shown = lines if opened else lines[:_FOLDED_DIFF]
     digits = len(str(max((line.number for line in shown), default=0)))
     text = Text()
@@ -141,14 +141,14 @@ def _diff(lines: tuple[DiffLine, ...], look: Look, *, opened: bool) -> str:
     return painted(text, look, look.width) if text.plain else ""
 
 
-def _fold(block: FoldBlock, look: Look) -> str:
+def _fold(block: FoldBlock, look: ScreenLook) -> str:
     saving = "" if block.saved_usd_per_call is None else f", saves {dollars(block.saved_usd_per_call)} a call"
     price = "" if not block.price_usd else f", cost {dollars(block.price_usd)}"
     line = f"{look.symbols.fold} {short(block.before)} → {short(block.after)} tokens by {block.by}{saving}{price} · /audit {block.seq}"
     return painted(_cut(Text(plain(line), look.style("dim")), look), look)
 
 
-def _indented(text: Text, first: str, look: Look, style: str) -> str:
+def _indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
     """Return wrapped text whose first line begins with a mark, and whose other lines are indented as far."""
     indent = cell_len(first)
     width = max(10, look.text_width - indent)
@@ -157,7 +157,7 @@ def _indented(text: Text, first: str, look: Look, style: str) -> str:
     return "".join(f"{mark + ' ' if mark and place == 0 else ' ' * indent}{line}".rstrip() + "\n" for place, line in enumerate(body))
 
 
-def _cut(line: Text, look: Look, *, reserve: int = 0, tail: Text | None = None) -> Text:
+def _cut(line: Text, look: ScreenLook, *, reserve: int = 0, tail: Text | None = None) -> Text:
     """Return a line that fits the width, with its tail behind it."""
     width = max(10, look.width - reserve)
     if line.cell_len > width:

@@ -6,7 +6,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.apps.terminal.screen.look import Look
+from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import painted
 
 _BAR: Final = 8
@@ -33,7 +33,7 @@ class Status(Struct, frozen=True):
     hint: str = ""
 
 
-def status_line(status: Status, look: Look) -> str:
+def status_line(status: Status, look: ScreenLook) -> str:
     """Return the status in one line without a newline. What does not fit is left out, the least important first."""
     parts = [part for part in _parts(status, look) if part]
     separator = ", " if look.spoken else " · "
@@ -44,7 +44,7 @@ def status_line(status: Status, look: Look) -> str:
     return painted(line, look, look.width).rstrip("\n")
 
 
-def _parts(status: Status, look: Look) -> list[str]:
+def _parts(status: Status, look: ScreenLook) -> list[str]:
     """The parts of the line, the most important first."""
     return [
         status.activity or status.hint,
@@ -61,7 +61,7 @@ def _parts(status: Status, look: Look) -> list[str]:
     ]
 
 
-def _context(status: Status, look: Look) -> str:
+def _context(status: Status, look: ScreenLook) -> str:
     if not status.window:
         return ""
     share = min(1.0, status.used / status.window)
