@@ -6,10 +6,12 @@ import zlib
 from pathlib import Path
 
 import pytest
-from finished_sessions import CWD, DAY, START, Replies, add_session, model_use, places_in, read_one, run_now
+from finished_sessions import CWD, DAY, START, Replies, add_session, consolidate_one, model_use, places_in, read_one, run_now
+from msgspec.structs import replace
 
 from palimpsest.core.events import ModelReplied, UserSaid
 from palimpsest.core.items import Text
+from palimpsest.core.policy import Ask
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
@@ -39,6 +41,9 @@ TESTS = Note(
     trust="observed",
     body="Run make check.\n",
     by="extract",
+)
+TEA = replace(
+    TESTS, name="user_tea", kind="user", about="drinks green tea", body="The user drinks green tea.\n", trust="stated", evidence=("s9:5",)
 )
 NAME = "user_lives_in_xanadu"
 
@@ -103,6 +108,80 @@ def test_me_11_the_session_is_read_again_without_what_was_forgotten_and_does_not
 def replies_without_quotation() -> dict[str, object]:
     """A reply that gives the fact once more, by an event that is no longer read."""
     return {**REPLY, "title": "Parser", "slug": "parser", "context": "", "tasks": [{"name": "parser", "outcome": "success"}]}
+
+
+SUMMARY = (
+    f"v1\n\n## User profile\n- lives in Xanadu [{NAME}](notes/{NAME}.md)\n\n## Preferences\n\n## General tips\n\n## What is in memory\n"
+)
+
+
+def test_me_10_what_is_forgotten_while_a_model_writes_the_summary_is_not_in_it(places: PipelinePlaces, tmp_path: Path) -> None:
+    user = places.notebook("user")
+    # A change, so that there is something to summarise.
+    user.apply(AcceptedChange((TEA,), reason="added"), "extract")
+
+    def forget_first(_: Ask) -> str:
+        user.forget(NAME)
+        return SUMMARY
+
+    result = consolidate_one(places, "user", model_use(places), Replies(forget_first))
+    assert (result.status, result.reason) == ("skipped", "a note was forgotten meanwhile, so that the next run begins again")
+    assert traces(tmp_path, b"xanadu", b"kubla") == []
+    assert consolidate_one(places, "user", None, Replies()).status == "done"
+    assert "drinks green tea" in user.summary()
+
+
+def test_me_10_what_is_forgotten_while_a_session_is_summarised_goes_with_the_next_run(places: PipelinePlaces, tmp_path: Path) -> None:
+    places.notebook("user").forget(NAME)
+    again = replace(TEA, name="user_tea_2", evidence=("s1:2",), about="likes the parser", body="Likes the parser of Samarkand.\n")
+    places.notebook("user").apply(AcceptedChange((again,), reason="added"), "extract")
+
+    def forget_first(_: Ask) -> str:
+        places.notebook("user").forget("user_tea_2")
+        return json.dumps({**REPLY, "title": "Samarkand", "slug": "samarkand", "changes": []})
+
+    assert read_one(places, "s1", model_use(places), Replies(forget_first)).status == "done"
+    later = places_in(tmp_path, now=START + DAY + 5_000)
+    run_now(later)
+    assert traces(tmp_path, b"samarkand") == []
+
+
+@pytest.mark.parametrize("change", ["forgotten", "edited"])
+def test_a_note_that_was_changed_while_a_model_was_asked_for_its_line_stays_as_it_is(tmp_path: Path, change: str) -> None:
+    places = places_in(tmp_path)
+    user = places.notebook("user")
+    texts = ("prefers tea over coffee at noon", "prefers tea over coffee at noon always", "prefers tea over coffee at noon today")
+    notes = tuple(
+        replace(
+            TEA,
+            name=f"project_tea_{number}",
+            about=text,
+            body=f"{text}\n",
+            evidence=(f"s:{number}",),
+            when="2025-12-20T10:00:00Z",
+            kind="project",
+            uses=1,
+            last_used="2026-03-05T10:00:00Z",
+        )
+        for number, text in enumerate(texts)
+    )
+    user.apply(AcceptedChange(notes, reason="added"), "extract")
+
+    def change_first(_: Ask) -> str:
+        (name,) = user.notes().active
+        if change == "forgotten":
+            user.forget(name)
+        else:
+            place = places.scope_folder("user") / "notes" / f"{name}.md"
+            place.write_text(place.read_text().replace("noon", "night"))
+        return json.dumps({"wordings": [{"name": name, "about": "prefers tea"}]})
+
+    replies = Replies(change_first, SUMMARY, SUMMARY)
+    consolidate_one(places, "user", model_use(places), replies)
+    assert len(replies.asked) >= 1
+    assert {note.body for note in user.notes().active.values()} == (
+        set() if change == "forgotten" else {f"{texts[0].replace('noon', 'night')}\n"}
+    )
 
 
 def test_a_damaged_database_of_jobs_is_deleted_because_it_may_hold_what_is_forgotten(places: PipelinePlaces, tmp_path: Path) -> None:
