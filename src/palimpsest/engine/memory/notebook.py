@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
 from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
@@ -18,7 +18,7 @@ from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
 from palimpsest.memory.note_file import encode_note, fitting
 from palimpsest.memory.weighing.importance import time_of
-from palimpsest.stores.notes.folder import INDEX_FILE, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
+from palimpsest.stores.notes.folder import INDEX_FILE, TOMBSTONES, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
 from palimpsest.stores.notes.scopes import write_ignore_file
 
 __all__ = ["INDEX_FILE", "NoteEvent", "Notebook", "Notes", "Propose"]
@@ -95,7 +95,7 @@ class Notebook:
 
     def forgotten_among(self, names: Iterable[str]) -> frozenset[str]:
         """Return which of these names are those of forgotten notes; a note that was saved since under such a name is not one."""
-        stones = self._tombstones()
+        stones = self._tombstones(only_readable=True)
         if not stones:
             return frozenset()
         key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
@@ -103,7 +103,7 @@ class Notebook:
 
     def forgotten(self) -> Callable[[str], int]:
         """Return a function that says when a note of a name was last forgotten, in milliseconds since 1970; -1 if it never was."""
-        stones = self._tombstones()
+        stones = self._tombstones(only_readable=True)
         # A tombstone states seconds; what was shown within the same one is taken to be shown before.
         times = {each: int(time_of(stone.at).timestamp()) * 1_000 + 999 for stone in stones for each in stone.names}
         key = self._folder.key() if times else b""
@@ -140,7 +140,7 @@ class Notebook:
 
     def names_in_log(self, name: str) -> frozenset[str]:
         """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
-        return frozenset((name, neutral_name(self._folder.key(), name)) if self._tombstones() else (name,))
+        return frozenset((name, neutral_name(self._folder.key(), name)) if self._tombstones(only_readable=True) else (name,))
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.
@@ -236,8 +236,20 @@ class Notebook:
         active = {name: _edited(note, edits[name]) if name in edits else note for name, note in notes.active.items()}
         return replace(notes, active=active)
 
-    def _tombstones(self) -> tuple[Tombstone, ...]:
-        return tuple(_stones.decode(line) for line in self._folder.tombstones())
+    def _tombstones(self, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
+        """Return what was forgotten. Raises `StoreError` if a line is damaged: what it stands for must not be learned again.
+
+        With `only_readable` such a line is left out, because a session goes on with what is known.
+        """
+        found: list[Tombstone] = []
+        for number, line in enumerate(self._folder.tombstones(), 1):
+            try:
+                found.append(_stones.decode(line))
+            except (msgspec.DecodeError, UnicodeError) as error:
+                if not only_readable:
+                    where = str(self._folder.state / TOMBSTONES)
+                    raise StoreError(f"line {number} is damaged, so that nothing is learned; repair or delete it", where=where) from error
+        return tuple(found)
 
     def _memory(self, by: Author) -> Memory:
         stones = self._tombstones()

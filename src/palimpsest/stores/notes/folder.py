@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.core.events import Event, NoteForgotten, NoteSaved, SessionOpened
+from palimpsest.core.errors import BadInput, BadLog, MissingBase, NewerFormat, StoreError
+from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
@@ -183,7 +183,7 @@ class NoteFolder:
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._edits[0] != state:
             edits: dict[str, int] = {}
-            for event in self.history():
+            for event in self._readable_history():
                 match event.body:
                     case NoteSaved(name=name, by="user", reason="edited by hand" | "written by hand"):
                         edits[name] = event.at
@@ -193,6 +193,13 @@ class NoteFolder:
                         continue
             self._edits = (state, edits)
         return self._edits[1]
+
+    def _readable_history(self) -> tuple[Event, ...]:
+        """Return the events of the log; none if it is damaged, because notes can be read without it. The next change sets it aside."""
+        try:
+            return self.history()
+        except BadLog:
+            return ()
 
     def path_of(self, place: str, name: str) -> Path:
         """Return the path of a note; raises `BadInput` if the name would lead elsewhere."""
@@ -232,9 +239,34 @@ class NoteFolder:
 
     def _opened(self) -> Log:
         store = JsonlSessions(self.state)
-        if store.path_of(LOG).exists():
-            return Log.open(store, LOG, self._clock, write=True)
-        return Log.create(store, SessionOpened(LOG), self._clock)
+        if not store.path_of(LOG).exists():
+            return Log.create(store, SessionOpened(LOG), self._clock)
+        try:
+            log = Log.open(store, LOG, self._clock, write=True)
+        except (NewerFormat, MissingBase):
+            raise
+        except BadLog as error:
+            return self._begun_again(store, error)
+        try:
+            # A log is read up to its end by whoever changes notes; a damaged line shows only then.
+            for _ in log.events():
+                pass
+        except BadLog as error:
+            log.close()
+            return self._begun_again(store, error)
+        return log
+
+    def _begun_again(self, store: JsonlSessions, error: BadLog) -> Log:
+        """Set a damaged log aside and begin another, which says so: the files are the truth about notes, and are picked up again."""
+        damaged = self.state / f"{LOG}.damaged"
+        with store_errors(damaged, "create"):
+            for path in self.state.glob(f"{LOG}.*"):
+                if path.name not in (f"{LOG}.jsonl", damaged.name):
+                    path.unlink(missing_ok=True)
+            store.path_of(LOG).replace(damaged)
+        log = Log.create(store, SessionOpened(LOG), self._clock)
+        log.append(Failed("log", error.kind, f"the log was damaged and is kept as {damaged.name}: {error.message}"[:300], by="memory"))
+        return log
 
     def _texts(self, place: str, problems: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         folder = self._place(place)

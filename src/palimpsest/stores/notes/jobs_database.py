@@ -9,6 +9,7 @@ from typing import Final
 
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.files import open_in_folder, store_errors
+from palimpsest.stores.index.database import is_damaged
 
 FILE_NAME: Final = "jobs.sqlite"
 # Another process holds the file for some milliseconds at most.
@@ -45,7 +46,7 @@ class JobsDatabase:
             with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
                 database.execute("VACUUM")
         except sqlite3.Error as error:
-            raise StoreError(f"cannot use the database of memory's jobs: {error}", where=str(self.path)) from error
+            raise self._store_error(error) from error
 
     def delete(self) -> None:
         """Delete the file with its side files; what it counts is counted again."""
@@ -74,4 +75,9 @@ class JobsDatabase:
                         database.execute("ROLLBACK")
                     raise
         except sqlite3.Error as error:
-            raise StoreError(f"cannot use the database of memory's jobs: {error}", where=str(self.path)) from error
+            raise self._store_error(error) from error
+
+    def _store_error(self, error: sqlite3.Error) -> StoreError:
+        """Return an error of SQLite with advice. A damaged file is not made again here, since it counts what the day may still cost."""
+        advice = "; delete it, then sessions are read again and the tokens of this day count from 0" if is_damaged(error) else ""
+        return StoreError(f"cannot use the database of memory's jobs: {error}{advice}", where=str(self.path))
