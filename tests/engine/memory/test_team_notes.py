@@ -161,3 +161,14 @@ def test_a_file_of_the_repository_hides_no_session_from_recall(tmp_path: Path, p
     book.forget("project_release")
     assert forgotten_events(home.folder) == {"s1:4"}
     assert PipelinePlaces(home, MemoryConfig()).forgotten_events() == {"s1:4"}
+
+
+def test_a_note_of_the_repository_cannot_pin_itself_or_count_its_own_uses(tmp_path: Path, project: Path) -> None:
+    make_team_notebook(Home.at(tmp_path / "home"), project)
+    loud = replace(NOTE, kind="feedback", name="feedback_loud", pinned=True, uses=999, shown=999, last_used=NOTE.when, intensity=1.0)
+    (project / ".palimpsest" / "memory" / "notes" / "feedback_loud.md").write_text(encode_note(loud))
+    book = memories(tmp_path, project).team
+    assert book is not None
+    (note,) = book.notes().active.values()
+    assert (note.pinned, note.uses, note.shown, note.last_used, note.intensity) == (False, 0, 0, "", 0.0)
+    assert (note.person, note.trust) == ("teammate", "observed")

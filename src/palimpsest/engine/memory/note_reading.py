@@ -68,6 +68,8 @@ def iso_of(milliseconds: int) -> str:
 
 
 def _of_team(note: Note) -> Note:
+    """Return a note as other people's: what a file of a repository says about its own trust, rank and use here does not count."""
+    note = replace(note, pinned=False, uses=0, shown=0, last_used="", intensity=0.0)
     whose = TEAMMATE if (note.person, note.relationship) == ("user", "self") else (note.person, note.relationship)
     return replace(note, person=whose[0], relationship=whose[1], trust="observed" if note.trust == "stated" else note.trust)
 

@@ -9,7 +9,7 @@ from palimpsest.core.errors import OverBudget, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.ports import Clock
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate
 from palimpsest.stores.config.memory_config import MemoryConfig
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ Result = TypeVar("Result")
 # The reasons are the same at every turn, so that each is recorded once.
 JOBS_OFF: Final = "memory.jobs is off, so no model is asked"
 DAY_SPENT: Final = "the tokens of a day for memory are spent (memory.day_tokens_read, memory.day_tokens_written)"
+# How far the tokens of a request may lie above their estimate, and tokens that every request has beside its prompt.
+_MARGIN: Final = 1.3
+_OVERHEAD: Final = 500
 # Tokens of a reply that has no limit of its own.
 _LONGEST_REPLY: Final = 4_000
 
@@ -64,7 +67,9 @@ class DayBudget:
 
         self.check_jobs()
         day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).date().isoformat()
-        tokens = Tokens(estimate(want.prompt), want.reply or _LONGEST_REPLY)
+        # The schema is sent too, and a model may count more tokens than the estimate: what was used must not exceed what was allowed.
+        read = estimate(f"{want.system}{want.prompt}{want.schema}", max(FAMILY_FACTORS.values()))
+        tokens = Tokens(int(read * _MARGIN) + _OVERHEAD, want.reply or _LONGEST_REPLY)
         if not self._spending().reserve(day, tokens, Tokens(self._config.day_tokens_read, self._config.day_tokens_written)):
             raise OverBudget(DAY_SPENT, where="memory")
         return day, tokens
