@@ -52,6 +52,18 @@ def test_a_damaged_log_of_notes_is_set_aside_by_the_next_change_and_its_notes_ke
     assert isinstance(book.history()[-1].body, NoteForgotten)
 
 
+def test_me_13_a_note_in_quarantine_that_no_log_knows_expires_as_well(tmp_path: Path) -> None:
+    clock = FixedClock(1_780_000_000_000)
+    book = Notebook(NoteFolder(tmp_path, "user", clock), clock)
+    book.apply(AcceptedChange((replace(SEEN, trust="quarantined"),), reason="added"), "extract")
+    damage(tmp_path / "memory.jsonl")
+    book.pick_up_edits()
+    assert book.expire_quarantine(30) == ()
+    clock.time += 31 * 86_400_000
+    assert [event.name for event in book.expire_quarantine(30)] == ["project_seen"]
+    assert dict(book.notes().quarantine) == {}
+
+
 def test_a_damaged_tombstone_stops_learning_and_no_session(book: Notebook, tmp_path: Path) -> None:
     book.forget("project_seen")
     place = tmp_path / "tombstones.jsonl"

@@ -292,6 +292,11 @@ class Notebook:
                 note = decoded.active[name]
                 by, reason = self._author_of(note, known)
                 events.append(NoteSaved(self.scope, name, note.rev, digest_of(text), by, reason, note.evidence))
+        for name, note in decoded.quarantine.items():
+            if name not in recorded and name not in decoded.active:
+                # Its time in quarantine begins now, so that it ends.
+                digest = digest_of(files.quarantine[name])
+                events.append(NoteSaved(self.scope, name, note.rev, digest, note.by, "found in quarantine", note.evidence))
         unreadable = {place for place, _ in files.problems}
         gone = [
             name for name in recorded if name not in files.active and name not in files.quarantine and f"notes/{name}.md" not in unreadable
