@@ -104,7 +104,7 @@ def search_sessions(folder: Path, store: SessionArchive, memories: Memories, que
     """
 
     def forgotten() -> frozenset[str]:
-        return forgotten_events(folder, memories)
+        return forgotten_events(folder)
 
     notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
     with closing(SessionIndexes(folder / "memory" / FILE_NAME, store, forgotten)) as sessions:

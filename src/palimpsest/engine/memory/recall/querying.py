@@ -10,7 +10,6 @@ import msgspec
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.index_files import FILE_NAME
-from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes
 from palimpsest.engine.memory.session_memory import SessionMemory
@@ -29,6 +28,7 @@ from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
 from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
 from palimpsest.memory.showing.relevance import least_relevance, relevance, weigh_prompt
 from palimpsest.memory.weighing.conflicts import chain_of
+from palimpsest.stores.notes.folder import TOMBSTONES
 
 # Notes of one answer, and the tokens that they may take; the rest is for past sessions.
 MOST_NOTES: Final = 10
@@ -164,7 +164,7 @@ class MemorySearch:
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
 
     def _forgotten(self) -> frozenset[str]:
-        return forgotten_events(self._memory.home.folder, self._memory.memories)
+        return forgotten_events(self._memory.home.folder)
 
     def _corrected(
         self,
@@ -213,11 +213,13 @@ def _in_order(lines: Sequence[str], ids: Sequence[str], corrected: Mapping[str, 
     return "\n".join(kept)
 
 
-def forgotten_events(folder: Path | None, memories: Memories) -> frozenset[str]:
-    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder or by a team."""
-    places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
-    places += [notebook.folder / "tombstones.jsonl" for notebook in memories.notebooks]
-    return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
+def forgotten_events(folder: Path | None) -> frozenset[str]:
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder.
+
+    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
+    """
+    places = () if folder is None else sorted((folder / "memory").glob(f"*/{TOMBSTONES}"))
+    return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
 
 
 def _tombstones(place: Path) -> Iterator[Tombstone]:
