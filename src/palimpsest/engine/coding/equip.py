@@ -112,7 +112,9 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
     agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
     world.texts = partial(stated_notes, memory)
     if agent.session.log.opened.opener is None:
-        agent.recalling = NoteRecall(memory)
+        agent.recalling = recall = NoteRecall(memory)
+        recall.prepare()
+        agent.resources.callback(recall.close)
     return HidesForgotten(memory)
 
 

@@ -1,6 +1,8 @@
 """Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -51,6 +53,29 @@ class NoteRecall:
         self._memory = memory
         self._prompt: NotePrompt | None = None
         self._has_failed = False
+        self._preparing: Thread | None = None
+
+    def prepare(self) -> None:
+        """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there never were notes."""
+        if self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
+            self._preparing = Thread(target=self._prepared, name="load notes", daemon=True)
+            self._preparing.start()
+
+    def close(self) -> None:
+        """Wait for what is being loaded."""
+        if self._preparing is not None:
+            self._preparing.join()
+            self._preparing = None
+
+    def _prepared(self) -> None:
+        # What is wrong with the notes is recorded when a prompt meets it.
+        with suppress(Exception):
+            from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - as below
+            from palimpsest.engine.memory.recall.note_prompt import NotePrompt as _  # noqa: PLC0415 - loaded for the first prompt
+
+            index = note_index(self._memory)
+            if index is not None:
+                index.refresh()
 
     async def recall(self, parts: tuple[Part, ...]) -> None:
         """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""

@@ -29,7 +29,7 @@ async def turns(agent: Agent, *prompts: str) -> None:
 
 
 def usage(desk: Desk) -> dict[str, NoteUse]:
-    index = NoteIndex(desk.memories)
+    index = NoteIndex(desk.memories.notebooks)
     index.refresh()
     return index.usage()
 
@@ -61,7 +61,7 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
         note("project_aa", "the harbour port is near", "the harbour port is near one\n"),
         note("project_bb", "the harbour port is near", "the harbour port is near two\n"),
     )
-    index = NoteIndex(desk.memories)
+    index = NoteIndex(desk.memories.notebooks)
     index.refresh()
     index.add_usage({"project_bb": NoteUse(uses=6)})
     agent = desk.agent("done")

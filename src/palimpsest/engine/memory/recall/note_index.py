@@ -1,6 +1,6 @@
 """The index over all notes that a session may see: read from its snapshots, kept true to the files, and saved when they changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +8,6 @@ import msgspec
 
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
-from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 _FEW: Final = 20
 # An index of which so much was erased is built again.
 _MOST_ERASED: Final = 0.5
+# A thread that prepares the first prompt and the prompt itself make one index.
+_making: Final = Lock()
 
 
 class ScopeIndex:
@@ -88,18 +89,22 @@ class ScopeIndex:
 
 def note_index(memory: SessionMemory) -> "NoteIndex | None":
     """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
-    made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
-    if made is None and memory.has_notes():
-        made = NoteIndex(memory.memories)
-        memory.made.append(made)
-    return made
+    with _making:
+        made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
+        if made is None and memory.has_notes():
+            made = NoteIndex(memory.memories.notebooks)
+            memory.made.append(made)
+        return made
 
 
 class NoteIndex:
-    """One index over the notes of the user, the project and its team. Several threads may use it, one at a time."""
+    """One index over the notes of several notebooks: those of the user, the project and its team. Threads use it one at a time.
 
-    def __init__(self, memories: Memories) -> None:
-        self.scopes = [ScopeIndex(each) for each in memories.notebooks]
+    A note of an earlier notebook holds against one of the same name in a later one.
+    """
+
+    def __init__(self, notebooks: Iterable[Notebook]) -> None:
+        self.scopes = [ScopeIndex(each) for each in notebooks]
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, IndexedNote] = {}
@@ -122,7 +127,6 @@ class NoteIndex:
             self._joined = decode_index(encode_index(by_size[0].index))
             for scope in by_size[1:]:
                 self._absorb(self._joined, scope)
-        # An earlier notebook holds against one of the same name in a later one.
         self.entries = {name: entry for scope in reversed(self.scopes) for name, entry in scope.entries.items()}
 
     def _absorb(self, joined: RecallIndex, scope: ScopeIndex) -> None:
@@ -138,8 +142,14 @@ class NoteIndex:
 
     def note(self, name: str) -> Note | None:
         """Return a note as its file states it now; `None` if it is gone."""
+        found = self.located(name)
+        return None if found is None else found[1]
+
+    def located(self, name: str) -> tuple[str, Note] | None:
+        """Return a note as its file states it now, behind the scope that it belongs to; `None` if it is gone."""
         scope = self._scope_of(name)
-        return None if scope is None else scope.notebook.note(name)
+        note = None if scope is None else scope.notebook.note(name)
+        return None if scope is None or note is None else (scope.part, note)
 
     def _scope_of(self, name: str) -> ScopeIndex | None:
         return next((scope for scope in self.scopes if name in scope.entries), None)
