@@ -180,8 +180,18 @@ class RecallFile:
 
         self._write(count)
 
+    def subtract_usage(self, part: str, taken: Mapping[str, NoteUse]) -> None:
+        """Take off uses that were written into the files of notes; what was counted meanwhile stays."""
+
+        def subtract(connection: sqlite3.Connection) -> None:
+            rows = [(each.uses, each.shown, part, name) for name, each in taken.items()]
+            connection.executemany("UPDATE usage SET uses = uses - ?, shown = shown - ? WHERE part = ? AND name = ?", rows)
+            connection.execute("DELETE FROM usage WHERE part = ? AND uses <= 0 AND shown <= 0", (part,))
+
+        self._write(subtract)
+
     def remove_usage(self, part: str, names: Iterable[str]) -> None:
-        """Forget the use of notes: it was written into their files, or they were forgotten."""
+        """Forget the use of notes that were forgotten."""
         rows = [(part, name) for name in names]
         self._write(lambda connection: connection.executemany("DELETE FROM usage WHERE part = ? AND name = ?", rows))
 

@@ -9,10 +9,8 @@ from msgspec import Struct
 from palimpsest.core.ports import SessionArchive
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.searching import FoundMemory
-from palimpsest.engine.memory.index_files import FILE_NAME
 from palimpsest.engine.memory.memories import Memories
-from palimpsest.engine.memory.recall.querying import forgotten_events
-from palimpsest.engine.memory.recall.session_index import SessionIndexes
+from palimpsest.engine.memory.recall.session_index import forgotten_events, open_sessions
 from palimpsest.memory.recall.digest.corrections import corrections, with_corrections
 from palimpsest.memory.recall.ranking import RecallHit, rank
 from palimpsest.memory.sessions.units import event_id
@@ -34,17 +32,15 @@ def search_sessions(folder: Path, store: SessionArchive, memories: Memories, que
     stands behind its correction. Raises `StoreError` if the index cannot be used.
     """
 
-    def forgotten() -> frozenset[str]:
-        return forgotten_events(folder, memories)
-
+    forgotten = forgotten_events(folder)
     notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
-    with closing(SessionIndexes(folder / "memory" / FILE_NAME, store, forgotten)) as sessions:
+    with closing(open_sessions(folder, store)) as sessions:
         waiting = sessions.refresh(_REFRESH_SECONDS).left
         found: list[FoundMemory] = []
         for part in sessions.parts() if every else (memories.project.scope,):
             index = sessions.index(part)
             hits = rank(index, query, most=most) if len(index) else ()
-            kept = tuple(hit for hit in hits if event_id(hit.unit.id) not in forgotten())
+            kept = tuple(hit for hit in hits if event_id(hit.unit.id) not in forgotten)
             found += [_passage(hit) for hit in with_corrections(index, kept, corrections(notes))]
     # The scores of several projects cannot be compared, so that only their order within one means something.
     return PassageSearch(tuple(found[:most]), waiting)

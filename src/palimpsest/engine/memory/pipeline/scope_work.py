@@ -14,6 +14,7 @@ from palimpsest.core.policy import Answer, Want
 from palimpsest.engine.memory.pipeline.changed_files import notes_with_changed_files
 from palimpsest.engine.memory.pipeline.heartbeat import Ownership, kept_alive
 from palimpsest.engine.memory.pipeline.metering import metered
+from palimpsest.engine.memory.pipeline.note_uses import active_with_uses, write_uses
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.scope_files import (
     SUMMARY_FILE,
@@ -166,7 +167,7 @@ def _consolidated(work: _Work) -> Generator[Want, Answer, ScopeResult]:
 
 
 def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
-    """Pick up edits, drop what was forgotten, settle, merge, expire, cluster and derive rules.
+    """Pick up edits, drop what was forgotten, write uses into files, settle, merge, expire, cluster and derive rules.
 
     Returns the number of changes, and the names of notes that stand for others since then.
     """
@@ -178,6 +179,7 @@ def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
     for name in dropped:
         notebook.forget(name, "consolidate", "it rests on events whose note was forgotten")
     expired = len(notebook.expire_quarantine(places.config.quarantine_days))
+    write_uses(notebook)
     steps, made = 0, set[str]()
     # Observed, settled and derived in turn, until nothing changes; each round works on what the one before left.
     for _ in range(_MOST_ROUNDS):
@@ -195,7 +197,7 @@ def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
 
 def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, ...]:
     """Return what consolidation without a model changes now: what the logs prove, then the facts, and the rules when those are settled."""
-    active = places.notebook(scope).notes().active
+    active = active_with_uses(places.notebook(scope))
     now = _now(places)
     if observed := _observed(places, scope, active):
         return observed

@@ -9,7 +9,6 @@ import msgspec
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
@@ -17,6 +16,7 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.session_memory import SessionMemory
     from palimpsest.stores.notes.recall_index import NoteUse
 
 # Below this number of notes reading the files is as fast as opening a database.
@@ -87,7 +87,7 @@ class ScopeIndex:
                 stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
 
 
-def note_index(memory: SessionMemory) -> "NoteIndex | None":
+def note_index(memory: "SessionMemory") -> "NoteIndex | None":
     """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
     with _making:
         made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)

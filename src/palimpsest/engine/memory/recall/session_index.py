@@ -14,7 +14,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.ports import LogStat, SessionArchive
-from palimpsest.engine.memory.index_files import read_index
+from palimpsest.engine.memory.index_files import FILE_NAME, read_index
+from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
@@ -31,6 +32,7 @@ _MOST_ERASED: Final = 0.5
 # Bytes of one log; a longer one is not read.
 _LARGEST_LOG: Final = 512 * 1024 * 1024
 _encode = msgspec.msgpack.Encoder().encode
+_stones = msgspec.json.Decoder(Tombstone)
 
 
 class Refreshed(Value, frozen=True):
@@ -58,6 +60,11 @@ class SessionIndexes:
     def close(self) -> None:
         """Close the database."""
         self._file.close()
+
+    def waiting(self) -> int:
+        """Return how many logs are new or changed since they were read, without reading any."""
+        rows = self._file.logs()
+        return sum(not _is_read(rows.get(stat.session), stat) for stat in self._store.stats())
 
     def refresh(self, seconds: float, *, without: frozenset[str] = frozenset()) -> Refreshed:
         """Read the logs that are new or changed, the newest first, for at most some seconds; `without` are sessions to leave alone."""
@@ -176,3 +183,27 @@ def _on_path(events: list[Event]) -> list[Event]:
 
 def _is_read(row: LogRow | None, stat: LogStat) -> bool:
     return row is not None and (row.size, row.changed) == (stat.size, stat.changed)
+
+
+def open_sessions(folder: Path, store: SessionArchive) -> SessionIndexes:
+    """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
+    return SessionIndexes(folder / "memory" / FILE_NAME, store, lambda: forgotten_events(folder))
+
+
+def forgotten_events(folder: Path) -> frozenset[str]:
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder, also by a team."""
+    places = sorted((folder / "memory").glob("*/tombstones.jsonl"))
+    return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
+
+
+def _tombstones(place: Path) -> Iterator[Tombstone]:
+    """Yield what was forgotten in one scope; lines that are none are left out."""
+    try:
+        lines = place.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield _stones.decode(line)
+        except (msgspec.DecodeError, PalimpsestError):
+            continue
