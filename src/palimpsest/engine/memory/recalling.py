@@ -41,6 +41,15 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     return head_texts(memory, session.log.view)
 
 
+def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
+    """Return what the user should know about recall: embeddings are wanted, and the extra is missing."""
+    if memory is None or not memory.config.recall_embeddings:
+        return ()
+    from palimpsest.providers.embedding import MISSING, is_installed  # noqa: PLC0415 - few settings ask for it
+
+    return () if is_installed() else (f"memory.recall_embeddings is on, but recall goes by words alone: {MISSING}",)
+
+
 def recalls(profile: Profile) -> bool:
     """Return whether prompts recall notes under a profile."""
     return profile.notes.recall != "off"

@@ -16,7 +16,9 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
     from palimpsest.engine.memory.session_memory import SessionMemory
+    from palimpsest.memory.recall.candidates import Similar
     from palimpsest.stores.notes.recall_index import NoteUse
 
 # Below this number of notes reading the files is as fast as opening a database.
@@ -92,19 +94,31 @@ def note_index(memory: "SessionMemory") -> "NoteIndex | None":
     with _making:
         made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
         if made is None and memory.has_notes():
-            made = NoteIndex(memory.memories.notebooks)
+            made = NoteIndex(memory.memories.notebooks, _embedding_of(memory))
             memory.made.append(made)
         return made
+
+
+def _embedding_of(memory: "SessionMemory") -> "Embedding | None":
+    if not memory.config.recall_embeddings:
+        return None
+    from palimpsest.engine.memory.recall.vectors import embedding_of  # noqa: PLC0415 - few sessions want them
+
+    return embedding_of(memory)
 
 
 class NoteIndex:
     """One index over the notes of several notebooks: those of the user, the project and its team. Threads use it one at a time.
 
-    A note of an earlier notebook holds against one of the same name in a later one.
+    A note of an earlier notebook holds against one of the same name in a later one. `embedding` makes vectors of the notes, if they are
+    wanted.
     """
 
-    def __init__(self, notebooks: Iterable[Notebook]) -> None:
+    def __init__(self, notebooks: Iterable[Notebook], embedding: "Embedding | None" = None) -> None:
         self.scopes = [ScopeIndex(each) for each in notebooks]
+        self._embedding = embedding
+        self._makers: list[UnitVectors] = []
+        self._vectors: dict[str, bytes] | None = None
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, IndexedNote] = {}
@@ -118,7 +132,21 @@ class NoteIndex:
                 self._join()
             return self._joined if self._joined is not None else RecallIndex()
 
+    def similar(self, index: RecallIndex, query: str) -> "Similar | None":
+        """Return the similarity of a query to the units of the index of all notes, as `refresh` returned it; `None` without embeddings."""
+        if self._embedding is None:
+            return None
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+
+        with self._lock:
+            self._makers = self._makers or [UnitVectors(self._embedding, scope.file, scope.part) for scope in self.scopes]
+            if self._vectors is None:
+                made = [maker.refresh(scope.index) for maker, scope in zip(self._makers, self.scopes, strict=True)]
+                self._vectors = {name: vector for found in reversed(made) for name, vector in found.items()}
+            return query_similarity(self._embedding, index, query, self._vectors)
+
     def _join(self) -> None:
+        self._vectors = None
         by_size = sorted(self.scopes, key=lambda scope: -len(scope.index))
         if len(by_size[0].index) == sum(len(scope.index) for scope in by_size):
             self._joined = by_size[0].index

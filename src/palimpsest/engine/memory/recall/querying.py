@@ -9,6 +9,7 @@ import msgspec
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes, forgotten_events, open_sessions
+from palimpsest.engine.memory.recall.vectors import embedding_of
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
@@ -28,6 +29,8 @@ from palimpsest.memory.weighing.conflicts import chain_of
 # Notes of one answer, and the tokens that they may take; the rest is for past sessions.
 MOST_NOTES: Final = 10
 NOTE_TOKENS: Final = 2_048
+# Cosine from which a note is shown that shares no word with the query. Chosen by hand, not measured.
+NEAR_ENOUGH: Final = 0.5
 # Seconds that one call reads logs which are new to the index.
 REFRESH_SECONDS: Final = 10.0
 # Hits of one project; those of this session are left out of them.
@@ -121,9 +124,11 @@ class MemorySearch:
         prompt = weigh_prompt(joined, text)
         # Asked for by words, a note need not have as much to do with them as one that is shown unasked.
         least = least_relevance(len(joined.numbers)) / 2
-        for hit in rank(joined, text, most=MOST_NOTES, options=options):
+        similar = index.similar(joined, text)
+        for hit in rank(joined, text, most=MOST_NOTES, options=options, similar=similar):
             number = joined.numbers[hit.unit.id]
-            if hit.unit.id in options.due or number in prompt.named or relevance(joined, prompt, number) >= least:
+            is_near = similar is not None and similar.similarities((number,))[0] >= NEAR_ENOUGH
+            if hit.unit.id in options.due or number in prompt.named or is_near or relevance(joined, prompt, number) >= least:
                 yield hit
 
     def _block(self, found: Sequence[tuple[Note, tuple[Note, ...]]]) -> str:
@@ -145,7 +150,7 @@ class MemorySearch:
             return [], 0
         own = self._memory.agent.session.log.session
         if self._sessions is None:
-            self._sessions = open_sessions(folder, self._memory.home.store)
+            self._sessions = open_sessions(folder, self._memory.home.store, embedding_of(self._memory))
         waiting = self._sessions.refresh(REFRESH_SECONDS, without=frozenset((own,))).left
         project = self._memory.memories.project.scope
         parts = self._sessions.parts() if all_projects else (project,)
@@ -153,7 +158,8 @@ class MemorySearch:
         found: list[tuple[RecallIndex, tuple[RecallHit, ...]]] = []
         for part in parts:
             index = self._sessions.index(part)
-            ranked = rank(index, text, most=_MOST_HITS) if len(index) else ()
+            similar = self._sessions.similar(part, text) if len(index) else None
+            ranked = rank(index, text, most=_MOST_HITS, similar=similar) if len(index) else ()
             hits = tuple(hit for hit in ranked if hit.unit.session != own and forgotten.isdisjoint(unit_events(hit.unit)))
             if hits:
                 found.append((index, hits))

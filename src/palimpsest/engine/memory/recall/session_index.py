@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,10 @@ from palimpsest.memory.sessions.units import event_id, session_units
 from palimpsest.stores.index.refresh import read_segments
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
 from palimpsest.stores.notes.scopes import project_scope
+
+if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
+    from palimpsest.memory.recall.candidates import Similar
 
 # Units behind a snapshot: reading them takes about a sixth of a millisecond each.
 _LONGEST_TAIL: Final = 500
@@ -46,12 +50,21 @@ class Refreshed(Value, frozen=True):
 class SessionIndexes:
     """The indexes over the sessions of a store, in one database. A session belongs to the project of its folder.
 
-    `forgotten` returns the events, as `session:seq`, of what was forgotten: they are in no index. Several threads may use it, one at a
-    time. Raises `StoreError` if the database cannot be opened.
+    `forgotten` returns the events, as `session:seq`, of what was forgotten: they are in no index. `embedding` makes vectors of the turns,
+    if they are wanted. Several threads may use it, one at a time. Raises `StoreError` if the database cannot be opened.
     """
 
-    def __init__(self, path: Path, store: SessionArchive, forgotten: Callable[[], frozenset[str]] = frozenset) -> None:
+    def __init__(
+        self,
+        path: Path,
+        store: SessionArchive,
+        forgotten: Callable[[], frozenset[str]] = frozenset,
+        embedding: "Embedding | None" = None,
+    ) -> None:
+        self._path = path
         self._store = store
+        self._embedding = embedding
+        self._makers: dict[str, UnitVectors] = {}
         self._forgotten = forgotten
         self._file = RecallFile(path)
         self._lock = Lock()
@@ -60,11 +73,6 @@ class SessionIndexes:
     def close(self) -> None:
         """Close the database."""
         self._file.close()
-
-    def waiting(self) -> int:
-        """Return how many logs are new or changed since they were read, without reading any."""
-        rows = self._file.logs()
-        return sum(not _is_read(rows.get(stat.session), stat) for stat in self._store.stats())
 
     def refresh(self, seconds: float, *, without: frozenset[str] = frozenset()) -> Refreshed:
         """Read the logs that are new or changed, the newest first, for at most some seconds; `without` are sessions to leave alone."""
@@ -91,6 +99,17 @@ class SessionIndexes:
         """Return the index over the sessions of a project; a damaged one is empty, and is built again by the next refresh."""
         with self._lock:
             return self._index(part)
+
+    def similar(self, part: str, query: str) -> "Similar | None":
+        """Return the similarity of a query to the turns of a project, as `index` returns them; `None` without embeddings."""
+        if self._embedding is None:
+            return None
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+
+        with self._lock:
+            index = self._index(part)
+            maker = self._makers.setdefault(part, UnitVectors(self._embedding, self._path, part))
+            return query_similarity(self._embedding, index, query, maker.refresh(index))
 
     def parts(self) -> tuple[str, ...]:
         """Return the projects that have sessions."""
@@ -120,7 +139,9 @@ class SessionIndexes:
             by_part.setdefault(row.part, set()).add(row.session)
         for part, sessions in by_part.items():
             index = self._index(part)
-            erase(index, [each for each in index.numbers if event_id(each).rpartition(":")[0] in sessions])
+            gone = [each for each in index.numbers if event_id(each).rpartition(":")[0] in sessions]
+            erase(index, gone)
+            self._file.save_vectors(part, {}, gone)
             if erased_share(index) > _MOST_ERASED:
                 index = RecallIndex(unit for unit in index.units if unit.id)
             self._loaded.pop(part, None)
@@ -185,9 +206,19 @@ def _is_read(row: LogRow | None, stat: LogStat) -> bool:
     return row is not None and (row.size, row.changed) == (stat.size, stat.changed)
 
 
-def open_sessions(folder: Path, store: SessionArchive) -> SessionIndexes:
+def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedding | None" = None) -> SessionIndexes:
     """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
-    return SessionIndexes(folder / "memory" / FILE_NAME, store, lambda: forgotten_events(folder))
+    return SessionIndexes(folder / "memory" / FILE_NAME, store, lambda: forgotten_events(folder), embedding)
+
+
+def unread_sessions(folder: Path, store: SessionArchive) -> int:
+    """Return how many sessions of a home are not in the index, or have grown since. Nothing is read into it or written."""
+    place = folder / "memory" / FILE_NAME
+    rows: dict[str, LogRow] = {}
+    if place.is_file():
+        with closing(RecallFile(place)) as stored:
+            rows = stored.logs()
+    return sum(not _is_read(rows.get(stat.session), stat) for stat in store.stats())
 
 
 def forgotten_events(folder: Path) -> frozenset[str]:
