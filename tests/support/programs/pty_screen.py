@@ -26,6 +26,8 @@ KEYS = {
     "ctrl-c": "\x03",
     "ctrl-d": "\x04",
     "ctrl-g": "\x07",
+    "ctrl-v": "\x16",
+    "ctrl-z": "\x1a",
     "ctrl-j": "\n",
     "ctrl-o": "\x0f",
     "ctrl-r": "\x12",
