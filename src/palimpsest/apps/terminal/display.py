@@ -74,7 +74,7 @@ class Display:
         self.search = SearchToolbar(ignore_case=True)
         prompt = f"{look.symbols.user} "
         box = Window(
-            BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control),
+            BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control, preview_search=True),
             height=Dimension(min=1, max=_MOST_INPUT_LINES),
             wrap_lines=True,
             dont_extend_height=True,
