@@ -52,7 +52,14 @@ class PtyScreen:
         self._master = master
         self._set_size(columns, rows)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _OWN_TERMINAL, *command], cwd=cwd, env=dict(env), stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            cwd=cwd,
+            env=dict(env),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            close_fds=True,
         )
         os.close(slave)
 

@@ -151,6 +151,14 @@ class Terminal:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
+    async def _run_line(self, line: str) -> None:
+        """Run a command, and show what it did to the session: between turns, no turn publishes its events."""
+        try:
+            await run_line(self, line)
+        finally:
+            if self.conversation is not None:
+                self.conversation.publish_unseen()
+
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
             await work
@@ -254,7 +262,7 @@ class Terminal:
             if self.questions.open is not None:
                 self.questions.answer("n", "".join(texts_of(taken.parts)))
             elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
-                self.start(run_line(self, taken.text))
+                self.start(self._run_line(taken.text))
             else:
                 self._send(taken.parts)
         except PalimpsestError as error:
@@ -280,7 +288,7 @@ class Terminal:
         self._escaped_at = now
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
-            self.start(run_line(self, "/rewind"))
+            self.start(self._run_line("/rewind"))
             return
         self._interrupt()
 
@@ -322,7 +330,7 @@ class Terminal:
 
     def next_mode(self) -> None:
         """Change to the next mode."""
-        self.start(run_line(self, "/mode next"))
+        self.start(self._run_line("/mode next"))
 
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
@@ -343,7 +351,7 @@ class Terminal:
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
-        self.start(run_line(self, "/image"))
+        self.start(self._run_line("/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
