@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.engine.memory.memories import Memories, make_team_notebook, memories_of
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.recall.querying import forgotten_events
+from palimpsest.engine.memory.recall.session_index import forgotten_events
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
 from palimpsest.memory.note_file import encode_note

@@ -37,8 +37,8 @@ class RemovedSessions(Value, frozen=True):
 class HomeRemoval:
     """Removes notes from the folder `memory` of a home, beside the scope `own`, which removes them itself. Every step can be done again.
 
-    Other scopes are not held, because two removals could then wait for each other: each file is replaced in one step, and whoever writes
-    a summary looks afterwards whether something was forgotten meanwhile.
+    Other scopes are not held, because two removals could then wait for each other: each file is replaced in one step, and a process that
+    writes a summary looks afterwards whether something was forgotten meanwhile.
     """
 
     def __init__(self, memory: Path, own: Path) -> None:

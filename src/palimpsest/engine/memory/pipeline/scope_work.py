@@ -15,6 +15,7 @@ from palimpsest.engine.memory.notebook import Notebook, Propose
 from palimpsest.engine.memory.pipeline.changed_files import notes_with_changed_files
 from palimpsest.engine.memory.pipeline.heartbeat import Ownership, kept_alive
 from palimpsest.engine.memory.pipeline.metering import metered
+from palimpsest.engine.memory.pipeline.note_uses import active_with_uses, write_uses
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.scope_files import (
     SUMMARY_FILE,
@@ -131,12 +132,8 @@ def is_dirty(places: PipelinePlaces, scope: str) -> bool:
     row = places.claims.row("scope", scope)
     state = state_of(places.scope_folder(scope))
     if row is None or not row.baseline:
-        return bool(state) or bool(_due_steps(places, scope, places.notebook(scope).notes().active))
-    return (
-        bool(changed_paths(row.baseline, state))
-        or bool(_due_steps(places, scope, places.notebook(scope).notes().active))
-        or _has_expired(places, scope)
-    )
+        return bool(state) or bool(_due_steps(places, scope))
+    return bool(changed_paths(row.baseline, state)) or bool(_due_steps(places, scope)) or _has_expired(places, scope)
 
 
 def record_run(places: PipelinePlaces, scope: str, result: ScopeResult, started: int) -> None:
@@ -183,7 +180,7 @@ def _consolidated(work: _Work) -> Generator[Want, Answer, ScopeResult]:
 
 
 def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
-    """Pick up edits, drop what was forgotten, settle, merge, expire, cluster and derive rules.
+    """Pick up edits, drop what was forgotten, write uses into files, settle, merge, expire, cluster and derive rules.
 
     Returns the number of changes, and the names of notes that stand for others since then.
     """
@@ -195,11 +192,12 @@ def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
     for name in dropped:
         notebook.forget(name, "consolidate", "it rests on events whose note was forgotten")
     expired = len(notebook.expire_quarantine(places.config.quarantine_days))
+    write_uses(notebook)
     steps, made = 0, set[str]()
     # Observed, settled and derived in turn, until nothing changes; each round works on what the one before left.
     for _ in range(_MOST_ROUNDS):
         active = dict(notebook.notes().active)
-        found = _due_steps(places, scope, active)
+        found = _due_steps(places, scope)
         if not found:
             break
         applied = _apply_steps(work, notebook, found, active)
@@ -234,8 +232,9 @@ def _apply_steps(
     return steps
 
 
-def _due_steps(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) -> tuple[ConsolidationStep, ...]:
+def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, ...]:
     """Return what consolidation without a model changes now: what the logs prove, then the facts, and the rules when those are settled."""
+    active = active_with_uses(places.notebook(scope))
     now = _now(places)
     if observed := _observed(places, scope, active):
         return observed
