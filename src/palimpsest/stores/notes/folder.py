@@ -249,7 +249,7 @@ class NoteFolder:
         except BadLog as error:
             return self._begun_again(store, error)
         try:
-            # A log is read up to its end by whoever changes notes; a damaged line shows only then.
+            # Every change of notes reads the log up to its end; a damaged line shows only then.
             for _ in log.events():
                 pass
         except BadLog as error:
