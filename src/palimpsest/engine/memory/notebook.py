@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
+from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
@@ -87,6 +88,10 @@ class Notebook:
         """Return an active note as its file states it now; `None` if there is none, or it is no note."""
         text = None if name in self._forgetting.hidden() else self._folder.active_text(name)
         return None if text is None else self._notes(NoteFiles({name: text}, {}, {})).active.get(name)
+
+    def text(self, name: str) -> str:
+        """Return the file of an active note as it is now, without secrets; empty if there is none that can be read."""
+        return redact((None if name in self._forgetting.hidden() else self._folder.active_text(name)) or "")
 
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""

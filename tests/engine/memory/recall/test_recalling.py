@@ -1,6 +1,7 @@
 """Notes that a prompt recalls: which, in what form, how often, and what happens if recall fails."""
 
 import asyncio
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -93,6 +94,24 @@ def test_cc_60_recall_shows_at_most_five_notes_none_twice_before_a_fold_and_none
     fold_all(agent)
     ask(agent, "third")
     assert [len(each) for each in recalled(agent)] == [5, 1, 5]
+
+
+def test_cc_59_a_model_chooses_by_the_manifest_of_claude_code_with_the_file_that_changed_last_first(desk: Desk) -> None:
+    desk.save(TABS, note("user_name", "is called Kim"), note("project_key", "the old key"))
+    notes = {"feedback_tabs": 2_000, "user_name": 3_000, "project_key": 1_000}
+    for book in desk.memories.notebooks:
+        for path in (book.folder / "notes").glob("*.md"):
+            os.utime(path, (notes[path.stem], notes[path.stem]))
+    held = desk.memories.project.folder / "notes" / "project_key.md"
+    held.write_text(held.read_text().replace("about: the old key", "about: password=hunter2hunter2"))
+    os.utime(held, (1_000, 1_000))
+    ask(desk.agent('{"selected_memories": ["user_name.md"]}', "done", way="claude-code"), PROMPT)
+    asked = desk.model.requests[0].text()
+    assert [line for line in asked.splitlines() if line.startswith("- [")] == [
+        "- [user] user_name.md (1970-01-01T00:50:00.000Z): is called Kim",
+        "- [feedback] feedback_tabs.md (1970-01-01T00:33:20.000Z): indent Makefiles with tabs",
+        "- [project] project_key.md (1970-01-01T00:16:40.000Z): password=[REDACTED:credential]",
+    ]
 
 
 def test_cc_60_an_empty_or_broken_answer_shows_none(desk: Desk) -> None:

@@ -167,10 +167,8 @@ def test_without_the_extra_one_notice_says_so_and_recall_goes_by_words(desk: Des
     agent = Agent("claude-sonnet-4-5", provider=Scripted("ok"), cwd=desk.root, home=desk.home)
     settings = CodingSettings(sandbox="off", snapshots=False, tools=(), mcp=McpSettings(active=False), memory=EMBEDDED)
     said = [line for line in equip(agent, desk.home, settings) if "embed" in line]
-    assert said == [
-        "memory.recall_embeddings is on, but recall goes by words alone: embeddings need the extra `embed`: "
-        "pip install 'palimpsest-agent[embed]'"
-    ]
+    reason = "embeddings need the extra `embed`: pip install 'palimpsest-agent[embed]'"
+    assert said == [f"memory.recall_embeddings is on, but recall goes by words alone: {reason}"]
     tool = agent.toolbox.tools["recall"]
     answer = asyncio.run(tool.run(json.dumps({"query": "Makefile tabs"}), agent.toolbox.workspace))
     assert "feedback_tabs" in answer.text
