@@ -1,6 +1,7 @@
 """Notes that a prompt recalls: which, in what form, how often, and what happens if recall fails."""
 
 import asyncio
+import json
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -106,11 +107,11 @@ def test_cc_59_a_model_chooses_by_the_manifest_of_claude_code_with_the_file_that
     held.write_text(held.read_text().replace("about: the old key", "about: password=hunter2hunter2"))
     os.utime(held, (1_000, 1_000))
     ask(desk.agent('{"selected_memories": ["user_name.md"]}', "done", way="claude-code"), PROMPT)
-    asked = desk.model.requests[0].text()
-    assert [line for line in asked.splitlines() if line.startswith("- [")] == [
+    ((block,),) = (message["content"] for message in json.loads(desk.model.requests[0].body)["messages"])
+    assert [line for line in block["text"].splitlines() if line.startswith("- [")] == [
         "- [user] user_name.md (1970-01-01T00:50:00.000Z): is called Kim",
         "- [feedback] feedback_tabs.md (1970-01-01T00:33:20.000Z): indent Makefiles with tabs",
-        "- [project] project_key.md (1970-01-01T00:16:40.000Z): password=[REDACTED:credential]",
+        "- [project] project_key.md (1970-01-01T00:16:40.000Z): password=[REDACTED:assignment]",
     ]
 
 
