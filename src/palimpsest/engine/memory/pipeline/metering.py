@@ -100,7 +100,6 @@ class RunMeter:
             spent = self.spent
             self.spent = RunCost(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
 
-
     def _with_excess(self, estimated: Tokens) -> Tokens:
         read, written = self._excess
         return Tokens(math.ceil(estimated.read * read), math.ceil(estimated.written * written))
