@@ -24,7 +24,7 @@ def notes_of(count: int) -> tuple[Note, ...]:
     """Notes that share three words with each other, and have four of their own."""
     return tuple(
         note(
-            f"project_n{number}", f"harbour crane note n{number}", f"fact{number} detail{number} extra{number}\n", evidence=(f"s:{number}",)
+            f"project_n{number}", f"harbour crane note n{number}", f"fact{number} detail{number} more{number}\n", evidence=(f"s:{number}",)
         )
         for number in range(count)
     )

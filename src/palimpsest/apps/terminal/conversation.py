@@ -69,6 +69,15 @@ class AgentConversation:
         while self._turn is not None and not self._turn.done():
             await asyncio.wait([self._turn])
 
+    def publish_unseen(self) -> None:
+        """Publish the events of a command; while a turn is running, it publishes them itself."""
+        if not self.is_running:
+            self._publish_rest()
+
+    def _publish_rest(self) -> None:
+        for event in self.agent.unseen():
+            self._publish(event)
+
     async def _run(self) -> None:
         # Input that was typed too late for the last safe point starts a turn of its own.
         while True:
@@ -79,8 +88,7 @@ class AgentConversation:
                 self._failed(error)
                 break
             finally:
-                for event in self.agent.unseen():
-                    self._publish(event)
+                self._publish_rest()
                 self._ended()
             if not self.agent.session.log.inbox:
                 break

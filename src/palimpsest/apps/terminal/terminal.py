@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import Chooser, Row
@@ -18,7 +17,7 @@ from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
-from palimpsest.apps.terminal.input.line import InputLine
+from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.placing import first_line
 from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
@@ -27,50 +26,17 @@ from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
-from palimpsest.apps.terminal.state import status_of
+from palimpsest.apps.terminal.shell_line import run_in_shell
+from palimpsest.apps.terminal.state import StatusReader
+from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import PermissionAsked
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
-from palimpsest.tools.permissions.decision import Approval
 
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
-Approve = Callable[[PermissionAsked], Awaitable[Approval]]
-
-
-class OpenedAgent(Struct, frozen=True):
-    """An agent that is ready, what the user should know about it, and the pieces of its conversation so far that are shown again."""
-
-    agent: Agent
-    notices: tuple[str, ...] = ()
-    earlier: tuple[Piece, ...] = ()
-
-
-class OpenAgent(Protocol):
-    """Makes agents."""
-
-    def __call__(self, session: str, approve: Approve, *, fork: bool) -> OpenedAgent:
-        """Return the agent of a session, of a fork of it, or of a new one if the id is empty. It may take long."""
-        ...
-
-
-class TerminalSurroundings(Struct, frozen=True):
-    """What a terminal needs of the program around it.
-
-    `open_agent` runs outside of the event loop.
-    `run_pal` runs a command of `pal` that prints to the terminal. `sessions` are the rows of the list of sessions.
-    """
-
-    open_agent: OpenAgent
-    run_pal: Callable[[Sequence[str]], None]
-    sessions: Callable[[], Sequence[Row]]
-    root: Path
-    folder: Path | None = None
-    session: str = ""
-    prompt: str = ""
 
 
 class Terminal:
@@ -84,11 +50,12 @@ class Terminal:
         self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
-        self.questions = Questions(self.display.refresh, self._call, seconds)
+        self.questions = Questions(self._question_changed, self._call, seconds)
         self.conversation: AgentConversation | None = None
         self.chooser: Chooser | None = None
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
         self.hint = ""
+        self._status = StatusReader()
         self._unsent: list[tuple[str | PastedImage, ...]] = [(around.prompt,)] if around.prompt else []
         self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
@@ -126,6 +93,8 @@ class Terminal:
             opened = await asyncio.to_thread(self.around.open_agent, session, self.questions.ask, fork=fork)
         except PalimpsestError:
             self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
+            unsent, self._unsent = self._unsent, []
+            self.line.put("\n".join((*(text for parts in unsent for text in texts_of(parts)), self.line.text)).strip())
             raise
         self.conversation = AgentConversation(opened.agent, self.take, self._failed, self.display.refresh)
         self.hint = ""
@@ -146,6 +115,11 @@ class Terminal:
         if conversation is not None:
             await conversation.interrupt()
             await conversation.agent.__aexit__(None, None, None)
+
+    def _question_changed(self) -> None:
+        if self.questions.open is None and self.chooser is None:
+            self.line.bring_back()
+        self.display.refresh()
 
     def _call(self, call_id: str) -> ToolBlock | None:
         return self.transcript.call(call_id)
@@ -176,6 +150,14 @@ class Terminal:
         task = asyncio.ensure_future(self._guarded(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    async def _run_line(self, line: str) -> None:
+        """Run a command, and show what it did to the session: between turns, no turn publishes its events."""
+        try:
+            await run_line(self, line)
+        finally:
+            if self.conversation is not None:
+                self.conversation.publish_unseen()
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
@@ -217,6 +199,11 @@ class Terminal:
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, and show what it prints."""
         await self.display.above(lambda: self.around.run_pal(words))
+
+    async def shell(self, line: str) -> int:
+        """Run a line in the user's own shell, which has the terminal until its end, and return its exit code."""
+        root = self.around.root if self.agent is None else self.agent.toolbox.workspace.root
+        return await self.display.above(lambda: run_in_shell(line, root), in_thread=True)
 
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
@@ -262,31 +249,28 @@ class Terminal:
 
     def status(self) -> Status:
         """What the status line says."""
-        return Status(hint=self.hint) if self.conversation is None else status_of(self.conversation, self.hint)
+        return Status(hint=self.hint) if self.conversation is None else self._status.read(self.conversation, self.hint)
 
     # What keys do.
 
     def submit(self) -> None:
-        """Send what is typed: a command, a shell line of the user, or a message."""
+        """Send what is typed: a command, a shell line of the user, or a message. While a question is open, it is the reason of a no."""
         if not self.line.text.strip():
             return
         try:
-            text, parts = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
+            taken = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
+            if self.questions.open is not None:
+                self.questions.answer("n", "".join(texts_of(taken.parts)))
+            elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
+                self.start(self._run_line(taken.text))
+            else:
+                self._send(taken.parts)
         except PalimpsestError as error:
+            # What cannot be recorded, such as on a full disk, stays in the input.
             self._failed(error)
-            return
-        self.hint = ""
-        if text.startswith(("/", "!")) and len(parts) == 1:
-            self.start(run_line(self, text))
-        elif self.conversation is None:
-            self._unsent.append(parts)
         else:
-            try:
-                self._send(parts)
-            except PalimpsestError as error:
-                # What cannot be recorded, such as on a full disk, stays in the input.
-                self.line.put(text)
-                self._failed(error)
+            self.hint = ""
+            self.line.sent(taken)
         self.display.refresh()
 
     def _send(self, parts: tuple[str | PastedImage, ...]) -> None:
@@ -304,7 +288,7 @@ class Terminal:
         self._escaped_at = now
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
-            self.start(run_line(self, "/rewind"))
+            self.start(self._run_line("/rewind"))
             return
         self._interrupt()
 
@@ -337,21 +321,37 @@ class Terminal:
         self.display.exit()
 
     def open_block(self) -> None:
-        """Show the newest folded block in full; the next time the one before it."""
-        if self.opened:
+        """Show the call of the open question in full, or the newest folded block; the next time the one before it."""
+        asked = self.questions.open
+        if asked is not None and asked.call is not None:
+            self.show(replace(asked.call, state="writing"), opened=True)
+        elif self.opened:
             self.show(self.opened.pop(), opened=True)
 
     def next_mode(self) -> None:
         """Change to the next mode."""
-        self.start(run_line(self, "/mode next"))
+        self.start(self._run_line("/mode next"))
 
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
         self.line.paste(text)
 
+    def edit(self) -> None:
+        """Let the user write the message in an editor."""
+        self.start(self.display.edit())
+
+    def suspend(self) -> None:
+        """Stop the process, as in a shell; its continuation shows the input again."""
+        self.line.keep()
+        self.display.app.suspend_to_background()
+
+    def put_aside(self) -> None:
+        """Put what is typed aside until the open question is answered, so that its keys answer."""
+        self.line.set_aside()
+
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
-        self.start(run_line(self, "/image"))
+        self.start(self._run_line("/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
@@ -384,6 +384,11 @@ class Terminal:
     def is_asking(self) -> bool:
         """Whether a question is open."""
         return self.questions.open is not None
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether keys answer a question. What is typed is a message as soon as it has begun."""
+        return self.questions.open is not None and not self.line.text
 
     @property
     def is_choosing(self) -> bool:

@@ -1,6 +1,6 @@
 """The notes of one scope at work: reads them, picks up edits by hand, applies accepted changes, forgets, and keeps the index true."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -96,14 +96,6 @@ class Notebook:
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
         return self._memory(by)
-
-    def forgotten_among(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these names are those of forgotten notes; a note that was saved since under such a name is not one."""
-        stones = self._tombstones()
-        if not stones:
-            return frozenset()
-        key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
-        return frozenset(name for name in names if name_digest(key, name) in digests and name not in active)
 
     def forgotten(self) -> Callable[[str], int]:
         """Return a function that says when a note of a name was last forgotten, in milliseconds since 1970; -1 if it never was."""

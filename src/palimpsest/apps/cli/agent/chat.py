@@ -19,7 +19,7 @@ from palimpsest.tools.permissions.decision import Mode
 
 if TYPE_CHECKING:
     from palimpsest.apps.terminal.choosing import Row
-    from palimpsest.apps.terminal.terminal import Approve, OpenedAgent
+    from palimpsest.apps.terminal.surroundings import Approve, OpenedAgent
     from palimpsest.stores.config.settings import Settings
 
 _EXAMPLES = """\b
@@ -84,7 +84,7 @@ def chat(
     agents = TerminalAgents(home, settings, allow, deny, folders)
     from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
-    from palimpsest.apps.terminal.terminal import TerminalSurroundings  # noqa: PLC0415
+    from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415
 
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme="light" if theme == "light" else "dark", spoken=screen_reader)
     around = TerminalSurroundings(agents.open, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt)
@@ -106,7 +106,7 @@ class TerminalAgents:
     def open(self, session: str, approve: "Approve", *, fork: bool) -> "OpenedAgent":
         """Return the agent of a session, of a fork of it, or of a new one if the id is empty, with its latest conversation."""
         from palimpsest.apps.terminal.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
-        from palimpsest.apps.terminal.terminal import OpenedAgent  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
         from palimpsest.engine.coding.configured import (  # noqa: PLC0415
             coding_settings,
             configured_agent,

@@ -59,6 +59,10 @@ class CommandRoom(Protocol):
         """Run a command of `pal`, such as `audit`, and show what it prints."""
         ...
 
+    async def shell(self, line: str) -> int:
+        """Run a line in the user's own shell, and return its exit code."""
+        ...
+
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty."""
         ...

@@ -1,22 +1,16 @@
 """All commands of the terminal, how a line becomes a call of one, and what completes them."""
 
 import asyncio
-import os
-import shlex
 from collections.abc import Iterable
 from typing import Final
 
-from palimpsest.apps.shown_text import plain
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of
+from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
 from palimpsest.apps.terminal.input.keys import KEYS
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
-
-# Bytes of the output of a shell line of the user that the screen shows.
-_LARGEST_OUTPUT: Final = 200_000
 
 
 async def _help(room: CommandRoom, name: str) -> None:
@@ -76,19 +70,10 @@ def completions(line: str, agent: Agent | None) -> Iterable[tuple[str, str]]:
 
 
 async def _shell(room: CommandRoom, line: str) -> None:
-    """Run a line in the user's own shell, outside of the sandbox and of the conversation, and show what it prints."""
+    """Run a line in the user's own shell, outside of the sandbox and of the conversation; it has the terminal until it ends."""
     if not line:
         raise BadInput("give a command behind the exclamation mark")
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    root = agent_of(room).toolbox.workspace.root
-    process = await asyncio.create_subprocess_exec(
-        shell, "-c", line, cwd=root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        printed, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    room.write(plain(printed[-_LARGEST_OUTPUT:].decode("utf-8", "replace")).rstrip("\n") + "\n")
-    if process.returncode:
-        room.notice(f"{shlex.join([shell, '-c', line])} ended with {process.returncode}", "warning")
+    code = await room.shell(line)
+    if code:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+        room.notice(f"{line} {ended}", "warning")

@@ -31,7 +31,6 @@ def search_sessions(folder: Path, store: SessionArchive, memories: Memories, que
     New logs are read into the index of the home first, for at most 30 seconds. What was forgotten is not found, and what was corrected
     stands behind its correction. Raises `StoreError` if the index cannot be used.
     """
-
     forgotten = forgotten_events(folder)
     notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
     with closing(open_sessions(folder, store)) as sessions:

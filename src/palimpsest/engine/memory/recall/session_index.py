@@ -222,7 +222,10 @@ def unread_sessions(folder: Path, store: SessionArchive) -> int:
 
 
 def forgotten_events(folder: Path) -> frozenset[str]:
-    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder, also by a team."""
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder.
+
+    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
+    """
     places = sorted((folder / "memory").glob("*/tombstones.jsonl"))
     return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
 
