@@ -27,8 +27,6 @@ _STARTS: Final = 5
 _KEYS: Final = 100
 _TOKENS_PER_SECOND: Final = 200
 _PATIENCE_S: Final = 60.0
-# Turns of a quick and of a full run, for each of ten parts.
-_QUICK_TURNS, _FULL_TURNS = 10, 100
 # The terminal belongs to the process, as that of a shell does.
 _OWN_TERMINAL: Final = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 _PROMPT: Final = "❯".encode()
@@ -197,7 +195,7 @@ def _key_seconds(workspace: BenchWorkspace) -> Iterator[float]:
 
 def _turn_memory(workspace: BenchWorkspace) -> Iterator[int]:
     """Yield the memory of the process after each tenth of the turns, in kB."""
-    turns = _FULL_TURNS if workspace.sizes.rounds > _QUICK_TURNS else _QUICK_TURNS
+    turns = max(1, workspace.sizes.terminal_turns // 10)
     with _model(paced=False) as model, _opened(workspace, model) as process:
         process.wait_for(b"of 200k")
         for tenth in range(10):
