@@ -57,7 +57,7 @@ def test_a_reply_of_one_line_of_a_megabyte_is_all_there(room: Callable[..., Room
     here = room((*(line[start : start + 4_000] for start in range(0, len(line), 4_000)),))
     with here.terminal(columns=100) as screen:
         say(screen, "go")
-        screen.wait_for("w149999", seconds=60)
+        screen.wait_for(lambda: b"w149999" in screen.raw[-20_000:], seconds=90)
         screen.wait_until_quiet()
         shown = screen.scrollback()
         last = " ".join(shown[-2_000:]).split()

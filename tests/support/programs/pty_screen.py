@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -152,7 +153,8 @@ class PtyScreen:
 
     def _read(self, seconds: float) -> bool:
         if self._master < 0:
-            time.sleep(seconds)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
             return False
         readable, _, _ = select.select([self._master], [], [], seconds)
         if not readable:
