@@ -11,19 +11,19 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import Chooser, Row
+from palimpsest.apps.terminal.commands.completion import TerminalCompleter
 from palimpsest.apps.terminal.commands.registry import run_line
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.display import Device, Display
+from palimpsest.apps.terminal.frame import Frame
 from palimpsest.apps.terminal.input.attachments import PastedImage
-from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
-from palimpsest.apps.terminal.placing import first_line
 from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
-from palimpsest.apps.terminal.screen.frame import Frame
 from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.painting import paint
+from palimpsest.apps.terminal.screen.placing import first_line
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.shell_line import run_in_shell

@@ -13,7 +13,6 @@ from palimpsest.core.items import Text
 from palimpsest.core.log.turns import turns_of
 from palimpsest.core.log.undo import rewind as go_back
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.undo_files.restoring import FileRewinding
 from palimpsest.tools.permissions.decision import Mode
 
 _MOST_MESSAGES: Final = 200
@@ -122,6 +121,8 @@ def _text(body: object) -> str:
 def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
     if room.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
+    from palimpsest.engine.undo_files.restoring import FileRewinding  # noqa: PLC0415 - the first prompt must not wait for git and snapshots
+
     rewinding = FileRewinding(agent.session.log, room.folder)
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")
 
