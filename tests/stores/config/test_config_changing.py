@@ -19,7 +19,7 @@ def test_a_missing_table_or_file_is_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.toml"
     change_key(path, "terminal.theme", "light")
     change_key(path, "terminal.notify", "off")
-    change_key(path, "files.snapshots", value=False)
+    change_key(path, "files.snapshots", False)
     assert path.read_text() == '[terminal]\nnotify = "off"\ntheme = "light"\n\n[files]\nsnapshots = false\n'
 
 
@@ -49,7 +49,7 @@ def test_a_file_in_which_more_than_the_key_would_change_is_left_alone(tmp_path: 
 
 
 def test_an_unknown_key_and_a_wrong_value_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no key terminal.colour"):
+    with pytest.raises(BadInput, match=r"no key terminal\.colour"):
         change_key(tmp_path / "config.toml", "terminal.colour", "light")
     with pytest.raises(BadInput, match="must be one of dark, light"):
         change_key(tmp_path / "config.toml", "terminal.theme", "blue")

@@ -10,7 +10,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from palimpsest.apps.terminal.display import Device
 from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.terminal import Terminal, TerminalSurroundings
+from palimpsest.apps.terminal.sessions.surroundings import TerminalSurroundings
+from palimpsest.apps.terminal.terminal import Terminal
 
 # A terminal that reports no size.
 _USUAL: Final = Size(rows=24, columns=80)

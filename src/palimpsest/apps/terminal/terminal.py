@@ -1,25 +1,28 @@
 """The agent in a terminal: what the user types becomes turns, commands and answers, and what happens becomes blocks on the screen."""
 
 import asyncio
+import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.apps.terminal.choosing import Chooser, Row
+from palimpsest.apps.terminal.choosing import ENTER, NO_KEYS, Chooser, Lists, Row, RowChoice, RowSource
+from palimpsest.apps.terminal.commands.own.files import command_folders, find_own_commands
+from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.commands.registry import run_line
-from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine
 from palimpsest.apps.terminal.placing import first_line
+from palimpsest.apps.terminal.programs.notifying import Notifier
+from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
 from palimpsest.apps.terminal.screen.frame import Frame
@@ -27,10 +30,11 @@ from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
+from palimpsest.apps.terminal.sessions.attachment import Attachment
+from palimpsest.apps.terminal.sessions.surroundings import OpenedAgent, TerminalSurroundings
 from palimpsest.apps.terminal.state import status_of
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import PermissionAsked
-from palimpsest.core.items import Image, Part, Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
 from palimpsest.tools.permissions.decision import Approval
@@ -38,39 +42,6 @@ from palimpsest.tools.permissions.decision import Approval
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
-Approve = Callable[[PermissionAsked], Awaitable[Approval]]
-
-
-class OpenedAgent(Struct, frozen=True):
-    """An agent that is ready, what the user should know about it, and the pieces of its conversation so far that are shown again."""
-
-    agent: Agent
-    notices: tuple[str, ...] = ()
-    earlier: tuple[Piece, ...] = ()
-
-
-class OpenAgent(Protocol):
-    """Makes agents."""
-
-    def __call__(self, session: str, approve: Approve, *, fork: bool) -> OpenedAgent:
-        """Return the agent of a session, of a fork of it, or of a new one if the id is empty. It may take long."""
-        ...
-
-
-class TerminalSurroundings(Struct, frozen=True):
-    """What a terminal needs of the program around it.
-
-    `open_agent` runs outside of the event loop.
-    `run_pal` runs a command of `pal` that prints to the terminal. `sessions` are the rows of the list of sessions.
-    """
-
-    open_agent: OpenAgent
-    run_pal: Callable[[Sequence[str]], None]
-    sessions: Callable[[], Sequence[Row]]
-    root: Path
-    folder: Path | None = None
-    session: str = ""
-    prompt: str = ""
 
 
 class Terminal:
@@ -81,22 +52,23 @@ class Terminal:
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, around.root))
+        self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, self.own_commands, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self.display.refresh, self._call, seconds)
-        self.conversation: AgentConversation | None = None
-        self.chooser: Chooser | None = None
+        self.session = Attachment(around, self, self._ask)
+        self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
+        self.script = StatusScript(around.config, around.root, self.display.refresh)
+        self.lists = Lists(self.line, self.display.refresh)
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
-        self.hint = ""
-        self._unsent: list[tuple[str | PastedImage, ...]] = [(around.prompt,)] if around.prompt else []
+        self.hint = self.missing = ""
         self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
     @property
     def agent(self) -> Agent | None:
         """The agent; `None` until the session is open."""
-        return None if self.conversation is None else self.conversation.agent
+        return self.session.agent
 
     @property
     def folder(self) -> Path | None:
@@ -106,11 +78,11 @@ class Terminal:
     @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
-        return self.conversation is not None and self.conversation.is_running
+        return self.session.is_running
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._guarded(self._open(self.around.session)))
+        opening = asyncio.ensure_future(self._guarded(self.session.open(self.around.session)))
         try:
             await self.display.run()
         finally:
@@ -118,34 +90,41 @@ class Terminal:
             opening.cancel()
             with suppress(asyncio.CancelledError):
                 await opening
-            await self._close()
+            await self.session.close()
 
-    async def _open(self, session: str, *, fork: bool = False) -> None:
-        self.hint = "opening the session"
-        try:
-            opened = await asyncio.to_thread(self.around.open_agent, session, self.questions.ask, fork=fork)
-        except PalimpsestError:
-            self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
-            raise
-        self.conversation = AgentConversation(opened.agent, self.take, self._failed, self.display.refresh)
-        self.hint = ""
-        for piece in opened.earlier:
-            self.take(piece)
+    # What the session uses.
+
+    def attached(self, opened: OpenedAgent) -> None:
+        """Continue with an agent that is ready: show its notices, and the draft of its session."""
         for notice in opened.notices:
             self.notice(notice)
         self.line.of_session(opened.agent.id)
-        unsent, self._unsent = self._unsent, []
-        for parts in unsent:
-            self._send(parts)
-        self.conversation.go_on()
-        self.display.refresh()
+        self.missing = opened.missing
+        if opened.missing and not opened.earlier:
+            self.start(self._command("/start"))
 
-    async def _close(self) -> None:
-        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
-        conversation, self.conversation = self.conversation, None
-        if conversation is not None:
-            await conversation.interrupt()
-            await conversation.agent.__aexit__(None, None, None)
+    def changed(self) -> None:
+        """Paint again, and run the script of the status line."""
+        self.display.refresh()
+        agent = self.agent
+        if agent is not None:
+            log = "" if self.folder is None else str(self.folder / "sessions" / agent.id)
+            self.start(self.script.refresh(agent.id, log, self.status()))
+
+    def turn_ended(self) -> None:
+        """Tell the user, and paint again."""
+        self.notifier.notify("turn_ended", "the agent is done", "" if self.agent is None else self.agent.id)
+        self.changed()
+
+    async def _ask(self, asked: PermissionAsked) -> Approval:
+        self.notifier.notify("question", f"{asked.tool} needs your permission", "" if self.agent is None else self.agent.id)
+        return await self.questions.ask(asked)
+
+    async def gives_away(self) -> bool:
+        """Ask the user whether another terminal may have the session."""
+        rows = (Row("", "no, keep it here"), Row("yes", "yes: it goes on there, and is shown here read-only"))
+        chosen = await self.choose("Another terminal asks for this session. Give it away?", rows)
+        return chosen is not None and bool(chosen.value)
 
     def _call(self, call_id: str) -> ToolBlock | None:
         return self.transcript.call(call_id)
@@ -167,6 +146,10 @@ class Terminal:
         """Add text with escape sequences to the scrollback."""
         self.display.write(text)
 
+    def own_commands(self) -> Mapping[str, OwnCommand]:
+        """The commands of files of the user and of the project, by name, as they are now."""
+        return find_own_commands(command_folders(self.folder, Path.home(), self.around.root, os.environ))
+
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
         """Add a line to the scrollback."""
         self.show(NoticeBlock(text, level))
@@ -181,16 +164,17 @@ class Terminal:
         try:
             await work
         except PalimpsestError as error:
-            self._failed(error)
+            self.failed(error)
 
-    def _failed(self, error: PalimpsestError) -> None:
+    def failed(self, error: PalimpsestError) -> None:
+        """Show an error."""
         self.notice(str(error), "error")
 
     # What commands use.
 
     def send(self, text: str) -> None:
         """Send a message to the agent."""
-        self._send((text,))
+        self.session.send((text,))
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor of the input line."""
@@ -200,37 +184,41 @@ class Terminal:
         """Attach an image to the message that is being typed."""
         self.line.attach(image)
 
-    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = RowSource()) -> Row | None:  # noqa: B008 - a frozen value
         """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
-        if self.chooser is not None:
-            raise BadInput("another list is open; Esc closes it")
-        self.chooser = Chooser(title, rows)
-        self.line.set_aside()
-        self.display.refresh()
-        try:
-            return await self.chooser.chosen()
-        finally:
-            self.chooser = None
-            self.line.bring_back()
-            self.display.refresh()
+        chosen = await self.lists.choose(title, rows, NO_KEYS, source)
+        return None if chosen is None else chosen.row
+
+    async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
+        """Let the user choose a row by Enter or one of the keys; `at` is where the cursor stands first."""
+        return await self.lists.choose(title, rows, keys, at=at)
 
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, and show what it prints."""
         await self.display.above(lambda: self.around.run_pal(words))
 
+    async def pick_session(self, title: str) -> str | None:
+        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
+        listed = await asyncio.to_thread(self.around.sessions)
+        chosen = await self.choose(title, listed.rows, listed.source) if listed.rows else None
+        return None if chosen is None else chosen.value
+
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
         if session == "?":
-            rows = await asyncio.to_thread(self.around.sessions)
-            chosen = await self.choose("Which session?", rows)
+            chosen = await self.pick_session("Which session?")
             if chosen is None:
                 return
-            session = chosen.value
+            session = chosen
         self.line.keep()
         self.line.put("")
-        await self._close()
+        await self.session.close()
         self.transcript = Transcript()
-        await self._open(session, fork=fork)
+        await self.session.open(session, fork=fork)
+
+    async def take_over(self) -> None:
+        """Go on with a session that another terminal has."""
+        await self.session.take_over()
 
     def change_theme(self, theme: str) -> None:
         """Paint with another theme from now on."""
@@ -246,9 +234,7 @@ class Terminal:
 
     def queued(self) -> tuple[str, ...]:
         """Messages that wait for the next safe point, or for the session to be open."""
-        if self.conversation is not None:
-            return self.conversation.queued if self.is_running else ()
-        return tuple("".join(part for part in parts if isinstance(part, str)) for parts in self._unsent)
+        return self.session.queued()
 
     def question(self) -> PermissionQuestion | None:
         """The open question."""
@@ -256,47 +242,44 @@ class Terminal:
 
     def list(self) -> Chooser | None:
         """The open list, filtered by what is typed."""
-        if self.chooser is not None:
-            self.chooser.filter(self.line.text)
-        return self.chooser
+        return self.lists.shown()
 
     def status(self) -> Status:
         """What the status line says."""
-        return Status(hint=self.hint) if self.conversation is None else status_of(self.conversation, self.hint)
+        hint = self.session.hint or self.hint
+        status = Status(hint=hint) if self.session.conversation is None else status_of(self.session.conversation, hint)
+        return replace(status, own=self.script.text)
 
     # What keys do.
 
     def submit(self) -> None:
         """Send what is typed: a command, a shell line of the user, or a message."""
+        self.notifier.seen()
         if not self.line.text.strip():
             return
         try:
             text, parts = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
         except PalimpsestError as error:
-            self._failed(error)
+            self.failed(error)
             return
         self.hint = ""
         if text.startswith(("/", "!")) and len(parts) == 1:
-            self.start(run_line(self, text))
-        elif self.conversation is None:
-            self._unsent.append(parts)
+            self.start(self._command(text))
         else:
             try:
-                self._send(parts)
+                self.session.send(parts)
             except PalimpsestError as error:
                 # What cannot be recorded, such as on a full disk, stays in the input.
                 self.line.put(text)
-                self._failed(error)
+                self.failed(error)
         self.display.refresh()
 
-    def _send(self, parts: tuple[str | PastedImage, ...]) -> None:
-        conversation = self.conversation
-        if conversation is None:
-            self._unsent.append(parts)
-            return
-        blobs = conversation.agent.session.environment.blobs
-        said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
-        conversation.send(*said)
+    async def _command(self, line: str) -> None:
+        try:
+            await run_line(self, line)
+        finally:
+            if self.session.conversation is not None and not self.is_running:
+                self.session.conversation.show_new_events()
 
     def escape(self) -> None:
         """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
@@ -304,18 +287,18 @@ class Terminal:
         self._escaped_at = now
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
-            self.start(run_line(self, "/rewind"))
+            self.start(self._command("/rewind"))
             return
         self._interrupt()
 
     def _interrupt(self) -> None:
-        if self.chooser is not None:
-            self.chooser.leave()
+        if self.lists.open is not None:
+            self.lists.open.leave()
             return
         if self.questions.open is not None:
             self.questions.answer("esc")
-        if self.conversation is not None and self.is_running:
-            self.start(self.conversation.interrupt())
+        if self.session.conversation is not None and self.is_running:
+            self.start(self.session.conversation.interrupt())
 
     def stop(self) -> None:
         """Interrupt, clear the input, or leave if it is pressed twice."""
@@ -343,7 +326,7 @@ class Terminal:
 
     def next_mode(self) -> None:
         """Change to the next mode."""
-        self.start(run_line(self, "/mode next"))
+        self.start(self._command("/mode next"))
 
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
@@ -351,11 +334,11 @@ class Terminal:
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
-        self.start(run_line(self, "/image"))
+        self.start(self._command("/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
-        text = "" if self.conversation is None else self.conversation.take_back()
+        text = "" if self.session.conversation is None else self.session.conversation.take_back()
         if text:
             self.line.put(text)
             self.display.refresh()
@@ -363,22 +346,27 @@ class Terminal:
 
     def answer(self, key: AnswerKey) -> None:
         """Answer the open question."""
+        self.notifier.seen()
         self.questions.answer(key)
 
     def move(self, by: int) -> None:
         """Move in the open list."""
-        if self.chooser is not None:
-            self.chooser.move(by)
+        if self.lists.open is not None:
+            self.lists.open.move(by)
 
-    def take_row(self) -> None:
-        """Choose the row under the cursor of the open list."""
-        if self.chooser is not None:
-            self.chooser.take()
+    def take_row(self, key: str = ENTER) -> None:
+        """Choose the row under the cursor of the open list by a key."""
+        if self.lists.open is not None:
+            self.lists.open.take(key)
+
+    def offers(self, key: str) -> bool:
+        """Whether the open list has a use for a letter."""
+        return self.lists.offers(key)
 
     @property
     def is_busy(self) -> bool:
         """Whether Esc has something to end: a list, a question or a turn."""
-        return self.chooser is not None or self.questions.open is not None or self.is_running
+        return self.lists.open is not None or self.questions.open is not None or self.is_running
 
     @property
     def is_asking(self) -> bool:
@@ -388,4 +376,4 @@ class Terminal:
     @property
     def is_choosing(self) -> bool:
         """Whether a list is open."""
-        return self.chooser is not None
+        return self.lists.open is not None

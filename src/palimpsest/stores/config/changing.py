@@ -14,7 +14,7 @@ from palimpsest.stores.files import store_error, write_private
 _LARGEST: Final = 1024 * 1024
 
 
-def change_key(path: Path, name: str, value: str | bool | float) -> None:
+def change_key(path: Path, name: str, value: object) -> None:
     """Set a key, named with dots, in a file; the file is made if there is none.
 
     Raises `BadInput` if there is no such key, the value does not fit it, or the file cannot be changed without changing another key of
