@@ -3,59 +3,12 @@
 import os
 import re
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pty_screen import PtyScreen
-from streaming_model import Call, Gate, Part, StreamingModel, Thought, model_streaming
-
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
-READY = "of 200k"
-NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "something asks first."]
-
-
-class Room:
-    """A project folder, a home and a model, in which terminals are opened."""
-
-    def __init__(self, folder: Path, model: StreamingModel) -> None:
-        self.project = folder / "project"
-        self.home = folder / "home"
-        self.model = model
-        self.project.mkdir()
-        self.home.mkdir()
-        (self.home / "config.toml").write_text('[memory]\njobs = "off"\n')
-
-    @contextmanager
-    def terminal(self, *options: str, columns: int = 80, rows: int = 24, **variables: str) -> Iterator[PtyScreen]:
-        env = {**os.environ, **self.model.environment, "PAL_HOME": str(self.home), "PAL_SANDBOX": "off", "TERM": "xterm-256color"}
-        env = {**env, "HOME": str(self.home), **variables}
-        with PtyScreen([*PAL, *options], cwd=self.project, env=env, columns=columns, rows=rows) as screen:
-            screen.wait_for(READY if columns >= 80 else "❯" if "--screen-reader" not in options else "you:")
-            yield screen
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Callable[..., Room]]:
-    models: list[object] = []
-
-    def made(*replies: tuple[Part, ...]) -> Room:
-        opened = model_streaming(*replies)
-        model = opened.__enter__()
-        models.append(opened)
-        return Room(tmp_path, model)
-
-    yield made
-    for model in models:
-        model.__exit__(None, None, None)  # type: ignore[attr-defined]
-
-
-def say(screen: PtyScreen, text: str) -> None:
-    screen.type(text)
-    screen.wait_for(text)
-    screen.press("enter")
+from streaming_model import Call, Gate, Thought
+from terminal_room import NOTICE, Room, say
 
 
 def test_a_message_is_answered_and_the_screen_is_the_conversation(room: Callable[..., Room]) -> None:

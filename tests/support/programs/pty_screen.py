@@ -7,6 +7,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ KEYS = {
     "ctrl-c": "\x03",
     "ctrl-d": "\x04",
     "ctrl-g": "\x07",
+    "ctrl-v": "\x16",
+    "ctrl-z": "\x1a",
     "ctrl-j": "\n",
     "ctrl-o": "\x0f",
     "ctrl-r": "\x12",
@@ -33,6 +36,8 @@ KEYS = {
     "backspace": "\x7f",
 }
 _LINES_KEPT = 5_000
+# The terminal belongs to the process, so that Ctrl-C in it and its end are signals, as for a program in a real terminal.
+_OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 _PATIENCE_S = 20.0
 
 
@@ -47,7 +52,7 @@ class PtyScreen:
         self._master = master
         self._set_size(columns, rows)
         self.process = subprocess.Popen(
-            command, cwd=cwd, env=dict(env), stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
+            [sys.executable, "-c", _OWN_TERMINAL, *command], cwd=cwd, env=dict(env), stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
         )
         os.close(slave)
 
@@ -58,7 +63,17 @@ class PtyScreen:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.close(self._master)
+        self.close()
+
+    def close(self) -> None:
+        """Close the terminal, as a window that is closed or a connection that is lost; a second call changes nothing."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
+
+    def fileno(self) -> int:
+        """The terminal's own end, whose modes are those that the process set."""
+        return self._master
 
     def press(self, *keys: str) -> None:
         """Send keys by name."""
@@ -129,6 +144,9 @@ class PtyScreen:
         return self.process.returncode
 
     def _read(self, seconds: float) -> bool:
+        if self._master < 0:
+            time.sleep(seconds)
+            return False
         readable, _, _ = select.select([self._master], [], [], seconds)
         if not readable:
             return False

@@ -1,6 +1,7 @@
 """A model on the loopback that streams scripted replies piece by piece, and stops at gates until the test opens them."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +42,13 @@ class StreamingModel:
 
     url: str = ""
     asked: list[Any] = field(default_factory=list)
+    streams: list[Any] = field(default_factory=list)
+
+    def cut(self) -> None:
+        """Cut all connections, as a network that is lost."""
+        for stream in self.streams:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -94,6 +102,7 @@ def model_streaming(*replies: tuple[Part, ...]) -> Iterator[StreamingModel]:
         def do_POST(self) -> None:
             model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             number = len(model.asked)
+            model.streams.append(self.connection)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()

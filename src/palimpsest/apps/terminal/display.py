@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -16,10 +16,15 @@ from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
-from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
+from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
 from palimpsest.apps.terminal.screen.look import ScreenLook
+from palimpsest.apps.terminal.screen.output import FrameOutput
+from palimpsest.apps.terminal.screen.resizing import InlineApplication
+
+Result = TypeVar("Result")
 
 # Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
 FRAME_SECONDS: Final = 0.05
@@ -36,10 +41,11 @@ _DEPTHS: Final = {
 
 
 class Device(NamedTuple):
-    """The terminal itself: where keys come from, and where the screen is."""
+    """The terminal itself: where keys come from, where the screen is, and whether it wraps lines again when its width changes."""
 
     input: Input
-    output: Output
+    output: FrameOutput
+    reflows: bool = False
 
 
 class Painted(Protocol):
@@ -60,6 +66,7 @@ class Display:
     def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: ScreenLook, device: Device, *, vi: bool) -> None:
         output = device.output
         self._painted = painted
+        self._buffer = buffer
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
         self._output = output
@@ -67,13 +74,13 @@ class Display:
         self.search = SearchToolbar(ignore_case=True)
         prompt = f"{look.symbols.user} "
         box = Window(
-            BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control),
+            BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control, preview_search=True),
             height=Dimension(min=1, max=_MOST_INPUT_LINES),
             wrap_lines=True,
             dont_extend_height=True,
         )
         choices = Window(FormattedTextControl(lambda: _choices(buffer)), dont_extend_height=True)
-        self.app: Application[None] = Application(
+        self.app = InlineApplication(
             Layout(
                 HSplit(
                     [
@@ -95,6 +102,8 @@ class Display:
         )
         # A single Esc interrupts at once: special keys and Alt arrive with the rest of their sequence in one piece, also over ssh.
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
+        self.app.frames, self.app.is_reflowed = output, device.reflows
+        self.app.after_render += lambda _: output.release()
 
     @property
     def size(self) -> Size:
@@ -118,25 +127,51 @@ class Display:
             await self.app.run_async(handle_sigint=False)
         finally:
             self._write_pending()
+            self._output.release()
 
     def exit(self) -> None:
         """End the screen; what was written before is painted first."""
-        if self.app.is_running:
+        if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
-    async def above(self, action: Callable[[], None]) -> None:
-        """Take the input away, run an action that writes to the terminal itself, and show the input again."""
+    def come_back(self) -> None:
+        """Take the terminal again after the process was stopped: its shell may have changed the modes and printed below the input."""
+        if self.app.is_running and not self._is_away:
+            # Entered for its effect: the one that `run` entered restores the modes of the beginning.
+            self.app.input.raw_mode().__enter__()
+            self.app.renderer.reset()
+            self.app.invalidate()
+
+    async def above(self, action: Callable[[], Result], *, in_thread: bool = False) -> Result:
+        """Take the input away, run an action that uses the terminal itself, show the input again, and return the result.
+
+        With `in_thread` the session goes on meanwhile; what it has to show waits.
+        """
         self._is_away = True
+        self._output.release()
         try:
-            await run_in_terminal(action)
+            with interrupts_ignored():
+                return await run_in_terminal(action, in_executor=in_thread)
+        finally:
+            self._is_away = False
+            self.refresh()
+
+    async def edit(self) -> None:
+        """Let the user write the input in the editor of `VISUAL` or `EDITOR`."""
+        self._is_away = True
+        self._output.release()
+        try:
+            with interrupts_ignored():
+                await self._buffer.open_in_editor()
         finally:
             self._is_away = False
             self.refresh()
 
     async def _flush_soon(self) -> None:
         await asyncio.sleep(FRAME_SECONDS)
-        if self._pending and self.app.is_running and not self._is_away:
-            # The terminal stays in raw mode: otherwise it would echo what is typed meanwhile.
+        if self._pending and self.app.is_running and not self.app.is_done and not self._is_away:
+            # The terminal stays in raw mode: otherwise it would echo what is typed meanwhile. What is erased is painted again in one piece.
+            self._output.hold()
             self.app.renderer.erase()
             self._write_pending()
         self.app.invalidate()

@@ -1,16 +1,19 @@
-"""Starts the terminal: finds out what it can show, and runs it until the user leaves."""
+"""Starts the terminal: finds out what it can show, and runs it until the user leaves or the terminal is closed."""
 
+import asyncio
 import os
+import signal
 import sys
 from typing import Final
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_input
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from palimpsest.apps.terminal.display import Device
 from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.sessions.surroundings import TerminalSurroundings
+from palimpsest.apps.terminal.screen.output import FrameOutput
+from palimpsest.apps.terminal.screen.resizing import reflows
+from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.apps.terminal.terminal import Terminal
 
 # A terminal that reports no size.
@@ -18,10 +21,18 @@ _USUAL: Final = Size(rows=24, columns=80)
 
 
 async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bool, seconds: float | None) -> None:
-    """Run the agent in the terminal of standard input and output until the user leaves."""
-    # Asking the terminal for the place of its cursor delays every line over a slow connection, and an inline screen does not need it.
-    output = Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False)
-    await Terminal(around, look, Device(create_input(), output), vi=vi, seconds=seconds).run()
+    """Run the agent in the terminal of standard input and output until the user leaves, or a signal or a closed terminal ends it."""
+    output = FrameOutput(sys.stdout, _size, os.environ.get("TERM"))
+    terminal = Terminal(around, look, Device(create_input(), output, reflows(os.environ)), vi=vi, seconds=seconds)
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(ending, terminal.leave)
+    loop.add_signal_handler(signal.SIGCONT, terminal.display.come_back)
+    try:
+        await terminal.run()
+    except EOFError:
+        # A terminal that was closed has no more input, which may be noticed before the signal arrives.
+        return
 
 
 def _size() -> Size:

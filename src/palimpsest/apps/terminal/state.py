@@ -1,16 +1,43 @@
 """The state of a session for the status line: how full the window is, what it cost, and what runs beside."""
 
+from msgspec.structs import replace
+
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.core.projections.ledger import Ledger
+from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.models.prices import cost
 
 
-def status_of(conversation: AgentConversation, hint: str = "") -> Status:
-    """Return the status of a session now."""
-    agent = conversation.agent
-    session = agent.session
+class StatusReader:
+    """Reads the status of a session. What takes time with the length of a session is computed once for each event, not for each frame."""
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._counted = Status()
+
+    def read(self, conversation: AgentConversation, hint: str = "") -> Status:
+        """Return the status of a session now."""
+        agent = conversation.agent
+        session = agent.session
+        key = (agent.id, session.log.tip, session.card, session.profile.name)
+        if key != self._key:
+            self._key, self._counted = key, _counted(session)
+        counted = self._counted
+        return replace(
+            counted,
+            cost_usd=counted.cost_usd + agent.children_usd(),
+            processes=len(agent.processes()),
+            agents=0 if agent.children is None else len(agent.children.live()),
+            queued=len(conversation.queued),
+            activity="working (Esc interrupts)" if conversation.is_running else "",
+            hint=hint,
+        )
+
+
+def _counted(session: Session) -> Status:
+    """The part of the status that only an event changes."""
     view, ledger, budget = session.log.view, session.log.ledger, session.budget
     usage = ledger.usage
     read = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
@@ -21,13 +48,8 @@ def status_of(conversation: AgentConversation, hint: str = "") -> Status:
         used=session.used,
         window=budget.window,
         fold_at=budget.compact_at,
-        cost_usd=session_usd(ledger, tuple(session.environment.cards)) + agent.children_usd(),
+        cost_usd=session_usd(ledger, tuple(session.environment.cards)),
         cached=usage.cache_read / read if read else None,
-        processes=len(agent.processes()),
-        agents=0 if agent.children is None else len(agent.children.live()),
-        queued=len(conversation.queued),
-        activity="working (Esc interrupts)" if conversation.is_running else "",
-        hint=hint,
     )
 
 

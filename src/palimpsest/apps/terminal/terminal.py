@@ -1,41 +1,37 @@
 """The agent in a terminal: what the user types becomes turns, commands and answers, and what happens becomes blocks on the screen."""
 
 import asyncio
-import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.apps.terminal.choosing import ENTER, NO_KEYS, Chooser, Lists, Row, RowChoice, RowSource
-from palimpsest.apps.terminal.commands.own.files import command_folders, find_own_commands
-from palimpsest.apps.terminal.commands.own.template import OwnCommand
-from palimpsest.apps.terminal.commands.registry import run_line
+from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
+from palimpsest.apps.terminal.commands.registry import completions, run_line
+from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
-from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
-from palimpsest.apps.terminal.input.line import InputLine
+from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.placing import first_line
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
-from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
+from palimpsest.apps.terminal.questions import Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
 from palimpsest.apps.terminal.screen.frame import Frame
-from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
+from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint
+from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
-from palimpsest.apps.terminal.sessions.surroundings import OpenedAgent, TerminalSurroundings
-from palimpsest.apps.terminal.state import status_of
+from palimpsest.apps.terminal.state import StatusReader
+from palimpsest.apps.terminal.surroundings import OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import PermissionAsked
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
 from palimpsest.tools.permissions.decision import Approval
 
@@ -44,7 +40,7 @@ TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
 
 
-class Terminal:
+class Terminal(CommandSide):
     """One terminal with one agent at a time. The user may type while the session is being opened."""
 
     def __init__(
@@ -52,33 +48,19 @@ class Terminal:
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, self.own_commands, around.root))
+        self.line = InputLine(around.folder, TerminalCompleter(self._completions, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
-        self.questions = Questions(self.display.refresh, self._call, seconds)
+        self.questions = Questions(self._question_changed, self._call, seconds)
         self.session = Attachment(around, self, self._ask)
         self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
         self.script = StatusScript(around.config, around.root, self.display.refresh)
         self.lists = Lists(self.line, self.display.refresh)
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
         self.hint = self.missing = ""
+        self._status = StatusReader()
         self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
-
-    @property
-    def agent(self) -> Agent | None:
-        """The agent; `None` until the session is open."""
-        return self.session.agent
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the home; `None` if it is in memory."""
-        return self.around.folder
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a turn is running."""
-        return self.session.is_running
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
@@ -120,11 +102,20 @@ class Terminal:
         self.notifier.notify("question", f"{asked.tool} needs your permission", "" if self.agent is None else self.agent.id)
         return await self.questions.ask(asked)
 
+    def give_back(self, text: str) -> None:
+        """Put what could not be sent before what is typed."""
+        self.line.put(f"{text}\n{self.line.text}".strip())
+
     async def gives_away(self) -> bool:
         """Ask the user whether another terminal may have the session."""
         rows = (Row("", "no, keep it here"), Row("yes", "yes: it goes on there, and is shown here read-only"))
         chosen = await self.choose("Another terminal asks for this session. Give it away?", rows)
         return chosen is not None and bool(chosen.value)
+
+    def _question_changed(self) -> None:
+        if self.questions.open is None and self.lists.open is None:
+            self.line.bring_back()
+        self.display.refresh()
 
     def _call(self, call_id: str) -> ToolBlock | None:
         return self.transcript.call(call_id)
@@ -146,9 +137,8 @@ class Terminal:
         """Add text with escape sequences to the scrollback."""
         self.display.write(text)
 
-    def own_commands(self) -> Mapping[str, OwnCommand]:
-        """The commands of files of the user and of the project, by name, as they are now."""
-        return find_own_commands(command_folders(self.folder, Path.home(), self.around.root, os.environ))
+    def _completions(self, line: str) -> Iterable[tuple[str, str]]:
+        return completions(line, self.agent, self.own_commands())
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
         """Add a line to the scrollback."""
@@ -169,60 +159,6 @@ class Terminal:
     def failed(self, error: PalimpsestError) -> None:
         """Show an error."""
         self.notice(str(error), "error")
-
-    # What commands use.
-
-    def send(self, text: str) -> None:
-        """Send a message to the agent."""
-        self.session.send((text,))
-
-    def insert(self, text: str) -> None:
-        """Insert text at the cursor of the input line."""
-        self.line.buffer.insert_text(text)
-
-    def attach(self, image: PastedImage) -> None:
-        """Attach an image to the message that is being typed."""
-        self.line.attach(image)
-
-    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = RowSource()) -> Row | None:  # noqa: B008 - a frozen value
-        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
-        chosen = await self.lists.choose(title, rows, NO_KEYS, source)
-        return None if chosen is None else chosen.row
-
-    async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
-        """Let the user choose a row by Enter or one of the keys; `at` is where the cursor stands first."""
-        return await self.lists.choose(title, rows, keys, at=at)
-
-    async def pal(self, *words: str) -> None:
-        """Run a command of `pal`, and show what it prints."""
-        await self.display.above(lambda: self.around.run_pal(words))
-
-    async def pick_session(self, title: str) -> str | None:
-        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
-        listed = await asyncio.to_thread(self.around.sessions)
-        chosen = await self.choose(title, listed.rows, listed.source) if listed.rows else None
-        return None if chosen is None else chosen.value
-
-    async def switch_session(self, session: str, *, fork: bool = False) -> None:
-        """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
-        if session == "?":
-            chosen = await self.pick_session("Which session?")
-            if chosen is None:
-                return
-            session = chosen
-        self.line.keep()
-        self.line.put("")
-        await self.session.close()
-        self.transcript = Transcript()
-        await self.session.open(session, fork=fork)
-
-    async def take_over(self) -> None:
-        """Go on with a session that another terminal has."""
-        await self.session.take_over()
-
-    def change_theme(self, theme: str) -> None:
-        """Paint with another theme from now on."""
-        self.look = replace(self.look, theme=cast("Theme", theme))
 
     # What the frame shows.
 
@@ -247,31 +183,30 @@ class Terminal:
     def status(self) -> Status:
         """What the status line says."""
         hint = self.session.hint or self.hint
-        status = Status(hint=hint) if self.session.conversation is None else status_of(self.session.conversation, hint)
+        status = Status(hint=hint) if self.session.conversation is None else self._status.read(self.session.conversation, hint)
         return replace(status, own=self.script.text)
 
     # What keys do.
 
     def submit(self) -> None:
-        """Send what is typed: a command, a shell line of the user, or a message."""
+        """Send what is typed: a command, a shell line of the user, or a message. While a question is open, it is the reason of a no."""
         self.notifier.seen()
         if not self.line.text.strip():
             return
         try:
-            text, parts = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
+            taken = self.line.take(None if self.agent is None else self.agent.session.environment.keep)
+            if self.questions.open is not None:
+                self.questions.answer("n", "".join(texts_of(taken.parts)))
+            elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
+                self.start(self._command(taken.text))
+            else:
+                self.session.send(taken.parts)
         except PalimpsestError as error:
+            # What cannot be recorded, such as on a full disk, stays in the input.
             self.failed(error)
-            return
-        self.hint = ""
-        if text.startswith(("/", "!")) and len(parts) == 1:
-            self.start(self._command(text))
         else:
-            try:
-                self.session.send(parts)
-            except PalimpsestError as error:
-                # What cannot be recorded, such as on a full disk, stays in the input.
-                self.line.put(text)
-                self.failed(error)
+            self.hint = ""
+            self.line.sent(taken)
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
@@ -320,8 +255,11 @@ class Terminal:
         self.display.exit()
 
     def open_block(self) -> None:
-        """Show the newest folded block in full; the next time the one before it."""
-        if self.opened:
+        """Show the call of the open question in full, or the newest folded block; the next time the one before it."""
+        asked = self.questions.open
+        if asked is not None and asked.call is not None:
+            self.show(replace(asked.call, state="writing"), opened=True)
+        elif self.opened:
             self.show(self.opened.pop(), opened=True)
 
     def next_mode(self) -> None:
@@ -331,6 +269,19 @@ class Terminal:
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
         self.line.paste(text)
+
+    def edit(self) -> None:
+        """Let the user write the message in an editor."""
+        self.start(self.display.edit())
+
+    def suspend(self) -> None:
+        """Stop the process, as in a shell; its continuation shows the input again."""
+        self.line.keep()
+        self.display.app.suspend_to_background()
+
+    def put_aside(self) -> None:
+        """Put what is typed aside until the open question is answered, so that its keys answer."""
+        self.line.set_aside()
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
@@ -372,6 +323,11 @@ class Terminal:
     def is_asking(self) -> bool:
         """Whether a question is open."""
         return self.questions.open is not None
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether keys answer a question. What is typed is a message as soon as it has begun."""
+        return self.questions.open is not None and not self.line.text
 
     @property
     def is_choosing(self) -> bool:

@@ -1,11 +1,13 @@
 """Judges a shell line: denied by a rule, known to only read, allowed by rules, or one to ask about."""
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
 from palimpsest.audit.tools.executed import SHELLS, program_name
 from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection
+from palimpsest.tools.permissions.decision import READ_ONLY
 from palimpsest.tools.permissions.git_trust import git_only_reads
 from palimpsest.tools.permissions.places import Places
 from palimpsest.tools.permissions.read_only import BUILTINS, paths_read
@@ -22,10 +24,19 @@ _NO_RULE: Final = SHELLS | {"sudo", "doas", "su", "eval", "exec", "source", ".",
 
 
 @dataclass(frozen=True, slots=True)
+class LinePart:
+    """One command of a line: its words as the shell would get them, and what decides about it; `asks` if the user has to."""
+
+    text: str
+    decides: str
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LineVerdict:
     """What is known about a line. `denied` and `asked` are rules; `reads` means that it only reads; `rules` allow the rest.
 
-    `reasons` say why it does not run by itself, and are empty if it may.
+    `reasons` say why it does not run by itself, and are empty if it may. `parts` are its commands in order.
     """
 
     denied: Rule | None = None
@@ -34,6 +45,7 @@ class LineVerdict:
     rules: tuple[Rule, ...] = ()
     reasons: tuple[str, ...] = ()
     lasting: str = ""
+    parts: tuple[LinePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ class LineJudge:
         reasons = list(line.unclear)
         others: list[LineCommand] = []
         allowing: list[Rule] = []
+        parts: list[LinePart] = []
         for command in line.commands:
             if command.inferred:
                 continue
@@ -58,7 +71,9 @@ class LineJudge:
                 moved = places.moved(command.words[1]) if len(command.words) == 2 else None
                 reasons += [] if moved is not None else ["`cd` leads out of the project, or where is not certain"]
                 places = moved or places
-                reasons += self._surroundings(command, places)
+                around = self._surroundings(command, places)
+                reasons += around
+                parts.append(_part(command, "" if moved is not None else "leads out of the project", None, around))
                 continue
             reason = self._reason(command, places)
             around = self._surroundings(command, places)
@@ -69,6 +84,7 @@ class LineJudge:
             elif reason and command.words:
                 others.append(command)
             reasons += [*around, *([reason] if reason else [])]
+            parts.append(_part(command, reason, rule, around))
         denied = denied or self._restricted_read(line, places, "deny")
         asked = asked or self._restricted_read(line, places, "ask")
         clean = not line.unclear and len(others) == 1 and len(reasons) == 1
@@ -79,6 +95,7 @@ class LineJudge:
             rules=tuple(dict.fromkeys(allowing)),
             reasons=tuple(dict.fromkeys(reasons)),
             lasting=lasting_rule(others[0]) if clean else "",
+            parts=tuple(parts),
         )
 
     def _rule(self, texts: tuple[str, ...], *, static: bool) -> Rule | None:
@@ -137,6 +154,17 @@ class LineJudge:
             if not word.static or _HARMLESS_VARIABLE.fullmatch(word.text) is None
         ]
         return reasons + [reason for each in command.redirections if (reason := _redirection_reason(each, places))]
+
+
+def _part(command: LineCommand, reason: str, rule: Rule | None, around: list[str]) -> LinePart:
+    """Return a command with what decides about it: a rule, that it only reads, or the reasons to ask."""
+    words = shlex.join(word.text for word in (*command.assignments, *command.words))
+    text = " ".join((words, *(f"{each.operator} {each.target.text}".rstrip() for each in command.redirections))).strip()
+    if rule is not None and rule.effect == "ask":
+        return LinePart(text, f"the rule {rule} asks", asks=True)
+    if reasons := [*([reason] if reason else []), *around]:
+        return LinePart(text, "; ".join(reasons), asks=True)
+    return LinePart(text, READ_ONLY if rule is None else f"allowed by the rule {rule}", asks=False)
 
 
 def _redirection_reason(redirection: Redirection, places: Places) -> str:

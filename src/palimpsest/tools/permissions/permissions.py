@@ -35,6 +35,7 @@ from palimpsest.tools.tool import AgentTool, one_line
 from palimpsest.tools.workspace import Workspace
 
 _MOST_REASONS: Final = 3
+_MOST_PARTS: Final = 20
 _COLON: Final = re.compile(":")
 _MOST_COLONS: Final = 8
 _KINDS: Final = {"edits": "edit", "reads": "read"}
@@ -137,7 +138,10 @@ class Permissions:
         if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
             return Allow("sandbox")
         because = "; ".join(verdict.reasons[:_MOST_REASONS]) or f"the rule `{verdict.asked}` asks"
-        question = f"Run this command?\n{displayable(line)}\n({displayable(because)})"
+        # A line of several commands is shown command by command, each with what decides about it.
+        several = len(verdict.parts) > 1 and len(verdict.parts) <= _MOST_PARTS
+        parts = "".join(f"\n{'?' if each.asks else '+'} {displayable(each.text)}  [{displayable(each.decides)}]" for each in verdict.parts)
+        question = f"Run this command?\n{displayable(line)}{parts if several else ''}\n({displayable(because)})"
         return AskUser(question, "" if verdict.asked is not None else verdict.lasting)
 
     def _files(self, tool: AgentTool, arguments: dict[str, Any]) -> Decision:

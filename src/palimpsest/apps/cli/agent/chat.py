@@ -78,8 +78,8 @@ def chat(
     session = session_of(home, continues=continues, resume=resume, fork=fork)
     agents = TerminalAgents(home, settings, allow, deny, folders)
     from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
-    from palimpsest.apps.terminal.sessions.surroundings import TerminalSurroundings  # noqa: PLC0415
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
+    from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415
 
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)

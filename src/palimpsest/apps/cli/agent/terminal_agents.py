@@ -15,7 +15,7 @@ from palimpsest.stores.config.settings import Settings
 
 if TYPE_CHECKING:
     from palimpsest.apps.terminal.choosing import Row
-    from palimpsest.apps.terminal.sessions.surroundings import Approve, FollowedLog, OpenedAgent, SessionList
+    from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, SessionList
     from palimpsest.core.ports import SessionRow
     from palimpsest.wire.models.cards import ModelCard
 
@@ -41,7 +41,7 @@ class TerminalAgents:
         Raises `Locked` if another process has the session.
         """
         from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
-        from palimpsest.apps.terminal.sessions.surroundings import OpenedAgent  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
         from palimpsest.engine.coding.configured import (  # noqa: PLC0415
             coding_settings,
             configured_agent,
@@ -67,7 +67,7 @@ class TerminalAgents:
     def follow(self, session: str) -> "FollowedLog":
         """Open a session for reading, with its latest conversation. Raises `PalimpsestError` if it cannot be read."""
         from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
-        from palimpsest.apps.terminal.sessions.surroundings import FollowedLog  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import FollowedLog  # noqa: PLC0415
 
         log = Log.open(self._home.store, session, self._home.clock)
         return FollowedLog(log, lambda: self._home.store.has_writer(session), earlier_pieces(log))
@@ -75,7 +75,7 @@ class TerminalAgents:
     def sessions(self) -> "SessionList":
         """Return the list of sessions, own and imported ones, newest first; a typed text is searched for in what they say."""
         from palimpsest.apps.terminal.choosing import RowSource  # noqa: PLC0415 - only the list needs it
-        from palimpsest.apps.terminal.sessions.surroundings import SessionList  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import SessionList  # noqa: PLC0415
 
         with self._home.index() as index:
             found = {row.id: row for row in index.list() if row.opener is None and row.turns}

@@ -77,6 +77,10 @@ class CommandRoom(Protocol):
         """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
         ...
 
+    async def shell(self, line: str) -> int:
+        """Run a line in the user's own shell, and return its exit code."""
+        ...
+
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty."""
         ...

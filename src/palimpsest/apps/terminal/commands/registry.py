@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from palimpsest.apps.shown_text import plain
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of
+from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
 from palimpsest.apps.terminal.commands.context import CONTEXT_COMMANDS
 from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
+from palimpsest.apps.terminal.commands.first_run import first_steps
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
 from palimpsest.apps.terminal.commands.own.running import run_own
@@ -16,8 +16,6 @@ from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
 from palimpsest.apps.terminal.input.keys import KEYS
-from palimpsest.apps.terminal.programs.running import run_shell_line
-from palimpsest.apps.terminal.sessions.first_run import first_steps
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
 
@@ -103,11 +101,10 @@ def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -
 
 
 async def _shell(room: CommandRoom, line: str) -> None:
-    """Run a line in the user's own shell, outside of the sandbox and of the conversation, and show what it prints."""
+    """Run a line in the user's own shell, outside of the sandbox and of the conversation; it has the terminal until it ends."""
     if not line:
         raise BadInput("give a command behind the exclamation mark")
-    done = await run_shell_line(line, agent_of(room).toolbox.workspace.root)
-    if done.output:
-        room.write(plain(done.output).rstrip("\n") + "\n")
-    if done.code:
-        room.notice(f"it ended with {done.code}", "warning")
+    code = await room.shell(line)
+    if code:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+        room.notice(f"{line} {ended}", "warning")

@@ -8,7 +8,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from palimpsest.apps.terminal.choosing import ENTER
-from palimpsest.apps.terminal.questions import AnswerKey
+from palimpsest.apps.terminal.screen.question import AnswerKey
 
 # Letters that lists may use: undo, pin, forget, delete, restore.
 _LIST_LETTERS: Final = "updfr"
@@ -23,10 +23,12 @@ KEYS: Final = (
     ("Ctrl-R", "search in earlier messages"),
     ("Tab", "complete a command, a file after @, a skill after $"),
     ("Shift-Tab", "the next mode: ask, edits, plan, auto"),
-    ("Ctrl-O", "show the newest tool output or thinking in full"),
+    ("Ctrl-O", "show the newest tool output or thinking in full, or the call that a question is about"),
     ("Ctrl-G", "write the message in your editor"),
     ("Ctrl-V", "paste an image of the clipboard"),
+    ("Ctrl-Z", "stop and go back to the shell; `fg` goes on"),
     ("y, a, n", "answer a question: once, always, no"),
+    ("text, Enter", "while a question is open: no, and the model gets the text as the reason"),
 )
 """Keys and what they do, for `/help` and the documentation."""
 
@@ -62,6 +64,18 @@ class Actions(Protocol):
         """Insert a pasted text."""
         ...
 
+    def edit(self) -> None:
+        """Write the message in an editor."""
+        ...
+
+    def suspend(self) -> None:
+        """Stop the process."""
+        ...
+
+    def put_aside(self) -> None:
+        """Put what is typed aside until the open question is answered."""
+        ...
+
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
         ...
@@ -92,6 +106,11 @@ class Actions(Protocol):
         ...
 
     @property
+    def is_answering(self) -> bool:
+        """Whether a question is open and nothing is typed."""
+        ...
+
+    @property
     def is_choosing(self) -> bool:
         """Whether a list is open."""
         ...
@@ -101,11 +120,16 @@ def key_bindings(actions: Actions) -> KeyBindings:
     """Return the bindings. Keys of editing that are not named here are those of prompt_toolkit for emacs or vi."""
     keys = KeyBindings()
     asking, choosing = Condition(lambda: actions.is_asking), Condition(lambda: actions.is_choosing)
-    _add_editing(keys, actions, ~asking & ~choosing)
+    _add_editing(keys, actions, ~choosing)
     _add_list(keys, actions, choosing)
     _add_control(keys, actions)
     for key in ("y", "a", "n"):
-        _add_answer(keys, actions, key, asking)
+        _add_answer(keys, actions, key, Condition(lambda: actions.is_answering))
+
+    @keys.add("tab", filter=asking, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.put_aside()
+
     return keys
 
 
@@ -146,7 +170,7 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
 
     @keys.add("c-g", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()
+        actions.edit()
 
 
 def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
@@ -173,7 +197,12 @@ def _add_letter(keys: KeyBindings, actions: Actions, letter: str, choosing: Filt
 
 
 def _add_control(keys: KeyBindings, actions: Actions) -> None:
-    simple: dict[str, Callable[[], None]] = {"c-c": actions.stop, "c-o": actions.open_block, "s-tab": actions.next_mode}
+    simple: dict[str, Callable[[], None]] = {
+        "c-c": actions.stop,
+        "c-o": actions.open_block,
+        "s-tab": actions.next_mode,
+        "c-z": actions.suspend,
+    }
     for key, action in simple.items():
         _add_simple(keys, key, action)
 

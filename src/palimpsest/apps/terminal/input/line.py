@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
@@ -15,6 +15,14 @@ from palimpsest.apps.terminal.input.history import HistoryFile
 
 # Seconds from a key to the writing of the draft.
 _DRAFT_SECONDS: Final = 0.3
+
+
+class TakenInput(NamedTuple):
+    """A message: its text with marks, its parts, and the line as it was typed."""
+
+    text: str
+    parts: tuple[str | PastedImage, ...]
+    line: str
 
 
 class InputLine:
@@ -53,20 +61,24 @@ class InputLine:
             self.put(self._draft.read())
         self.keep()
 
-    def take(self, keep: Callable[[str, bytes], str] | None) -> tuple[str, tuple[str | PastedImage, ...]]:
-        """Return what is typed and the parts of its message, and empty the line; it goes into the history.
+    def take(self, keep: Callable[[str, bytes], str] | None) -> TakenInput:
+        """Return the message that is typed; the line keeps it until `sent`.
 
         `keep` writes what is too long for a message to a file, and returns its path.
         """
         text = self.text.strip()
         if keep is not None:
             self.attachments.files(text, keep)
-        parts = tuple(self.attachments.parts(text))
+        return TakenInput(text, tuple(self.attachments.parts(text)), self.text)
+
+    def sent(self, taken: TakenInput) -> None:
+        """Empty the line after its message was recorded; it goes into the history. What was put into the line meanwhile stays."""
+        if self.text != taken.line:
+            return
         self.buffer.append_to_history()
         self.buffer.reset()
         self.attachments.clear()
         self.keep()
-        return text, parts
 
     def clear(self) -> None:
         """Empty the line; its text goes into the history, so that the arrow up brings it back."""

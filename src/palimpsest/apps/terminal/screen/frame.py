@@ -9,10 +9,10 @@ from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Chooser
-from palimpsest.apps.terminal.questions import PermissionQuestion
 from palimpsest.apps.terminal.screen.blocks import Block
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint, painted
+from palimpsest.apps.terminal.screen.question import PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status, status_line
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.tools.permissions.decision import displayable

@@ -7,9 +7,10 @@ from typing import Any, Final, Protocol
 
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.input.attachments import PastedImage
+from palimpsest.apps.terminal.input.line import texts_of
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
-from palimpsest.apps.terminal.sessions.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
+from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
 from palimpsest.core.items import Image, Part, Text
@@ -50,6 +51,10 @@ class AttachedTerminal(Protocol):
 
     def attached(self, opened: OpenedAgent) -> None:
         """Continue with an agent that is ready: show its notices, and the draft of its session."""
+        ...
+
+    def give_back(self, text: str) -> None:
+        """Put what could not be sent before what is typed."""
         ...
 
     async def gives_away(self) -> bool:
@@ -101,6 +106,8 @@ class Attachment:
             return
         except PalimpsestError:
             self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
+            unsent, self._unsent = self._unsent, []
+            self._terminal.give_back("\n".join(text for parts in unsent for text in texts_of(parts)))
             raise
         terminal = self._terminal
         self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)

@@ -1,0 +1,57 @@
+"""A project folder, a home and a streaming model on the loopback, in which `pal` is opened in real terminals."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pty_screen import PtyScreen
+from streaming_model import Part, StreamingModel, model_streaming
+
+PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+READY = "of 200k"
+NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "something asks first."]
+
+
+class Room:
+    """Where terminals are opened. The jobs of memory are off."""
+
+    def __init__(self, folder: Path, model: StreamingModel) -> None:
+        self.project = folder / "project"
+        self.home = folder / "home"
+        self.model = model
+        self.project.mkdir()
+        self.home.mkdir()
+        (self.home / "config.toml").write_text('[memory]\njobs = "off"\n')
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What `pal` is started with."""
+        own = {"PAL_HOME": str(self.home), "PAL_SANDBOX": "off", "TERM": "xterm-256color", "HOME": str(self.home), "SHELL": "/bin/sh"}
+        # Variables of the terminal in which the tests run say nothing about this one.
+        kept = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TERM_PROGRAM", "VTE_VERSION", "EDITOR", "VISUAL")}
+        return {**kept, **self.model.environment, **own, **variables}
+
+    @contextmanager
+    def terminal(
+        self, *options: str, columns: int = 80, rows: int = 24, ready: str = READY, command: Sequence[str] = PAL, **variables: str
+    ) -> Iterator[PtyScreen]:
+        """`pal` in a terminal of its own, once its session is open; narrow terminals have no room for the word that says so."""
+        sign = ready if columns >= 80 else "❯" if "--screen-reader" not in options else "you:"
+        with PtyScreen([*command, *options], cwd=self.project, env=self.environment(**variables), columns=columns, rows=rows) as screen:
+            screen.wait_for(sign)
+            yield screen
+
+
+@contextmanager
+def room_of(folder: Path, *replies: tuple[Part, ...]) -> Iterator[Room]:
+    """A room whose model gives these replies in order, the last one for all later requests."""
+    with model_streaming(*replies) as model:
+        yield Room(folder, model)
+
+
+def say(screen: PtyScreen, text: str) -> None:
+    """Type a message and send it."""
+    screen.type(text)
+    screen.wait_for(text)
+    screen.press("enter")
