@@ -10,8 +10,8 @@ from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
 from palimpsest.apps.terminal.commands.first_run import first_steps
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
-from palimpsest.apps.terminal.commands.own.running import run_own
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
+from palimpsest.apps.terminal.commands.own_running import run_own
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image

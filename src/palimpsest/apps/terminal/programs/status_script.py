@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from palimpsest import __version__
 from palimpsest.apps.terminal.programs.running import run_shell_line
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.stores.config.terminal_config import TerminalConfig
@@ -55,7 +54,7 @@ def status_fields(session: str, log: str, root: Path, status: Status) -> dict[st
         "cwd": str(root),
         "model": {"id": status.model, "display_name": status.model},
         "workspace": {"current_dir": str(root), "project_dir": str(root)},
-        "version": __version__,
+        "version": _version(),
         "output_style": {"name": "default"},
         "cost": {"total_cost_usd": status.cost_usd},
         "context_window": {
@@ -73,3 +72,12 @@ def status_fields(session: str, log: str, root: Path, status: Status) -> dict[st
             "agents": status.agents,
         },
     }
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - takes milliseconds, and only a script needs it
+
+    try:
+        return version("palimpsest-agent")
+    except PackageNotFoundError:
+        return ""
