@@ -107,7 +107,7 @@ def test_memory_is_added_walked_and_forgotten_inside_of_the_session(room: Callab
         say(screen, "/memory search database")
         screen.wait_for(lambda: screen.text().count("5433") >= 3)
         say(screen, "/memory")
-        screen.wait_for(f"❯ {name} project The tests need a database on port 5433.")
+        screen.wait_for(f"❯ {name} project The tests")
         screen.type("f")
         screen.wait_for(f"Delete {name} for good?")
         screen.press("down", "enter")

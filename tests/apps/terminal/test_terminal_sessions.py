@@ -53,6 +53,7 @@ def test_a_session_is_asked_for_refused_and_then_given_away(room: Callable[..., 
             first.wait_for("Another terminal asks for this session.")
             first.press("enter")
             second.wait_for("the other terminal keeps the session")
+            first.wait_for(lambda: "keep it here" not in first.text())
             say(second, "/takeover")
             first.wait_for("❯ no, keep it here")
             first.press("down", "enter")
@@ -82,7 +83,6 @@ def test_the_list_of_sessions_has_titles_without_a_model_previews_and_a_search_i
         with here.terminal() as screen:
             say(screen, message)
             screen.wait_for("answers")
-            screen.wait_for("title: ")
             screen.press("ctrl-d")
             assert screen.wait_for_end() == 0
     with here.terminal() as screen:
@@ -93,7 +93,7 @@ def test_the_list_of_sessions_has_titles_without_a_model_previews_and_a_search_i
         screen.type("walrus")
         screen.wait_for("· the walrus answers")
         screen.press("enter")
-        screen.wait_for(lambda: screen.text().count("the walrus answers") >= 2 and "of 200k" in screen.lines()[-1])
+        screen.wait_for(lambda: "the walrus answers" in screen.scrollback() and "Which session?" not in screen.text())
         assert [line for line in screen.scrollback() if "Where is the parser?" in line][-1] == "❯ Where is the parser?"
 
 
@@ -101,12 +101,12 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
     here = room(("the answer",))
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from palimpsest.core.events import ModelReplied, TurnEnded, TurnStarted, UserSaid\nfrom palimpsest.core.items import Text\n"
+        "from palimpsest.core.events import ModelReplied, TurnEnded, UserSaid\nfrom palimpsest.core.items import Text\n"
         "from palimpsest.stores.home import Home\n"
         "log = Home(Path(sys.argv[1])).new(sys.argv[2], 'claude-sonnet-4-6')\n"
         "for number in range(3000):\n"
         "    log.append(UserSaid((Text(f'question {number} ' + 'word ' * 50),)))\n"
-        "    log.append(ModelReplied((Text(f'answer {number}'),), 'end_turn', purpose='turn'))\n"
+        "    log.append(ModelReplied((Text(f'answer {number}'),), stop='done'), foreign=True)\n"
         "    log.append(TurnEnded('done'))\n"
         "log.close()\n"
     )
@@ -116,10 +116,10 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
     # The best of three: the machine may be busy with other tests.
     took: list[float] = []
     for _ in range(3):
-        begun = time.process_time(), time.monotonic()
+        begun = time.monotonic()
         with here.terminal("--continue") as screen:
             screen.wait_for("answer 2999")
-            took.append(time.monotonic() - begun[1])
+            took.append(time.monotonic() - begun)
             assert "answer 2000" not in screen.text()
     print("seconds until a session of 9,000 events is open:", took)
     assert min(took) < 2.5
@@ -127,7 +127,7 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
 
 def test_first_steps_are_offered_without_a_key(room: Callable[..., Room]) -> None:
     here = room(("unused",))
-    with here.terminal(ready="What first?", ANTHROPIC_API_KEY="", rows=40) as screen:
+    with here.terminal(ready="What first?", ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="", rows=40) as screen:
         screen.wait_for("❯ import sessions of Claude Code, Codex, OpenCode and others")
         screen.wait_until_quiet()
         text = " ".join(" ".join(screen.scrollback()).split())

@@ -52,11 +52,11 @@ async def _cost(room: CommandRoom, _: str) -> None:
     total = 0.0
     for spending in session.log.ledger.spendings:
         usage = spending.usage
-        usd = cost(usage, recorded_card(spending.model, cards)).total
+        usd = cost(usage, recorded_card(spending.model, cards)).total if spending.model else 0.0
         total += usd
         read = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
         cached = f"{usage.cache_read / read:.0%} from the cache" if read else "nothing read"
-        line = f"{spending.model} {spending.purpose}: {spending.calls} calls, {short(read)} in ({cached}), {short(usage.output)} out"
+        line = f"{spending.model or 'unknown model'} {spending.purpose}: {spending.calls} calls, {short(read)} in ({cached}), {short(usage.output)} out"
         room.notice(f"{line}, {dollars(usd)}")
     children = agent.children_usd()
     if children:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _LARGEST: Final = 200_000
+_END_SECONDS: Final = 1.0
 
 
 class ProgramOutcome(NamedTuple):
@@ -44,13 +45,17 @@ async def run_shell_line(line: str, cwd: Path, *, given: bytes = b"", seconds: f
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            # A full pipe that is not read would keep asyncio from noticing the end; what left the group may keep it open for ever.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await _output(process, b"")
+                    await process.wait()
     return ProgramOutcome(printed[-_LARGEST:].decode("utf-8", "replace"), code)
 
 
 async def _output(process: asyncio.subprocess.Process, given: bytes) -> bytes:
     """Return the end of what a process prints; the rest is read and dropped, so that it never waits for a reader."""
-    if process.stdin is not None:
+    if process.stdin is not None and not process.stdin.is_closing():
         process.stdin.write(given)
         with suppress(OSError):
             await process.stdin.drain()
