@@ -77,7 +77,7 @@ def test_the_status_line_is_that_of_the_users_script_and_changes_after_a_turn(ro
 def test_a_script_that_hangs_ends_in_time_and_is_said(room: Callable[..., Room]) -> None:
     here = room(("answer",))
     (here.home / "config.toml").write_text('[terminal]\nstatus_command = "cat /dev/zero"\nstatus_seconds = 0.3\n')
-    with here.terminal(ready="status_command failed: it took more than 0.3 seconds") as screen:
+    with here.terminal(ready="status_command: it took more than 0.3 seconds") as screen:
         say(screen, "go")
         screen.wait_for("answer")
 

@@ -56,7 +56,8 @@ async def _cost(room: CommandRoom, _: str) -> None:
         total += usd
         read = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
         cached = f"{usage.cache_read / read:.0%} from the cache" if read else "nothing read"
-        line = f"{spending.model or 'unknown model'} {spending.purpose}: {spending.calls} calls, {short(read)} in ({cached}), {short(usage.output)} out"
+        model = spending.model or "unknown model"
+        line = f"{model} {spending.purpose}: {spending.calls} calls, {short(read)} in ({cached}), {short(usage.output)} out"
         room.notice(f"{line}, {dollars(usd)}")
     children = agent.children_usd()
     if children:
