@@ -7,9 +7,13 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 
+from palimpsest.apps.cli import main
 from palimpsest.apps.cli.agent import ask
+from palimpsest.apps.terminal.commands.registry import COMMANDS
+from palimpsest.apps.terminal.input.keys import KEYS
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.children import tools as agent_tools
@@ -170,19 +174,37 @@ def test_the_exit_codes_and_limits_are_those_of_the_command() -> None:
 
 LINES = [
     line.partition("#")[0].strip().removeprefix("git diff | ")
-    for path in (ROOT / "README.md", ROOT / "docs" / "agent.md")
+    for path in (ROOT / "README.md", ROOT / "docs" / "agent.md", ROOT / "docs" / "memory.md")
     for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
-    if line.startswith(("pal ", "git diff | pal "))
+    if line.startswith(("pal ", "git diff | pal ")) and line.partition("#")[0].strip() != "pal"
 ]
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_of_the_documents_is_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
     # A line that begins with an option is one of `pal ask`.
-    with ask.ask.make_context("ask", shlex.split(line)[1:]) as context:
-        assert context.params["prompt"] or context.params["continues"]
+    name, arguments = ("ask", words) if words[0].startswith("-") else (words[0], words[1:])
+    command = main.cli.get_command(click.Context(main.cli), name)
+    assert command is not None
+    while isinstance(command, click.Group):
+        name, arguments = arguments[0], arguments[1:]
+        command = command.get_command(click.Context(command), name)
+        assert command is not None
+    with command.make_context(name, arguments) as context:
+        assert name != "ask" or context.params["prompt"] or context.params["continues"]
 
 
 def test_the_documents_have_command_lines_of_the_agent() -> None:
     assert len(LINES) >= 10
+
+
+def test_the_keys_and_commands_of_the_terminal_are_those_that_it_has() -> None:
+    text = section("The terminal")
+    keys = [(key, what) for key, what in re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE) if key != "key"]
+    assert len(keys) > 10
+    assert [row for row in keys if row not in KEYS] == []
+    named = re.findall(r"`/(\w+)`", text)
+    assert named
+    assert [name for name in named if name not in COMMANDS] == []

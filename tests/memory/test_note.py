@@ -173,3 +173,7 @@ def test_names_are_ascii_bounded_and_not_taken_twice() -> None:
     assert name_of("user", "tabs") == "user_tabs"
     assert name_of("user", "tabs", frozenset({"user_tabs", "user_tabs_2"})) == "user_tabs_3"
     assert len(name_of("reference", "word " * 50)) <= 60
+
+
+def test_me_15_a_secret_becomes_no_part_of_a_name() -> None:
+    assert name_of("project", "The token is ghp_abcdefghijklmnopqrstuvwxyz0123456789.") == "project_the_token_is_redacted_github"

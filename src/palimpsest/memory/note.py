@@ -141,8 +141,8 @@ def slug(text: str) -> str:
 
 
 def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> str:
-    """Return a name for a note of this text that is not taken."""
-    first = f"{kind}_{slug(text)}"
+    """Return a name for a note of this text that is not taken. A secret in the text is no part of it."""
+    first = f"{kind}_{slug(redact(text))}"
     numbered = (f"{first[: LONGEST_NAME - 5]}_{number}" for number in range(2, 10_000))
     return first if first not in taken else next(name for name in numbered if name not in taken)
 

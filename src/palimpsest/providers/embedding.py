@@ -12,6 +12,14 @@ from palimpsest.core.errors import BadInput
 _BLOCK = 1_024
 
 
+MISSING = "embeddings need the extra `embed`: pip install 'palimpsest-agent[embed]'"
+
+
+def is_installed() -> bool:
+    """Return whether the extra `embed` is installed."""
+    return find_spec("wordllama") is not None
+
+
 class Embedder:
     """The model of the package `wordllama`: 256 dimensions, weights inside the package, nothing is downloaded.
 
@@ -19,8 +27,8 @@ class Embedder:
     """
 
     def __init__(self) -> None:
-        if find_spec("wordllama") is None:
-            raise BadInput("embeddings need the extra `embed`: pip install 'palimpsest-agent[embed]'", where="embeddings")
+        if not is_installed():
+            raise BadInput(MISSING, where="embeddings")
         package = import_module("wordllama")
         self._numpy: Any = import_module("numpy")
         self._model: Any = package.WordLlama.load(cache_dir=Path(str(package.__file__)).parent, disable_download=True)
@@ -30,6 +38,24 @@ class Embedder:
         blocks = [self._model.embed(list(texts[at : at + _BLOCK]), norm=True) for at in range(0, len(texts), _BLOCK)]
         matrix = self._numpy.vstack(blocks) if blocks else self._numpy.zeros((0, 1))
         return TextVectors(self._numpy, self._model, matrix)
+
+
+    @property
+    def name(self) -> str:
+        """The model; vectors of another one cannot be compared with its vectors."""
+        return "wordllama-256"
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the vectors of texts, in their order, as they are kept on disk: 32-bit floats."""
+        blocks = (self._model.embed(list(texts[at : at + _BLOCK]), norm=True) for at in range(0, len(texts), _BLOCK))
+        return [row.astype("<f4").tobytes() for block in blocks for row in block]
+
+    def similarity(self, query: str, vectors: Sequence[bytes]) -> "QuerySimilarity":
+        """Return the similarity of a query to texts of which these are the vectors; an empty one is that of no text."""
+        (found,) = self._model.embed([query], norm=True)
+        blank = bytes(4 * len(found))
+        matrix = self._numpy.frombuffer(b"".join(each or blank for each in vectors), dtype="<f4").reshape(len(vectors), len(found))
+        return QuerySimilarity(self._numpy, matrix @ found)
 
 
 class TextVectors:

@@ -158,13 +158,14 @@ def write_atomically(path: Path, chunks: Iterable[bytes], *, replace: bool = Fal
         raise _already_exists(path) from None
 
 
-def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool = True) -> bool:
+def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool = True, sync_name: bool = True) -> bool:
     """Write a file of the stores, completely or not at all, readable by its owner only.
 
     Returns false if the file exists and `replace` is false. A symbolic link is not followed: it is replaced, or counts as existing.
+    Without `sync_name` the caller syncs the folder, once for several files.
     """
     try:
-        _write(path, path, (data,), replace=replace, mode=0o600, sync=sync)
+        _write(path, path, (data,), replace=replace, mode=0o600, sync=sync, sync_name=sync_name)
     except FileExistsError:
         return False
     return True
@@ -193,7 +194,9 @@ def _temporary(target: Path) -> Path:
     return target.parent / f".{name}.new-{os.urandom(6).hex()}"
 
 
-def _write(target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool) -> int:
+def _write(
+    target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool, sync_name: bool = True
+) -> int:
     """Write the target; error messages name `path`. Raises `FileExistsError` if the target exists and `replace` is false."""
     new = _temporary(target)
     with store_errors(path, "write"):
@@ -204,7 +207,7 @@ def _write(target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, 
             with suppress(OSError):
                 os.fchmod(handle, stat.S_IMODE(target.stat().st_mode))
         size = _fill(handle, chunks, path, sync=sync)
-        _move_into_place(new, target, path, replace=replace, sync=sync)
+        _move_into_place(new, target, path, replace=replace, sync=sync and sync_name)
     except BaseException:
         with suppress(OSError):
             new.unlink()

@@ -60,6 +60,8 @@ MEMORY_ROWS = re.findall(r"^\| `pal memory (\w+)[^`]*` \| an? (?:list|object) \|
         ("why", "project_server"),
         ("import",),
         ("export",),
+        ("run", "--now", "--no-model"),
+        ("status",),
     ],
     ids=lambda words: words[0],
 )
@@ -70,7 +72,7 @@ def test_a_command_of_memory_prints_the_fields_that_the_document_names(pal: Pal,
     folder.mkdir()
     (folder / "user_prefs.md").write_text("---\nname: prefs\ndescription: d e\ntype: user\n---\nPrefers tabs.\n")
     given = (words[0], str(folder)) if words[0] == "import" else words
-    printed: Any = pal.json("memory", *given, *where)
+    printed: Any = pal.json("memory", *given, *(() if words[0] in ("run", "status") else where))
     value = printed[0] if isinstance(printed, list) else printed
     named = re.findall(r"`(\w+)`", re.split(r"; | \(|, ", dict(MEMORY_ROWS)[words[0]])[0])
     assert named or words[0] in ("show", "export")

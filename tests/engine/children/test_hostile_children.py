@@ -232,6 +232,7 @@ def test_a_wait_that_is_interrupted_leaves_no_task(tmp_path: Path) -> None:
             await agent.interrupt()
             await turn
             assert children_of(agent).live() == {}
+            await agent.jobs.wait()
             assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
     asyncio.run(run())

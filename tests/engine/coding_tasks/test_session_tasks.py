@@ -155,7 +155,7 @@ def test_a_task_is_interrupted_in_a_command_and_a_resumed_session_finishes_it(tm
     assert done.results[3:5] == [UNKNOWN_OUTCOME, "Interrupted by the user before this tool was run."]
     assert [body.stop for body in done.bodies if isinstance(body, TurnEnded)] == ["interrupted", "done"]
     # The tools are the same before and after, so they are offered once.
-    assert [len(body.names) for body in done.bodies if isinstance(body, ToolsOffered)] == [23]
+    assert [len(body.names) for body in done.bodies if isinstance(body, ToolsOffered)] == [24]
     assert project.files() == {"one.txt": "2\n", "two.txt": "2\n"}
     assert project.passes("cmp -s one.txt two.txt")
 

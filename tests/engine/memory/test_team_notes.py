@@ -8,9 +8,12 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.engine.memory.memories import Memories, make_team_notebook, memories_of
+from palimpsest.engine.memory.pipeline.places import PipelinePlaces
+from palimpsest.engine.memory.recall.session_index import forgotten_events
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
 from palimpsest.memory.note_file import encode_note
+from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
 
 NOTE = Note(
@@ -144,3 +147,17 @@ def test_a_person_corrects_a_note_of_the_team_as_its_author_does(tmp_path: Path,
     book = make_team_notebook(Home.at(tmp_path / "home"), project)
     book.apply(AcceptedChange((NOTE,), reason="added"), "user")
     assert (book.memory("user").notes["project_release"].person, book.notes().active["project_release"].person) == ("user", "teammate")
+
+
+def test_a_file_of_the_repository_hides_no_session_from_recall(tmp_path: Path, project: Path) -> None:
+    home = Home.at(tmp_path / "home")
+    make_team_notebook(home, project)
+    line = '{"at": "2026-05-04T10:00:00Z", "by": "user", "evidence": ["s1:4"]}\n'
+    (project / ".palimpsest" / "memory" / "tombstones.jsonl").write_text(line)
+    assert forgotten_events(home.folder) == frozenset()
+    book = memories(tmp_path, project).team
+    assert book is not None
+    book.apply(AcceptedChange((NOTE,), reason="added"), "user")
+    book.forget("project_release")
+    assert forgotten_events(home.folder) == {"s1:4"}
+    assert PipelinePlaces(home, MemoryConfig()).forgotten_events() == {"s1:4"}

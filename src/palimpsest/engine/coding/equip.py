@@ -24,7 +24,7 @@ from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
 from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-from palimpsest.engine.memory.recalling import NoteRecall, memory_search, stated_notes
+from palimpsest.engine.memory.recalling import NoteRecall, memory_search, recall_problems, stated_notes
 from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
@@ -103,7 +103,8 @@ def equip(
     agent.mode = mode
     mode.record()
     statement = () if sandbox.replaces_questions else (sandbox.describe(),)
-    return (*statement, *unsaved, *complaints, *toolset.problems, *served, *(family.problems if tree is None else ()))
+    of_family = (*family.problems, *recall_problems(memory)) if tree is None else ()
+    return (*statement, *unsaved, *complaints, *toolset.problems, *served, *of_family)
 
 
 def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) -> HidesForgotten:
@@ -112,7 +113,9 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
     agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
     world.texts = partial(stated_notes, memory)
     if agent.session.log.opened.opener is None:
-        agent.recalling = NoteRecall(memory)
+        agent.recalling = recall = NoteRecall(memory)
+        recall.prepare()
+        agent.resources.callback(recall.close)
     return HidesForgotten(memory)
 
 

@@ -1,6 +1,5 @@
 """Forgets a note: it leaves every file of its scope, with all that says the same, and a tombstone without text stays."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +16,11 @@ from palimpsest.memory.note import Author, Note
 from palimpsest.memory.note_file import encode_note
 from palimpsest.memory.weighing.erasing import Erasure, erasure_of, said_by, without_links, without_supports
 from palimpsest.stores.notes.folder import INDEX_FILE, NoteFolder, NoteWriter, digest_of
-from palimpsest.stores.notes.forgetting import SUMMARY_FILE, NoteRemoval, PendingForget
+from palimpsest.stores.notes.forgetting import SUMMARY_FILE, NoteRemoval, PendingForget, Rewrite, generated_files, text_of_file
 
 # Lines that every summary has.
 SUMMARY_LINES: Final = frozenset({"v1", "## User profile", "## Preferences", "## General tips", "## What is in memory"})
+SKILL_FILE: Final = "SKILL.md"
 _REASON: Final = "what it stood for was forgotten"
 
 
@@ -85,8 +85,10 @@ class NoteForgetting:
             writer.write_generated(INDEX_FILE, index_of(left.active.values()).text)
             # The history begins again at the end.
             writer.changes.clear()
-        self._removal.clean_files(_cleaning(erasure))
+        sessions = frozenset(each.rpartition(":")[0] for each in msgspec.json.decode(pending.tombstone, type=Tombstone).evidence)
+        self._removal.clean_files(_cleaning(erasure, sessions))
         self._clean_indexes(pending)
+        self._clean_home(erasure, sessions)
         self._removal.delete_notes(pending.names)
         stone = msgspec.json.decode(pending.tombstone, type=Tombstone)
         self._removal.rewrite_log(
@@ -104,6 +106,24 @@ class NoteForgetting:
             forget_notes(self._index_file, self._folder.scope, tuple(pending.names), evidence)
         except StoreError:
             self._removal.delete_index(self._index_file)
+
+    def _clean_home(self, erasure: Erasure, sessions: frozenset[str]) -> None:
+        """Remove what other scopes and the database of jobs say on account of the notes: a session is summarised in that of its project."""
+        from palimpsest.stores.notes.home_removal import HomeRemoval, RemovedSessions  # noqa: PLC0415 - SQLite, which few need
+
+        own = self._folder.state
+
+        def cleaning(folder: Path) -> Rewrite:
+            files = NoteFolder(folder, folder.name, self._clock).read()
+            return _cleaning_elsewhere(folder, erasure.without_words_of(notes_of(files, self._clock).active.values()), sessions)
+
+        def is_trace(scope: str, stem: str) -> bool:
+            words = f"{stem} {_spaced(stem)}"
+            return erasure.is_in(words) if scope == self._folder.scope else erasure.is_repeated_in(words)
+
+        home = HomeRemoval(own.parent, own)
+        home.clean_scopes(cleaning)
+        home.clean_jobs(RemovedSessions(sessions, is_trace))
 
     def _rewritten(
         self, writer: NoteWriter, names: frozenset[str], notes: Notes, erasure: Erasure
@@ -153,15 +173,46 @@ def neutral_name(key: bytes, name: str) -> str:
     return f"forgotten_{name_digest(key, name)[:12]}"
 
 
-def _cleaning(erasure: Erasure) -> Callable[[str, str], str | None]:
+def _cleaning(erasure: Erasure, sessions: frozenset[str]) -> Rewrite:
+    """Return how the generated files of the scope of forgotten notes are rewritten."""
+
     def rewrite(name: str, text: str) -> str | None:
         if name == SUMMARY_FILE:
             return erasure.removed_from(text, SUMMARY_LINES)
-        if erasure.is_in(name.rpartition(".")[0].replace("-", " ").replace("_", " ")) or not name.endswith(".md"):
+        if _is_of_session(text, sessions):
+            return None
+        if erasure.is_in(_spaced(name.rpartition(".")[0])) or not name.endswith(".md"):
             return None if erasure.is_in(f"{name}\n{text}") else text
         return erasure.removed_from(text)
 
     return rewrite
+
+
+def _cleaning_elsewhere(folder: Path, erasure: Erasure, sessions: frozenset[str]) -> Rewrite:
+    """Return how those of another scope are: one that has read the same sessions may repeat single words of the notes."""
+    has_read = any(_is_of_session(text_of_file(path) or "", sessions) for path in generated_files(folder))
+
+    def rewrite(name: str, text: str) -> str | None:
+        is_of_session = _is_of_session(text, sessions)
+        if is_of_session or (name not in (SUMMARY_FILE, SKILL_FILE) and erasure.is_repeated_in(_spaced(name.rpartition(".")[0]))):
+            return None
+        if name in (SUMMARY_FILE, SKILL_FILE) and has_read:
+            return erasure.removed_from(text, SUMMARY_LINES)
+        return erasure.removed_from(text, SUMMARY_LINES, only_repeated=True)
+
+    return rewrite
+
+
+def _is_of_session(text: str, sessions: frozenset[str]) -> bool:
+    """Return whether a text is the summary of one of these sessions: it is made again, without what was forgotten, by the next run."""
+    from palimpsest.memory.pipeline.rollout_file import decode_rollout  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+
+    rollout = decode_rollout(text)
+    return rollout is not None and rollout.session in sessions
+
+
+def _spaced(name: str) -> str:
+    return name.replace("-", " ").replace("_", " ")
 
 
 def _forgotten(scope: str, name: str, gone: list[Note], by: Author, reason: str) -> NoteForgotten:

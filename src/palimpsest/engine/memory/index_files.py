@@ -63,6 +63,7 @@ def forget_notes(index_file: Path, scope: str, names: Sequence[str], evidence: I
         with opened(index_file) as stored:
             _erase_notes(stored, scope, tuple(names))
             stored.remove_usage(scope, names)
+            stored.drop_vectors(scope)
             stored.purge()
     erase_evidence(sessions_file(index_file), evidence)
 
@@ -87,6 +88,8 @@ def erase_evidence(file: Path, evidence: Iterable[str]) -> None:
             quoting = {unit.session for unit in index.units if not gone.isdisjoint(unit.sources)}
             erase(index, [each for each in index.numbers if event_id(each) in gone or event_id(each).rpartition(":")[0] in quoting])
             stored.save({part: encode_index(index)})
+            # A vector is of a unit with the one before it.
+            stored.drop_vectors(part)
             # Units of other events that state what these say are made again, without it, when the log is read next.
             stored.forget_logs(quoting)
         stored.purge()

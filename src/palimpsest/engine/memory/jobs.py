@@ -29,6 +29,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
         "extract_notes": _extraction,
         "running_notes": _running_notes,
         "note_uses": _uses,
+        "past_sessions": _past_sessions,
         "pipeline": _pipeline,
     }
     made = (jobs[name](memory, memory.home.folder) for name in names)
@@ -44,6 +45,7 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
         ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
         ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
         ("note_uses", profile.notes.head != "nothing"),
+        ("past_sessions", profile.notes.head != "nothing" and goes_on),
         ("pipeline", profile.memory.summarises and goes_on and config.jobs == "auto" and config.sessions_per_start > 0),
     )
     return tuple(name for name, is_on in wanted if is_on)
@@ -68,6 +70,12 @@ def _pipeline(memory: SessionMemory, _: Path) -> Job:
     from palimpsest.engine.memory.pipeline.background import start_pipeline  # noqa: PLC0415 - SQLite; as above
 
     return start_pipeline(memory)
+
+
+def _past_sessions(memory: SessionMemory, home: Path) -> Job:
+    from palimpsest.engine.memory.session_jobs.past_sessions import IndexPastSessions  # noqa: PLC0415 - as above
+
+    return IndexPastSessions(memory.home, home)
 
 
 def _uses(memory: SessionMemory, _: Path) -> Job:

@@ -54,10 +54,9 @@ class Notebook:
         """Whether the notes are those of a team, which other people write too."""
         return self._folder.is_shared
 
-    @property
     def history_problem(self) -> str:
-        """Why the last change has no commit in the history of the folder; empty if it has one."""
-        return "" if self._folder.commits is None else self._folder.commits.problem
+        """Return why the notes as they are now have no commit in the history of the folder; empty if they have one, or need none."""
+        return "" if self._folder.commits is None else self._folder.commits.found_problem()
 
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""

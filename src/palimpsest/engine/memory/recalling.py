@@ -1,6 +1,8 @@
 """Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -39,6 +41,15 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     return head_texts(memory, session.log.view)
 
 
+def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
+    """Return what the user should know about recall: embeddings are wanted, and the extra is missing."""
+    if memory is None or not memory.config.recall_embeddings:
+        return ()
+    from palimpsest.providers.embedding import MISSING, is_installed  # noqa: PLC0415 - few settings ask for it
+
+    return () if is_installed() else (f"memory.recall_embeddings is on, but recall goes by words alone: {MISSING}",)
+
+
 def recalls(profile: Profile) -> bool:
     """Return whether prompts recall notes under a profile."""
     return profile.notes.recall != "off"
@@ -51,6 +62,28 @@ class NoteRecall:
         self._memory = memory
         self._prompt: NotePrompt | None = None
         self._has_failed = False
+        self._preparing: Thread | None = None
+
+    def prepare(self) -> None:
+        """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there never were notes."""
+        if self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
+            self._preparing = Thread(target=self._prepared, name="load notes", daemon=True)
+            self._preparing.start()
+
+    def close(self) -> None:
+        """Wait for what is being loaded."""
+        if self._preparing is not None:
+            self._preparing.join()
+            self._preparing = None
+
+    def _prepared(self) -> None:
+        # What is wrong with the notes is recorded when a prompt meets it.
+        with suppress(Exception):
+            from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - as below
+
+            index = note_index(self._memory)
+            if index is not None:
+                index.refresh()
 
     async def recall(self, parts: tuple[Part, ...]) -> None:
         """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""

@@ -41,6 +41,11 @@ class SessionMemory(Struct, frozen=True):
         """Return whether there is a note that may be shown, without reading any."""
         return self.is_used() and any(notebook.has_notes() for notebook in self.memories.notebooks)
 
+    def has_summaries(self) -> bool:
+        """Return whether there may be summaries of past sessions, without reading any."""
+        folder = self.home.folder
+        return folder is not None and (folder / "memory" / "jobs.sqlite").is_file()
+
     @property
     def memories(self) -> "Memories":
         """The notes that the agent may see and change."""

@@ -1,13 +1,14 @@
 """Which tool results come from the workspace: told by the call in the log, its tool and its paths, never by what the result says."""
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from palimpsest.audit.tools.calls import Action, action_with, shell_line
-from palimpsest.audit.tools.executed import executed, program_name, word_set
+from palimpsest.audit.tools.calls import action_with, shell_line
+from palimpsest.audit.tools.executed import word_set
 from palimpsest.core.events import Event, ModelReplied, ToolReturned
 from palimpsest.core.items import ToolCall
+from palimpsest.memory.evidence.local_commands import is_local_line
 
 IsUntrusted = Callable[[ToolReturned], bool]
 
@@ -21,19 +22,6 @@ _LOCAL: Final = word_set(
     "execute_command run_command run_shell_command run_in_terminal terminal shell_command container_exec unified_exec run_terminal_cmd"
 )
 _NAMESPACES: Final = ("functions.", "functions/", "tools.", "tools/")
-# Programs whose output comes from another machine.
-_REMOTE: Final = word_set(
-    "curl wget http https xh aria2c lynx w3m links elinks nc ncat netcat socat telnet ftp sftp ssh scp rsync gh glab hub docker podman "
-    "kubectl aws gcloud az psql mysql mongosh redis-cli npx bunx uvx pipx"
-)
-# Subcommands of other programs for which the same holds.
-_REMOTE_SUBCOMMANDS: Final = {
-    "git": word_set("clone fetch pull ls-remote submodule remote"),
-    **dict.fromkeys(
-        ("npm", "pnpm", "yarn", "bun", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "brew", "apt", "apt-get", "conda", "composer"),
-        word_set("install i ci add view info show search audit outdated download update upgrade get exec dlx tool index sync"),
-    ),
-}
 _HARMLESS_PATHS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 # Calls that are remembered while events are read; a result follows its call closely.
 _MOST_CALLS: Final = 10_000
@@ -44,7 +32,7 @@ def untrusted_results(events: Iterable[Event], root: str, *more: str) -> IsUntru
 
     The workspace is the folder `root`, in which relative paths begin, and `more` folders that the user granted. A result counts as one of
     it only if its call is among the events, its tool is one that works on files or runs commands, every path that it names lies in these
-    folders, and no command in it reads from another machine. For a session of another program `root` is the folder that it states.
+    folders, and each command in it is one that stays on this machine. For a session of another program `root` is the folder that it states.
     """
     calls: dict[str, ToolCall] = {}
     for event in events:
@@ -73,33 +61,9 @@ def _is_local(call: ToolCall, returned: ToolReturned, roots: tuple[str, ...]) ->
         return False
     action = action_with(call, returned)
     paths = {access.path for access in action.paths} | set(returned.paths)
-    return all(_is_below(path, roots) for path in paths) and (action.kind != "command" or _is_local_command(call, action, roots))
-
-
-def _is_local_command(call: ToolCall, action: Action, roots: tuple[str, ...]) -> bool:
-    line = shell_line(call) or action.command
-    if not line or "://" in line:
+    if not all(_is_below(path, roots) for path in paths):
         return False
-    for command, elsewhere in executed(line):
-        words = command.words
-        if elsewhere or (words and _is_remote(words)):
-            return False
-        if not all(_is_below(path, roots) for path in _named_paths(words)):
-            return False
-    return True
-
-
-def _is_remote(words: tuple[str, ...]) -> bool:
-    program = program_name(words[0])
-    return program in _REMOTE or not _REMOTE_SUBCOMMANDS.get(program, frozenset()).isdisjoint(words[1:4])
-
-
-def _named_paths(words: tuple[str, ...]) -> Iterator[str]:
-    """Yield the arguments that are paths by their form: absolute ones, those of a home, and those that go up; not the program itself."""
-    for word in words[1:]:
-        value = word.partition("=")[2] if word.startswith("-") else word
-        if value.startswith(("/", "~", "..", "$HOME")):
-            yield value
+    return action.kind != "command" or is_local_line(shell_line(call) or action.command, lambda path: _is_below(path, roots))
 
 
 def _is_below(path: str, roots: tuple[str, ...]) -> bool:

@@ -92,11 +92,12 @@ def check_summary(text: str, targets: Mapping[str, Pointed]) -> str:
     if tuple(sections) != SECTIONS:
         return f"its sections are not {', '.join(SECTIONS)}"
     section = ""
-    for line in lines[1:]:
+    for number, line in enumerate(lines[1:], 2):
         if line.startswith("## "):
             section = line[3:].strip()
         elif line.strip() and (wrong := _wrong_point(line, section, targets)):
-            return f"{wrong}: {line.strip()[:80]!r}"
+            # The reason is kept in logs, which never repeat what a note says.
+            return f"{wrong} (line {number}, below {section or 'no heading'!r})"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Which notes a reply cites, and the citation blocks of Codex, which are taken out of what is shown."""
+"""Which notes and summaries of sessions a reply cites, and the citation blocks of Codex, which are taken out of what is shown."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from palimpsest.core.items import Value
@@ -15,6 +15,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 _ENTRY: Final = re.compile(r"^(?P<path>[^\s|:]+):\d+(?:-\d+)?\|", re.MULTILINE)
 # A name in brackets, as notes are shown.
 _NAMED: Final = re.compile(r"\[([a-z0-9_]{3,60})\]")
+_STEMS: Final = re.compile(r"\[([A-Za-z0-9_.-]{3,200})\]")
 
 
 class Uncited(Value, frozen=True):
@@ -48,6 +49,17 @@ def cited_notes(text: str, names: Iterable[str]) -> frozenset[str]:
     known = frozenset(names)
     files = {path.rpartition("/")[2].removesuffix(".md") for path in without_citations(text).paths}
     return known & ({*_NAMED.findall(text)} | files)
+
+
+def cited_summaries(text: str, summaries: Mapping[str, str]) -> frozenset[str]:
+    """Return which sessions of these, given with the stems of their summaries, a reply cites.
+
+    By the id of the session in a citation block, which an imported session has at the end of its own, by the file of the summary there, or
+    by its stem in brackets, as SUMMARY.md shows it.
+    """
+    found = without_citations(text)
+    stems = {*_STEMS.findall(text), *(path.rpartition("/")[2].removesuffix(".md") for path in found.paths)}
+    return frozenset(session for session, stem in summaries.items() if stem in stems or session.endswith(found.ids))
 
 
 def _torn_tag(text: str) -> int:

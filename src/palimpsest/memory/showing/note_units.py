@@ -42,6 +42,7 @@ class IndexedNote(Value, frozen=True):
     person: str = ""
     relationship: str = ""
     due: tuple[str, ...] = ()
+    last_used: str = ""
 
 
 def entry_of(note: Note, stamp: str) -> IndexedNote:
@@ -61,6 +62,7 @@ def entry_of(note: Note, stamp: str) -> IndexedNote:
         tool=described_tool(note),
         person=note.person,
         relationship=note.relationship,
+        last_used=note.last_used,
         due=tuple(date.fromordinal(day).isoformat() for day in deadlines(note)[:_MOST_DATES]),
     )
 
@@ -144,7 +146,7 @@ class NoteStanding(Mapping[str, Standing]):
 
 
 def _weighed(entry: IndexedNote, uses: int) -> Note:
-    return replace(_BLANK, kind=entry.kind, when=entry.when, intensity=entry.intensity, uses=uses)
+    return replace(_BLANK, kind=entry.kind, when=entry.when, last_used=entry.last_used, intensity=entry.intensity, uses=uses)
 
 
 _BLANK: Final = Note(name="", kind="project", about="", backstory="", when="", evidence=(), trust="observed", body="")

@@ -26,11 +26,24 @@ class Erasure(Value, frozen=True):
         """Return whether a text names one of the notes or contains one of their words."""
         return any(name in text for name in self.names) or not self.terms.isdisjoint(_terms(text))
 
-    def removed_from(self, text: str, kept_lines: frozenset[str] = frozenset()) -> str:
-        """Return a text without the lines that say something of the notes; a heading becomes `[forgotten]`."""
+    def is_repeated_in(self, text: str) -> bool:
+        """Return whether a text names one of the notes or contains half of their words: one word alone may be there for another reason."""
+        found = self.terms.intersection(_terms(text))
+        return any(name in text for name in self.names) or (bool(found) and len(found) * 2 >= len(self.terms))
+
+    def without_words_of(self, notes: Iterable[Note]) -> "Erasure":
+        """Return the same without the words that these notes contain, which are no trace there."""
+        return replace(self, terms=self.terms - {term for note in notes for term in _terms(_text(note))})
+
+    def removed_from(self, text: str, kept_lines: frozenset[str] = frozenset(), *, only_repeated: bool = False) -> str:
+        """Return a text without the lines that say something of the notes; a heading becomes `[forgotten]`.
+
+        With `only_repeated` a line with a few of their words stays.
+        """
         lines = []
+        is_trace = self.is_repeated_in if only_repeated else self.is_in
         for line in text.split("\n"):
-            if line in kept_lines or not self.is_in(line):
+            if line in kept_lines or not is_trace(line):
                 lines.append(line)
             elif line.startswith(_HEADING):
                 lines.append(f"{line.partition(' ')[0]} [forgotten]")

@@ -15,7 +15,7 @@ from palimpsest.core.events import Event, NoteForgotten, NoteSaved, SessionOpene
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
-from palimpsest.stores.files import open_in_folder, store_error, store_errors, write_private
+from palimpsest.stores.files import open_in_folder, store_error, store_errors, sync_folder, write_private
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.notes.history import NoteHistory
 
@@ -155,6 +155,7 @@ class NoteFolder:
         with self._opened() as log:
             writer = NoteWriter(self, log)
             yield writer
+            writer.sync_names()
             log.sync()
         if writer.changes and self.commits is not None:
             self.commits.commit("; ".join(writer.changes))
@@ -265,6 +266,14 @@ class NoteWriter:
         self._folder = folder
         self.log = log
         self.changes: list[str] = []
+        self._unsynced: set[Path] = set()
+
+    def sync_names(self) -> None:
+        """Sync the folders in which notes were saved: once for all notes of a change, since each sync takes milliseconds."""
+        for folder in sorted(self._unsynced):
+            with store_errors(folder, "write"):
+                sync_folder(folder)
+        self._unsynced.clear()
 
     def recorded(self) -> Mapping[str, RecordedNote]:
         """Return each note as it was recorded last; a file with another digest was changed by hand."""
@@ -281,7 +290,9 @@ class NoteWriter:
 
     def save(self, name: str, text: str, saved: NoteSaved, *, quarantined: bool = False) -> None:
         """Write a note in one step and record it. Raises `StoreError` if it cannot be written."""
-        write_private(self._folder.path_of(QUARANTINE if quarantined else NOTES, name), text.encode())
+        path = self._folder.path_of(QUARANTINE if quarantined else NOTES, name)
+        write_private(path, text.encode(), sync_name=False)
+        self._unsynced.add(path.parent)
         self.record(saved)
 
     def record(self, body: NoteSaved | NoteForgotten) -> None:
@@ -320,6 +331,8 @@ class NoteWriter:
 
     def delete(self, place: str, name: str) -> None:
         """Delete a file of a note; nothing happens if there is none."""
+        # What takes its place is there before it goes.
+        self.sync_names()
         path = self._folder.path_of(place, name)
         with store_errors(path, "delete"):
             path.unlink(missing_ok=True)

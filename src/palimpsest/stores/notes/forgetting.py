@@ -67,8 +67,8 @@ class NoteRemoval:
 
     def clean_files(self, rewrite: Rewrite) -> None:
         """Rewrite the summaries and skills of a scope."""
-        for path in self._generated():
-            text = _text_of(path)
+        for path in generated_files(self._folder.state):
+            text = text_of_file(path)
             new = None if text is None else rewrite(path.name, text)
             with store_errors(path, "delete"):
                 if new is None:
@@ -133,17 +133,18 @@ class NoteRemoval:
         with suppress(OSError):
             sync_folder(self._folder.state)
 
-    def _generated(self) -> Iterator[Path]:
-        """Yield the generated files of a scope; links are not followed."""
-        summary = self._folder.state / SUMMARY_FILE
-        if summary.is_file() and not summary.is_symlink():
-            yield summary
-        left = _MOST_FILES
-        for name in _GENERATED:
-            for folder, _, files in os.walk(self._folder.state / name):
-                for file in sorted(files)[:left]:
-                    left -= 1
-                    yield Path(folder) / file
+
+def generated_files(folder: Path) -> Iterator[Path]:
+    """Yield the generated files of the folder of a scope: the summary, those of sessions, and skills; links are not followed."""
+    summary = folder / SUMMARY_FILE
+    if summary.is_file() and not summary.is_symlink():
+        yield summary
+    left = _MOST_FILES
+    for name in _GENERATED:
+        for place, _, files in os.walk(folder / name):
+            for file in sorted(files)[:left]:
+                left -= 1
+                yield Path(place) / file
 
 
 def _renamed(body: Body, names: Mapping[str, str]) -> Body:
@@ -156,7 +157,7 @@ def _renamed(body: Body, names: Mapping[str, str]) -> Body:
     return _bodies.decode(pattern.sub(lambda match: names[match[0]], text)) if pattern.search(text) else body
 
 
-def _text_of(path: Path) -> str | None:
+def text_of_file(path: Path) -> str | None:
     """Return the text of a regular file; `None` if it is a link, too large or no text, so that nothing can be found in it."""
     try:
         if path.is_symlink() or path.stat().st_size > _LARGEST_FILE:

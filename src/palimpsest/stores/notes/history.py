@@ -52,6 +52,23 @@ class NoteHistory:
         except (StoreError, OSError) as error:
             self.problem = str(error)
 
+    def found_problem(self) -> str:
+        """Return why the notes as they are now are in no commit; empty if they are in one, or there are none. Writes nothing."""
+        if not self._folder.is_dir():
+            return ""
+        git = self._git()
+        if git is None:
+            return self.problem
+        if not (self.place / "HEAD").is_file():
+            return "no change is in the history yet" if any(self._folder.glob("notes/*.md")) else ""
+        try:
+            # Without the lock of the index: a status may not hold up a change.
+            changed = git.run("--no-optional-locks", "status", "--porcelain", "-z", "--", "notes", tree=self._folder).split(b"\0")
+        except (StoreError, OSError) as error:
+            return str(error)
+        count = sum(1 for each in changed if each)
+        return f"{count:,} changed notes are in no commit yet" if count else ""
+
     def restart(self, message: str) -> None:
         """Remove the whole history with all its objects, and begin a new one with the files as they are now.
 

@@ -39,6 +39,20 @@ class JobsDatabase:
         """Whether anything was ever written."""
         return self.path.exists()
 
+    def compact(self) -> None:
+        """Remove freed pages from the file. Raises `StoreError` if it cannot be used."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+                database.execute("VACUUM")
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot use the database of memory's jobs: {error}", where=str(self.path)) from error
+
+    def delete(self) -> None:
+        """Delete the file with its side files; what it counts is counted again."""
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            with store_errors(path, "delete"):
+                path.unlink(missing_ok=True)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the database for one change, which takes place as a whole or not at all. Raises `StoreError` if it cannot be used."""
@@ -47,6 +61,8 @@ class JobsDatabase:
                 os.close(open_in_folder(self.path, os.O_RDWR | os.O_CREAT))
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+                # What is deleted is overwritten, so that nothing of what was forgotten stays in the file.
+                database.execute("PRAGMA secure_delete=ON")
                 database.execute("BEGIN IMMEDIATE")
                 try:
                     for table in _TABLES:

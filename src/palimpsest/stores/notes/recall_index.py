@@ -22,7 +22,8 @@ CREATE TABLE logs(session TEXT PRIMARY KEY, part TEXT NOT NULL, size INTEGER, ch
 CREATE TABLE projects(folder TEXT PRIMARY KEY, scope TEXT NOT NULL);
 CREATE TABLE usage(part TEXT, name TEXT, uses INTEGER, shown INTEGER, last_used TEXT, PRIMARY KEY(part, name))
 """
-
+# Added to a database that was made before there were vectors. `digest` is that of the model and the text that a vector is of.
+_VECTORS: Final = "CREATE TABLE IF NOT EXISTS vectors(part TEXT, id TEXT, digest BLOB, data BLOB, PRIMARY KEY(part, id))"
 
 Result = TypeVar("Result")
 
@@ -66,6 +67,31 @@ class RecallFile:
     def _secure(self) -> None:
         # Freed pages are overwritten, so that nothing of what was forgotten stays in the file.
         self._database.connection.execute("PRAGMA secure_delete=ON")
+
+    def vectors(self, part: str) -> dict[str, tuple[bytes, bytes]]:
+        """Return the digest and the vector of each unit of an index that has one, by id."""
+        self._write(lambda connection: connection.execute(_VECTORS))
+        rows = self._read("SELECT id, digest, data FROM vectors WHERE part = ?", part)
+        return {each: (bytes(digest), bytes(data)) for each, digest, data in rows}
+
+    def save_vectors(self, part: str, made: Mapping[str, tuple[bytes, bytes]], gone: Iterable[str]) -> None:
+        """Add or replace vectors of units, and delete those of units that are gone."""
+
+        def replace(connection: sqlite3.Connection) -> None:
+            connection.execute(_VECTORS)
+            connection.executemany("DELETE FROM vectors WHERE part = ? AND id = ?", [(part, each) for each in gone])
+            connection.executemany("REPLACE INTO vectors VALUES (?, ?, ?, ?)", [(part, each, *made[each]) for each in made])
+
+        self._write(replace)
+
+    def drop_vectors(self, part: str) -> None:
+        """Delete all vectors of an index; they are made again when they are missing."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.execute(_VECTORS)
+            connection.execute("DELETE FROM vectors WHERE part = ?", (part,))
+
+        self._write(delete)
 
     def close(self) -> None:
         """Close the file."""
@@ -180,8 +206,18 @@ class RecallFile:
 
         self._write(count)
 
+    def subtract_usage(self, part: str, taken: Mapping[str, NoteUse]) -> None:
+        """Take off uses that were written into the files of notes; what was counted meanwhile stays."""
+
+        def subtract(connection: sqlite3.Connection) -> None:
+            rows = [(each.uses, each.shown, part, name) for name, each in taken.items()]
+            connection.executemany("UPDATE usage SET uses = uses - ?, shown = shown - ? WHERE part = ? AND name = ?", rows)
+            connection.execute("DELETE FROM usage WHERE part = ? AND uses <= 0 AND shown <= 0", (part,))
+
+        self._write(subtract)
+
     def remove_usage(self, part: str, names: Iterable[str]) -> None:
-        """Forget the use of notes: it was written into their files, or they were forgotten."""
+        """Forget the use of notes that were forgotten."""
         rows = [(part, name) for name in names]
         self._write(lambda connection: connection.executemany("DELETE FROM usage WHERE part = ? AND name = ?", rows))
 

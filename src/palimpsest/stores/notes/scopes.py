@@ -55,6 +55,11 @@ def scope_folder(home: Path, scope: str) -> Path:
     return home / "memory" / scope
 
 
+def is_scope_name(name: str) -> bool:
+    """Return whether a folder of this name is that of a scope: of the user, of a project, or of what is kept beside the notes of a team."""
+    return name == USER_SCOPE or name.startswith(("project-", "team-"))
+
+
 def _first_commit(root: Path) -> str:
     """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none, or no git."""
     command = ("git", "-C", str(root), "rev-list", "--max-parents=0", "HEAD")

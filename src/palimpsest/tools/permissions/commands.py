@@ -84,7 +84,8 @@ class LineJudge:
             elif reason and command.words:
                 others.append(command)
             reasons += [*around, *([reason] if reason else [])]
-            parts.append(_part(command, reason, rule, around))
+            restricting = self._rule(command.texts, static=False) if command.words else None
+            parts.append(_part(command, reason, restricting if restricting is not None and restricting.effect == "ask" else rule, around))
         denied = denied or self._restricted_read(line, places, "deny")
         asked = asked or self._restricted_read(line, places, "ask")
         clean = not line.unclear and len(others) == 1 and len(reasons) == 1

@@ -51,6 +51,7 @@ def test_a_run_without_a_model_reads_finished_sessions_and_says_what_it_left(fil
         "no model is asked: --no-model was given",
         "read 1 sessions: 1 summaries, 0 notes, 0 refused",
         "consolidated 1 of 1 folders of notes, 0 changes",
+        "read 3 sessions into the index of recall, 9 turns",
     ]
     assert [row.session for row in places_of(filled).rows.all()] == ["finished"]
 
@@ -138,6 +139,28 @@ def test_the_status_of_an_empty_home_writes_nothing(pal: Pal) -> None:
     found = pal.json("memory", "status")
     assert (found["jobs"], found["backlog"], found["changed"], found["last_error"], found["next_at"]) == ([], 0, [], "", 0)
     assert not (pal.home.folder / "memory").exists()
+
+
+def test_the_status_names_quarantine_files_that_are_no_notes_missing_history_and_sessions_without_an_index(filled: Pal) -> None:
+    folder = filled.home.folder / "memory" / "user"
+    note = filled("memory", "add", "likes tea", "--kind", "user")
+    assert note.exit_code == 0
+    (folder / "notes" / "user_broken.md").write_text("no front matter")
+    (text,) = [path.read_text() for path in (folder / "notes").glob("user_likes*.md")]
+    (folder / "quarantine" / "user_held.md").write_text(text.replace("user_likes_tea", "user_held").replace("stated", "quarantined"))
+    (scope,) = filled.json("memory", "status")["scopes"]
+    problem = "1 changed notes are in no commit yet"
+    assert scope == {"scope": "user", "notes": 1, "quarantine": 1, "unreadable": 1, "history_problem": problem}
+    assert filled.json("memory", "status")["unindexed"] == 3
+    lines = filled("memory", "status").stdout.splitlines()
+    assert lines[3:7] == [
+        "sessions that recall has not indexed yet: 3",
+        "user: 1 notes wait in quarantine; `pal memory list --quarantine`",
+        "user: 1 files are no notes; `pal memory list` names them",
+        f"user: history: {problem}",
+    ]
+    filled("memory", "run", "--no-model")
+    assert filled.json("memory", "status")["unindexed"] == 0
 
 
 def test_ctrl_c_leaves_no_claim_behind_and_ends_with_130(pal: Pal) -> None:

@@ -110,6 +110,19 @@ def test_a_table_is_inserted_into_a_document(pal: Pal, tmp_path: Path) -> None:
     assert "| ours, shipped weights | 112 |" in page.read_text(encoding="utf-8")
 
 
+def test_the_table_of_gates_is_inserted_only_if_gates_are_asked_for(pal: Pal, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- chinese begins -->\n<!-- chinese ends -->\n<!-- gates begins -->\nas before\n<!-- gates ends -->\n", encoding="utf-8"
+    )
+    pal("memory", "eval", str(CHINESE), "--into", str(page))
+    assert "<!-- gates begins -->\nas before\n<!-- gates ends -->" in page.read_text(encoding="utf-8")
+    pal("memory", "eval", str(CHINESE), "--gate", "--into", str(page))
+
+    assert "as before" not in page.read_text(encoding="utf-8")
+    assert "| ME-45 |" in page.read_text(encoding="utf-8")
+
+
 def test_a_file_of_another_kind_is_refused_in_one_line(pal: Pal, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}", encoding="utf-8")
     result = pal("memory", "eval", str(tmp_path / "other.json"))

@@ -175,7 +175,7 @@ def test_me_09_no_byte_of_a_forgotten_note_is_in_the_databases(desk: Desk) -> No
     ask(agent, PROMPT)
     agent.close()
     asyncio.run(agent.jobs.close())
-    index = NoteIndex(desk.memories)
+    index = NoteIndex(desk.memories.notebooks)
     index.refresh()
     index.save()
     file = desk.memories.user.folder / "index.sqlite"

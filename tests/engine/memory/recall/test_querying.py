@@ -2,18 +2,21 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from recalling_desk import QUIET, TABS, Desk, note
+from recalling_desk import QUIET, TABS, Desk, bodies, note
 
-from palimpsest.core.events import CallStarted, ModelReplied, TurnEnded, TurnStarted, UserSaid
+from palimpsest.core.events import CallStarted, JobRan, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.memory.recall.session_index import open_sessions, unread_sessions
+from palimpsest.engine.memory.session_jobs.past_sessions import IndexPastSessions
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
 from palimpsest.tools.workspace import Workspace
@@ -181,3 +184,30 @@ def test_forgotten_evidence_is_never_returned_and_leaves_the_database(desk: Desk
 def test_without_memory_the_tool_says_what_to_do_instead(desk: Desk) -> None:
     agent = desk.agent(config=replace(QUIET, use=False))
     assert "search by `words` and `all_sessions`" in recall(agent, query="anything")
+
+
+def test_past_sessions_are_read_into_the_index_after_a_turn_without_the_session_itself(desk: Desk) -> None:
+    session(desk, ("the kestrel build fails", "run make clean first"))
+    agent = desk.agent("ok", change=lambda agent: agent.jobs.add((IndexPastSessions(desk.home, desk.home.folder),)))
+
+    async def turn(prompt: str) -> None:
+        await agent.ask(prompt)
+        await agent.jobs.wait()
+
+    assert unread_sessions(desk.home.folder, desk.home.store) == 2
+    asyncio.run(turn("hello"))
+    (ran,) = (body for body in bodies(agent, JobRan) if isinstance(body, JobRan) and body.job == "past_sessions")
+    assert (ran.status, ran.why) == ("done", "read 1 sessions")
+    with closing(open_sessions(desk.home.folder, desk.home.store)) as sessions:
+        units = sessions.index(desk.memories.project.scope).units
+        assert [unit.text for unit in units] == ["the kestrel build fails", "run make clean first"]
+
+
+def test_counted_work_of_reading_sessions_grows_with_the_sessions_that_are_new_and_with_no_others(desk: Desk) -> None:
+    def read(count: int) -> int:
+        for number in range(count):
+            session(desk, (f"question {number}", f"answer {number}"))
+        with closing(open_sessions(desk.home.folder, desk.home.store)) as sessions:
+            return sessions.refresh(60.0).units
+
+    assert [read(4), read(8), read(0), read(1)] == [8, 16, 0, 2]

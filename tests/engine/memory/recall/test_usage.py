@@ -11,7 +11,9 @@ from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.recall_index import NoteUse
+from palimpsest.stores.notes.rollouts import RolloutRow, RolloutRows
 
 PROMPT = "How do I indent the Makefile recipe?"
 NOON = "2026-05-28T20:26:40Z"
@@ -29,7 +31,7 @@ async def turns(agent: Agent, *prompts: str) -> None:
 
 
 def usage(desk: Desk) -> dict[str, NoteUse]:
-    index = NoteIndex(desk.memories)
+    index = NoteIndex(desk.memories.notebooks)
     index.refresh()
     return index.usage()
 
@@ -61,7 +63,7 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
         note("project_aa", "the harbour port is near", "the harbour port is near one\n"),
         note("project_bb", "the harbour port is near", "the harbour port is near two\n"),
     )
-    index = NoteIndex(desk.memories)
+    index = NoteIndex(desk.memories.notebooks)
     index.refresh()
     index.add_usage({"project_bb": NoteUse(uses=6)})
     agent = desk.agent("done")
@@ -85,3 +87,20 @@ def test_cx_60_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(d
         assert reply.parts == (Text("It is done.", "assistant"),)
         logged = [event.body for event in agent.session.log.events() if isinstance(event.body, ModelReplied)]
         assert "oai-mem-citation" in str(logged[0].parts)
+
+
+def test_cx_60_a_summary_that_a_reply_cites_by_session_file_or_stem_counts_one_use_a_reply(desk: Desk) -> None:
+    uuid = "0194f5a6-89ab-7cde-8123-456789abcdef"
+    scope = desk.memories.project.scope
+    rows = RolloutRows(JobsDatabase(desk.home.folder / "memory"))
+    rows.adopt(
+        (
+            RolloutRow(f"codex-{uuid}", scope, "2026-05-01T10-00-00-AbC1-parser", 1, 1),
+            RolloutRow("own", scope, "2026-05-02T10-00-00-AbC2-lexer", 1, 1),
+            RolloutRow("elsewhere", "project-000000000000", "2026-05-03T10-00-00-AbC3-other", 1, 1),
+        )
+    )
+    block = f"<oai-mem-citation>\n<rollout_ids>\n{uuid}\n</rollout_ids>\n</oai-mem-citation>"
+    agent = desk.agent(block, "as in [2026-05-02T10-00-00-AbC2-lexer] and [2026-05-03T10-00-00-AbC3-other]", "bye")
+    asyncio.run(turns(agent, "one", "two", "three"))
+    assert {row.session: row.uses for row in rows.all()} == {f"codex-{uuid}": 1, "own": 1, "elsewhere": 0}

@@ -271,7 +271,7 @@ def test_oc_50_cc_61_profiles_without_extraction_ask_nothing_for_memory(tmp_path
     bodies = agent.work("remember: use tabs", "second")
     assert {body.purpose for body in bodies if isinstance(body, CallStarted)} == {"turn"}
     has_memory = not name.startswith("opencode") and name != "none"
-    assert memory_job_names(NO_PIPELINE, profile(name)) == (("remember", "note_uses") if has_memory else ())
+    assert memory_job_names(NO_PIPELINE, profile(name)) == (("remember", "note_uses", "past_sessions") if has_memory else ())
     assert list(agent.notes()) == (["feedback_use_tabs"] if has_memory else [])
 
 
@@ -279,10 +279,11 @@ def test_cc_57_a_sub_agent_has_no_jobs_of_memory_nor_has_a_session_with_memory_o
     agent = RememberingAgent(tmp_path, config=MemoryConfig(use=False))
     assert agent.opened().jobs.jobs == ()
     assert memory_job_names(MemoryConfig(use=False), profile()) == ()
-    assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses")
+    assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses", "past_sessions")
     assert memory_job_names(MemoryConfig(sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (
         "remember",
         "note_uses",
+        "past_sessions",
     )
     assert memory_job_names(NO_PIPELINE, profile(), goes_on=False) == ("remember", "note_uses")
 

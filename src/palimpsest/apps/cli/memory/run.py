@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import click
 import msgspec
@@ -22,12 +22,15 @@ from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.run import RunPlan, RunReport, model_use, planned, run_with_model, run_without_model
 from palimpsest.engine.memory.pipeline.scope_files import drop_lost
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse
+from palimpsest.engine.memory.recall.session_index import Refreshed, open_sessions
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard, card
 
 _RETRIES, _LONGEST_WAIT_S = 3, 60.0
 _MOST_REASONS = 5
+# Seconds for which new logs are read into the index over past sessions.
+_INDEX_SECONDS = 600.0
 
 
 class PipelineRun(Struct, frozen=True):
@@ -41,6 +44,7 @@ class PipelineRun(Struct, frozen=True):
     spent: RunCost
     plan: RunPlan
     report: RunReport
+    indexed: Refreshed = Refreshed()
 
 
 class _ChosenModel(Struct, frozen=True):
@@ -82,10 +86,11 @@ def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | No
         if not as_json:
             _print_plan(plan, cost, chosen, budget)
         report, spent = (RunReport(skipped=plan.skipped), RunCost()) if dry_run else _carried_out(places, plan, chosen, usd, now=now)
+        indexed = Refreshed() if dry_run else _indexed(places)
     finally:
         providers.close()
     name = "" if chosen.card is None else chosen.card.name
-    done = PipelineRun(dry_run, name, chosen.why_not, budget, cost, spent, plan, report)
+    done = PipelineRun(dry_run, name, chosen.why_not, budget, cost, spent, plan, report, indexed)
     if as_json:
         emit(msgspec.to_builtins(done))
     elif not dry_run:
@@ -132,6 +137,12 @@ def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, us
     return report, use.meter.spent if isinstance(use.meter, RunMeter) else RunCost()
 
 
+def _indexed(places: PipelinePlaces) -> Refreshed:
+    """Bring the index over past sessions up to date, so that the next recall does not read logs."""
+    with closing(open_sessions(places.home.folder, places.home.store)) as sessions:
+        return sessions.refresh(_INDEX_SECONDS)
+
+
 @contextmanager
 def _shown_progress(total: int) -> Iterator[Announce]:
     """Show after one second how many sessions are done; the scopes after them take a moment each."""
@@ -171,6 +182,8 @@ def _print_report(done: PipelineRun) -> None:
         f"read {len(read):,} sessions: {sum(each.status == 'done' for each in read):,} summaries, {notes:,} notes, {refused:,} refused"
     )
     click.echo(f"consolidated {len(scopes):,} of {len(report.scopes):,} folders of notes, {sum(each.changed for each in scopes):,} changes")
+    if done.indexed.read:
+        click.echo(f"read {done.indexed.read:,} sessions into the index of recall, {done.indexed.units:,} turns")
     if done.spent.calls:
         spent = done.spent
         click.echo(f"cost {dollars(spent.usd)}: {spent.calls:,} requests, {short(spent.read)} tokens read, {short(spent.written)} written")

@@ -9,7 +9,7 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.memory.places import cwd_option, open_memories, scope_option, word_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, plain
-from palimpsest.engine.memory.access.searching import FoundMemory, search_notes, search_sessions
+from palimpsest.engine.memory.access.searching import FoundMemory, search_notes
 
 _DATE = len("2026-05-04")
 _WIDTH = 78
@@ -35,6 +35,8 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     found = search_notes(opened.notebooks(scope), query, now, root=opened.root, history=history, most=limit)
     waiting = 0
     if passages is not None and opened.home.folder is not None:
+        from palimpsest.engine.memory.access.passages import search_sessions  # noqa: PLC0415 - few searches ask for it
+
         home = opened.home
         said = search_sessions(opened.home.folder, home.store, opened.memories, query, every=passages == "all", most=limit)
         found, waiting = (*found, *said.found)[:limit], said.waiting

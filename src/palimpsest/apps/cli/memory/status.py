@@ -8,7 +8,7 @@ from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain, short, short_time
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, pipeline_status
+from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, ScopeStatus, pipeline_status
 
 _MOST_JOBS = 20
 
@@ -18,6 +18,8 @@ _MOST_JOBS = 20
 @json_option
 def status(*, everything: bool, as_json: bool) -> None:
     """Show the jobs of the pipeline, the sessions that wait and why, the last error, and the tokens of the day.
+
+    Says which folders of notes have something in quarantine, files that are no notes, or no history, and what is not indexed.
 
     Jobs that are done are listed only with --all. Nothing is changed.
     """
@@ -34,6 +36,10 @@ def _print(found: PipelineStatus, *, everything: bool) -> None:
     click.echo(f"background runs: {'on' if found.is_on else 'off'}")
     click.echo(f"sessions to read now: {found.backlog:,}" + (f" (not: {skipped})" if skipped else ""))
     click.echo(f"summaries of sessions: {found.summaries:,}; folders of notes that changed: {len(found.changed):,}")
+    if found.unindexed:
+        click.echo(f"sessions that recall has not indexed yet: {found.unindexed:,}")
+    for scope in found.scopes:
+        _print_scope(scope)
     used, most = found.used, found.most
     click.echo(
         f"tokens of {found.day}: {short(used.read)} of {short(most.read)} read, {short(used.written)} of {short(most.written)} written"
@@ -48,6 +54,16 @@ def _print(found: PipelineStatus, *, everything: bool) -> None:
         print_listing(console(), header, [(_cells(job), None) for job in jobs[:_MOST_JOBS]], frozenset({"tries left"}))
     if len(jobs) > _MOST_JOBS:
         click.echo(f"… and {len(jobs) - _MOST_JOBS:,} more: --json")
+
+
+def _print_scope(found: ScopeStatus) -> None:
+    """Print what a person should look at in a folder of notes; nothing if all is well."""
+    if found.quarantine:
+        click.echo(f"{found.scope}: {found.quarantine:,} notes wait in quarantine; `pal memory list --quarantine`")
+    if found.unreadable:
+        click.echo(f"{found.scope}: {found.unreadable:,} files are no notes; `pal memory list` names them")
+    if found.history_problem:
+        click.echo(plain(f"{found.scope}: history: {found.history_problem}"))
 
 
 def _cells(job: JobStatus) -> tuple[str, ...]:

@@ -67,7 +67,9 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--embed", "embedding", is_flag=True, help="Measure, or fit, with embeddings too; needs the extra `embed`.")
 @click.option("--units", type=click.IntRange(100), default=UNITS, show_default=True, metavar="N", help="Units of that index.")
 @click.option("--gate", "gating", is_flag=True, help="Exit with 1 if a gate that was measured is missed.")
-@document_option(help="Insert the tables into a document, at the placeholders with the name of the data, `levels`, `latency`, `gates` ….")
+@document_option(
+    help="Insert the tables into a document, at placeholders with the name of the data, `levels`, `latency` …; --gate adds `gates`."
+)
 @json_option
 def evaluate(
     *,
@@ -100,13 +102,14 @@ def evaluate(
     _commit()
     options = EvaluationOptions(audit, facts, latency, coding, embedding, units)
     names = [_table_name(path, options) for path in data]
-    require_placeholders(into, names)
+    require_placeholders(into, (*names, _GATES_TABLE) if gating and not coding else names)
     times: list[float] = []
     reports = [_measure(path, options, times) for path in data]
     gated = [each for each in reports if not isinstance(each, CodingReport)]
     found = gates(gated) if gated else ()
     tables = {name: _markdown(report) for name, report in zip(names, reports, strict=True)}
-    insert_tables(into, tables)
+    # Only if asked for: the table of one DATA would replace that of others in the same document.
+    insert_tables(into, tables | ({_GATES_TABLE: gates_markdown(found)} if gating and found else {}))
     if as_json:
         values = [_value(report, times) for report in reports]
         whole = {"gates": gates_json(found), "command": _command_line(), "commit": _commit()}

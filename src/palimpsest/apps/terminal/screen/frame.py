@@ -40,6 +40,11 @@ class Shown(Protocol):
         """The open question."""
         ...
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether keys answer the open question: nothing is typed."""
+        ...
+
     def list(self) -> Chooser | None:
         """The open list."""
         ...
@@ -68,7 +73,7 @@ class Frame:
         question = self._shown.question()
         chooser = self._shown.list()
         parts = [*self._painted.values(), *_queue(self._shown.queued(), look)]
-        parts += _question(question, look) if question is not None else ()
+        parts += _question(question, look, is_typed=not self._shown.is_answering) if question is not None else ()
         parts += _list(chooser, look) if chooser is not None else ()
         return "".join(parts)
 
@@ -82,7 +87,7 @@ def _queue(texts: tuple[str, ...], look: ScreenLook) -> Iterator[str]:
         yield painted(Text(f"  queued: {one_line(plain(text), 200)}  (arrow up takes it back)", look.style("dim")), look)
 
 
-def _question(question: PermissionQuestion, look: ScreenLook) -> Iterator[str]:
+def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool) -> Iterator[str]:
     """Yield the question: what would run, in full, and what each key does."""
     asked = question.asked
     yield painted(Text(f"\n{plain(asked.tool)} needs your permission", look.style("warning")), look)
@@ -91,6 +96,13 @@ def _question(question: PermissionQuestion, look: ScreenLook) -> Iterator[str]:
     yield painted(Text(displayable(asked.question)), look)
     for key, what in question.choices:
         yield painted(Text.assemble(("  " + key, "bold"), f"  {what}"), look)
+    hint = (
+        "what you typed is the reason of a no (Enter); Tab puts it aside for the keys"
+        if is_typed
+        else "or type a reason for a no, then Enter"
+    )
+    full = "" if question.call is None else "; Ctrl-O shows the call in full"
+    yield painted(Text(f"  {hint}{full}", look.style("dim")), look)
 
 
 def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:

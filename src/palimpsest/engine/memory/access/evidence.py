@@ -14,9 +14,6 @@ from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
 from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.units import RecallUnit, cut
 from palimpsest.stores.home import AnyHome
 
 EvidenceState: TypeAlias = Literal["found", "deleted", "unreadable", "command", "import", "hand"]
@@ -125,6 +122,10 @@ def _relevant_part(text: str, note: Note) -> str:
     """Return a short text whole, and of a long one the part that shares most with the note."""
     if len(text) <= LONGEST_QUOTATION:
         return text
+    from palimpsest.memory.recall.index import RecallIndex  # noqa: PLC0415 - few events are long, and commands start in milliseconds
+    from palimpsest.memory.recall.ranking import rank  # noqa: PLC0415 - as above
+    from palimpsest.memory.recall.units import RecallUnit, cut  # noqa: PLC0415 - as above
+
     parts = list(cut(text, _WORDS_A_PART))
     index = RecallIndex(RecallUnit(str(number), part, session="event", position=number) for number, part in enumerate(parts))
     hits = rank(index, f"{note.about}\n{note.body}", most=1)

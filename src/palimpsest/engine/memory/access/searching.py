@@ -1,35 +1,26 @@
-"""Search by a person: notes for a query, best first, with what they replaced below them, and passages of past sessions."""
+"""Search by a person: notes for a query, best first, with what they replaced below them."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from palimpsest.core.ports import SessionArchive
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.evidence import changed_files
-from palimpsest.engine.memory.index_files import FILE_NAME
-from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.recall.querying import forgotten_events
-from palimpsest.engine.memory.recall.session_index import SessionIndexes
-from palimpsest.memory.consolidate import is_over
+from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.memory.note import Note, redacted
-from palimpsest.memory.recall.digest.corrections import corrections, with_corrections
 from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, Standing, rank
+from palimpsest.memory.recall.ranking import RankingOptions, Standing, rank
 from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.units import event_id
-from palimpsest.memory.showing.note_units import unit_of
+from palimpsest.memory.showing.note_units import NoteStanding, not_to_show, unit_of
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance
 
 FoundStatus: TypeAlias = Literal["active", "superseded", "retracted", "said"]
 # Notes that are ranked before those that cite changed files go behind the others.
 _MOST_RANKED: Final = 200
-_REFRESH_SECONDS: Final = 30.0
 
 
 class FoundMemory(Struct, frozen=True):
@@ -64,11 +55,35 @@ def search_notes(
 ) -> tuple[FoundMemory, ...]:
     """Return the notes that match a query, at most `most`; `now` is in milliseconds since 1970.
 
-    Without `history` only notes that hold now are found. With it a note is found by the words of its past versions too, and these follow
-    it: what was corrected never stands before its correction.
+    Without `history` only notes that hold now are found, by the index that is kept beside them. With it a note is found by the words of
+    its past versions too, and these follow it: what was corrected never stands before its correction.
     """
     moment = datetime.fromtimestamp(now / 1000, UTC)
-    candidates = {each.note.revision: each for notebook in notebooks for each in _candidates(notebook, moment, history=history)}
+    ranked = _ranked_with_history(notebooks, query, moment) if history else _ranked_by_index(notebooks, query, moment)
+    stale = [bool(changed_files(root, candidate.note)) for candidate, _ in ranked]
+    # A sort is stable, so that notes whose files changed come in their own order behind the others.
+    order = sorted(range(len(ranked)), key=stale.__getitem__)[:most]
+    return tuple(found for place in order for found in _found(*ranked[place], stale=stale[place]))[:most]
+
+
+def _ranked_by_index(notebooks: Iterable[Notebook], query: str, now: datetime) -> list[tuple[_Candidate, float]]:
+    """Return the notes that hold now with their scores, best first; only those that were found are read."""
+    index = NoteIndex(notebooks)
+    joined = index.refresh()
+    index.save()
+    options = RankingOptions(
+        now=now.date().isoformat(),
+        standing=NoteStanding(index.entries, index.uses, now),
+        excluded=not_to_show(index.entries, now, ()),
+    )
+    hits = rank(joined, query, most=_MOST_RANKED, options=options)
+    found = ((index.located(hit.unit.id), hit.score) for hit in hits)
+    return [(_Candidate(*each), score) for each, score in found if each is not None]
+
+
+def _ranked_with_history(notebooks: Iterable[Notebook], query: str, now: datetime) -> list[tuple[_Candidate, float]]:
+    """Return notes with their chains and scores, best first; all versions of all notes are read."""
+    candidates = {each.note.revision: each for notebook in notebooks for each in _candidates(notebook)}
     units, heads = RecallIndex(), dict[str, str]()
     for revision, each in candidates.items():
         for note in (each.note, *each.past):
@@ -77,78 +92,39 @@ def search_notes(
                 heads[note.revision] = revision
                 units.add(_unit(note))
     standing = {
-        revision: Standing(importance(each.note, moment, 0, DEFAULT_WEIGHING), each.note.uses) for revision, each in candidates.items()
+        revision: Standing(importance(each.note, now, 0, DEFAULT_WEIGHING), each.note.uses) for revision, each in candidates.items()
     }
-    hits = rank(units, query, most=_MOST_RANKED, options=RankingOptions(now=moment.date().isoformat(), standing=standing))
+    hits = rank(units, query, most=_MOST_RANKED, options=RankingOptions(now=now.date().isoformat(), standing=standing))
     scores: dict[str, float] = {}
     for hit in hits:
         scores.setdefault(heads[hit.unit.id], hit.score)
-    stale = {revision: bool(changed_files(root, candidates[revision].note)) for revision in scores}
-    # A sort is stable, so that notes whose files changed come in their own order behind the others.
-    order = sorted(scores, key=stale.__getitem__)[:most]
-    return tuple(found for revision in order for found in _found(candidates[revision], scores[revision], stale=stale[revision]))[:most]
+    return [(candidates[revision], score) for revision, score in scores.items()]
 
 
-class PassageSearch(Struct, frozen=True):
-    """Passages of past sessions that match, best first, and how many sessions are not in the index yet."""
-
-    found: tuple[FoundMemory, ...]
-    waiting: int
-
-
-def search_sessions(folder: Path, store: SessionArchive, memories: Memories, query: str, *, every: bool, most: int) -> PassageSearch:
-    """Return the turns of past sessions of this project, or with `every` of all projects, that match a query.
-
-    New logs are read into the index of the home first, for at most 30 seconds. What was forgotten is not found, and what was corrected
-    stands behind its correction. Raises `StoreError` if the index cannot be used.
-    """
-
-    def forgotten() -> frozenset[str]:
-        return forgotten_events(folder, memories)
-
-    notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
-    with closing(SessionIndexes(folder / "memory" / FILE_NAME, store, forgotten)) as sessions:
-        waiting = sessions.refresh(_REFRESH_SECONDS).left
-        found: list[FoundMemory] = []
-        for part in sessions.parts() if every else (memories.project.scope,):
-            index = sessions.index(part)
-            hits = rank(index, query, most=most) if len(index) else ()
-            kept = tuple(hit for hit in hits if event_id(hit.unit.id) not in forgotten())
-            found += [_passage(hit) for hit in with_corrections(index, kept, corrections(notes))]
-    # The scores of several projects cannot be compared, so that only their order within one means something.
-    return PassageSearch(tuple(found[:most]), waiting)
-
-
-def _passage(hit: RecallHit) -> FoundMemory:
-    unit = hit.unit
-    evidence = (event_id(unit.id),)
-    return FoundMemory("", round(hit.score, 6), unit.text, evidence, "said", estimate(unit.text), unit.who or unit.role, unit.date)
-
-
-def _candidates(notebook: Notebook, now: datetime, *, history: bool) -> Iterator[_Candidate]:
+def _candidates(notebook: Notebook) -> Iterator[_Candidate]:
     notes = notebook.notes()
+    earlier: dict[str, list[Note]] = {}
+    for note in notes.past.values():
+        earlier.setdefault(note.superseded_by, []).append(note)
     reached: set[str] = set()
     for note in notes.active.values():
-        if history or not is_over(note, now):
-            chain = tuple(_chain(note, notes.past)) if history else ()
-            reached.update(each.revision for each in chain)
+        chain = tuple(_chain(note, notes.past, earlier))
+        reached.update(each.revision for each in chain)
+        yield _Candidate(notebook.scope, note, chain)
+    for note in sorted(notes.past.values(), key=lambda each: (each.when, each.rev), reverse=True):
+        if note.revision not in reached:
+            chain = tuple(each for each in _chain(note, notes.past, earlier) if each.revision not in reached)
+            reached.update((note.revision, *(each.revision for each in chain)))
             yield _Candidate(notebook.scope, note, chain)
-    if history:
-        for note in sorted(notes.past.values(), key=lambda each: (each.when, each.rev), reverse=True):
-            if note.revision not in reached:
-                chain = tuple(each for each in _chain(note, notes.past) if each.revision not in reached)
-                reached.update((note.revision, *(each.revision for each in chain)))
-                yield _Candidate(notebook.scope, note, chain)
 
 
-def _chain(note: Note, held: Mapping[str, Note]) -> Iterator[Note]:
-    """Yield what a note replaced, directly or through others, newest first."""
+def _chain(note: Note, past: Mapping[str, Note], earlier: Mapping[str, Sequence[Note]]) -> Iterator[Note]:
+    """Yield what a note replaced, directly or through others, newest first; `earlier` are past versions by what they name as successor."""
     waiting, seen = [note], {note.revision}
     found: list[Note] = []
     while waiting:
         current = waiting.pop()
-        earlier = (each for each in held.values() if each.revision in current.supersedes or each.superseded_by == current.revision)
-        for each in earlier:
+        for each in (*(past[link] for link in current.supersedes if link in past), *earlier.get(current.revision, ())):
             if each.revision not in seen:
                 seen.add(each.revision)
                 found.append(each)

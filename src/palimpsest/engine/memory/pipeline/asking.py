@@ -61,7 +61,7 @@ def estimated(places: PipelinePlaces, plan: RunPlan, card: ModelCard) -> RunEsti
     read = calls = 0
     for due in plan.sessions:
         try:
-            reading = read_session(due.session, session_events(places, due.session), places.forgotten_events(places.scope_of(due.cwd)))
+            reading = read_session(due.session, session_events(places, due.session), places.forgotten_events())
         except PalimpsestError:
             continue
         if reading.first:

@@ -15,7 +15,7 @@ from palimpsest.memory.note import Note
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.notes.claims import ClaimRules, JobClaims
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.stores.notes.folder import TOMBSTONES, NoteFolder
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.rollouts import RolloutFiles, RolloutRows
 from palimpsest.stores.notes.scopes import USER_SCOPE, project_scope, scope_folder
@@ -70,7 +70,7 @@ class PipelinePlaces:
 
     def tombstones(self, scope: str) -> tuple[Tombstone, ...]:
         """Return what was forgotten in a scope. The file is replaced as a whole, so that no lock is needed to read it."""
-        place = self.scope_folder(scope) / "tombstones.jsonl"
+        place = self.scope_folder(scope) / TOMBSTONES
         try:
             return tuple(_stones.decode(line) for line in place.read_bytes().split(b"\n") if line)
         except FileNotFoundError:
@@ -83,9 +83,13 @@ class PipelinePlaces:
         place = self.scope_folder(scope) / ".key"
         return Memory(notes, self.tombstones(scope), place.read_bytes() if place.is_file() else b"", "consolidate")
 
-    def forgotten_events(self, scope: str) -> frozenset[str]:
-        """Return the ids of events whose notes were forgotten, by the user or in a scope."""
-        return frozenset(each for place in (USER_SCOPE, scope) for stone in self.tombstones(place) for each in stone.evidence)
+    def all_tombstones(self) -> tuple[Tombstone, ...]:
+        """Return what was forgotten in all scopes of the home, those of teams among them: an event may be the source of several notes."""
+        return tuple(stone for place in sorted(self.folder.glob(f"*/{TOMBSTONES}")) for stone in self.tombstones(place.parent.name))
+
+    def forgotten_events(self) -> frozenset[str]:
+        """Return the ids of events whose notes were forgotten, in any scope of the home."""
+        return frozenset(each for stone in self.all_tombstones() for each in stone.evidence)
 
     def rollouts(self, scope: str) -> RolloutFiles:
         """Return the summaries of a scope as files."""

@@ -18,7 +18,6 @@ from palimpsest.memory.pipeline.selection import RolloutUse, pruned, selected
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.files import store_errors, write_private
 from palimpsest.stores.notes.rollouts import RolloutRow
-from palimpsest.stores.notes.scopes import USER_SCOPE
 
 SUMMARY_FILE: Final = "SUMMARY.md"
 INDEX_FILE: Final = "MEMORY.md"
@@ -156,17 +155,12 @@ def lost_sessions(places: PipelinePlaces) -> LostSessions:
     """Return what must be deleted before sessions are read."""
     rows, facts = places.rows.all(), places.rows.fact_sessions()
     sessions = {stat.session for stat in places.home.store.stats()} if rows or facts else set[str]()
-    forgotten: dict[str, dict[str, int]] = {}
-    outdated: list[RolloutRow] = []
-    for row in rows:
-        if row.scope not in forgotten:
-            forgotten[row.scope] = _forgotten_sessions((*places.tombstones(USER_SCOPE), *places.tombstones(row.scope)))
-        if row.session in sessions and row.made_at <= forgotten[row.scope].get(row.session, -1):
-            outdated.append(row)
+    forgotten = _forgotten_sessions(places.all_tombstones())
+    outdated = tuple(row for row in rows if row.session in sessions and row.made_at <= forgotten.get(row.session, -1))
     deleted = tuple(row for row in rows if row.session not in sessions)
     gone = tuple(session for session in facts if session not in sessions)
     scopes = frozenset(row.scope for row in (*deleted, *outdated)) | {facts[session] for session in gone}
-    return LostSessions(deleted, tuple(outdated), gone, scopes)
+    return LostSessions(deleted, outdated, gone, scopes)
 
 
 def drop_lost(places: PipelinePlaces) -> None:

@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError
+from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError, StoreError
 from palimpsest.core.events import JobRan, NoteSaved
 from palimpsest.core.policy import Answer, Want
+from palimpsest.engine.memory.notebook import Notebook, Propose
 from palimpsest.engine.memory.pipeline.changed_files import notes_with_changed_files
 from palimpsest.engine.memory.pipeline.heartbeat import Ownership, kept_alive
 from palimpsest.engine.memory.pipeline.metering import metered
+from palimpsest.engine.memory.pipeline.note_uses import active_with_uses, write_uses
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.scope_files import (
     SUMMARY_FILE,
@@ -29,7 +31,7 @@ from palimpsest.engine.memory.pipeline.scope_files import (
     write_skills,
 )
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, skip_text
-from palimpsest.memory.changes import AcceptedChange
+from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
 from palimpsest.memory.consolidate import ConsolidationStep, consolidate
 from palimpsest.memory.note import Note
 from palimpsest.memory.pipeline.phase_two import SkillFile, skills_of, summarised, wordings
@@ -48,6 +50,7 @@ JOB: Final = "consolidate"
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
 _MOST_ROUNDS: Final = 5
+_CHANGED_MEANWHILE: Final = "the note was changed meanwhile"
 _facts = msgspec.json.Decoder(SessionFacts)
 
 
@@ -62,6 +65,10 @@ class ScopeResult(Struct, frozen=True):
     is_over_budget: bool = False
 
 
+class _ForgottenMeanwhileError(StoreError):
+    """Something was forgotten after the input of a request was read, so that its answer may repeat it."""
+
+
 class _Work(Struct, frozen=True):
     """What the steps of one consolidation share."""
 
@@ -71,6 +78,13 @@ class _Work(Struct, frozen=True):
     use: ModelUse | None
     owner: Ownership
     announce: Announce
+    forgotten: frozenset[str]
+
+    def prove(self) -> None:
+        """Renew the lease before something is replaced. Raises `StoreError` if the job was taken over, or something was forgotten."""
+        self.owner.prove()
+        if self.places.forgotten_events() != self.forgotten:
+            raise _ForgottenMeanwhileError("a note was forgotten meanwhile, so that the next run begins again", where=self.scope)
 
 
 def scope_steps(
@@ -97,10 +111,10 @@ def scope_steps(
     announce("claimed", scope)
     started = places.home.clock.now()
     with kept_alive(places.claims, claim, places.config.heartbeat_seconds) as owner:
-        work = _Work(places, scope, claim, use, owner, announce)
+        work = _Work(places, scope, claim, use, owner, announce, places.forgotten_events())
         try:
             result = yield from _consolidated(work)
-        except (OverBudget, NoModel) as error:
+        except (OverBudget, NoModel, _ForgottenMeanwhileError) as error:
             places.claims.release(claim)
             result = ScopeResult(scope, "skipped", error.message, is_over_budget=isinstance(error, OverBudget))
         except PalimpsestError as error:
@@ -166,36 +180,61 @@ def _consolidated(work: _Work) -> Generator[Want, Answer, ScopeResult]:
 
 
 def _without_model(work: _Work) -> tuple[int, frozenset[str]]:
-    """Pick up edits, drop what was forgotten, settle, merge, expire, cluster and derive rules.
+    """Pick up edits, drop what was forgotten, write uses into files, settle, merge, expire, cluster and derive rules.
 
     Returns the number of changes, and the names of notes that stand for others since then.
     """
     places, scope = work.places, work.scope
     notebook = places.notebook(scope)
     notebook.pick_up_edits()
-    gone = places.forgotten_events(scope)
+    gone = places.forgotten_events()
     dropped = [note.name for note in notebook.notes().active.values() if gone and set(note.evidence) <= gone]
     for name in dropped:
         notebook.forget(name, "consolidate", "it rests on events whose note was forgotten")
     expired = len(notebook.expire_quarantine(places.config.quarantine_days))
+    write_uses(notebook)
     steps, made = 0, set[str]()
     # Observed, settled and derived in turn, until nothing changes; each round works on what the one before left.
     for _ in range(_MOST_ROUNDS):
+        active = dict(notebook.notes().active)
         found = _due_steps(places, scope)
         if not found:
             break
-        for step in found:
-            work.owner.prove()
-            notebook.apply(AcceptedChange(step.saved, step.past, step.why), "consolidate")
-        steps += len(found)
-        made |= {note.name for step in found for note in step.saved if note.level != "fact"}
+        applied = _apply_steps(work, notebook, found, active)
+        steps += len(applied)
+        made |= {note.name for step in applied for note in step.saved if note.level != "fact"}
         work.announce("noted", scope)
     return steps + len(dropped) + expired, frozenset(made)
 
 
+def _apply_steps(
+    work: _Work, notebook: Notebook, steps: tuple[ConsolidationStep, ...], known: dict[str, Note]
+) -> tuple[ConsolidationStep, ...]:
+    """Apply steps that were made of the notes `known`, up to the first that another process or a person has made void meanwhile.
+
+    Returns those that were applied. A note that was edited, corrected or forgotten since must not be replaced by what it was before.
+    """
+    for count, step in enumerate(steps):
+        names = {note.name for note in (*step.saved, *step.past)}
+
+        def propose(memory: Memory, _: str, step: ConsolidationStep = step, names: set[str] = names) -> AcceptedChange | RefusedChange:
+            if any(memory.notes.get(name) != known.get(name) for name in names):
+                return RefusedChange(_CHANGED_MEANWHILE)
+            return AcceptedChange(step.saved, step.past, step.why)
+
+        work.owner.prove()
+        if isinstance(notebook.change(propose, "consolidate"), RefusedChange):
+            return steps[:count]
+        known.update((name, note) for name in names if (note := notebook.note(name)) is not None)
+        for note in step.past:
+            if all(each.name != note.name for each in step.saved):
+                known.pop(note.name, None)
+    return steps
+
+
 def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, ...]:
     """Return what consolidation without a model changes now: what the logs prove, then the facts, and the rules when those are settled."""
-    active = places.notebook(scope).notes().active
+    active = active_with_uses(places.notebook(scope))
     now = _now(places)
     if observed := _observed(places, scope, active):
         return observed
@@ -261,11 +300,13 @@ def _written(
         work.announce("answered", work.scope)
         given = _summary_input(work, chosen, skills)
         text = yield from _asked_summary(work, given, use)
-    work.owner.prove()
-    if skills is not None:
-        write_skills(folder, skills, known)
+    work.prove()
     work.announce("proposed", work.scope)
     with work.places.note_folder(work.scope).writing() as writer:
+        # Within the scope, because a note of it cannot be forgotten now.
+        work.prove()
+        if skills is not None:
+            write_skills(folder, skills, known)
         writer.write_generated(SUMMARY_FILE, text)
     return reworded
 
@@ -278,7 +319,7 @@ def _asked_summary(work: _Work, given: SummaryInput, use: ModelUse) -> Generator
         path = work.places.scope_folder(work.scope) / SUMMARY_FILE
         old = path.read_text(errors="replace") if path.is_file() else ""
         if old and check_summary(old, given.targets()):
-            work.owner.prove()
+            work.prove()
             with work.places.note_folder(work.scope).writing() as writer:
                 writer.write_generated(SUMMARY_FILE, structural_summary(given))
         raise
@@ -296,10 +337,15 @@ def _reworded(work: _Work, names: frozenset[str], use: ModelUse) -> Generator[Wa
     groups = {note.name: (note, *(versions[name] for name in note.stands_for if name in versions)) for note in made}
     found = yield from metered(wordings(groups, _content_words, use.name), use.meter)
     for name, about in found.items():
-        work.owner.prove()
-        note = replace(worded(versions[name], about), rev=versions[name].rev + 1)
-        notebook.apply(AcceptedChange((note,), reason="worded by a model"), "consolidate")
+        work.prove()
+        notebook.change(_rewording(versions[name], about), "consolidate")
     return frozenset(f"notes/{name}.md" for name in found)
+
+
+def _rewording(note: Note, about: str) -> Propose:
+    """Return the change that gives a note another line, unless the note was changed or forgotten while the model was asked."""
+    worded_note = AcceptedChange((replace(worded(note, about), rev=note.rev + 1),), reason="worded by a model")
+    return lambda memory, _: worded_note if memory.notes.get(note.name) == note else RefusedChange(_CHANGED_MEANWHILE)
 
 
 def _summary_input(work: _Work, chosen: dict[str, RolloutFile], skills: tuple[SkillFile, ...] | None = None) -> SummaryInput:

@@ -79,7 +79,9 @@ def _claimed(
     places: PipelinePlaces, due: DueSession, claim: Claim, use: ModelUse | None, announce: Announce
 ) -> Generator[Want, Answer, SessionResult]:
     scope = places.scope_of(due.cwd)
-    forgotten = places.forgotten_events(scope)
+    # What is forgotten while the session is read is not left out of its summary, which then counts as older.
+    began = places.home.clock.now()
+    forgotten = places.forgotten_events()
     events = [event for event in session_events(places, due.session) if f"{due.session}:{event.seq}" not in forgotten]
     reading = read_session(due.session, events)
     facts = msgspec.json.encode(session_facts(due.session, events))
@@ -98,7 +100,7 @@ def _claimed(
     text = encode_rollout(RolloutFile(due.session, due.updated, reading.cwd, reading.branch, made_by, output.body))
     places.rollouts(scope).write(stem, text)
     announce("written", due.session)
-    row = RolloutRow(due.session, scope, stem, due.updated, places.home.clock.now())
+    row = RolloutRow(due.session, scope, stem, due.updated, began)
     before = places.rows.of(due.session)
 
     def also(database: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""The state of the pipeline: its jobs and their leases, what waits and why, when something happens next, and the tokens of the day."""
+"""The state of the pipeline: its jobs and leases, what waits and why, the folders of notes, and the tokens of the day."""
 
 from datetime import UTC, datetime
 
@@ -8,6 +8,7 @@ from palimpsest.engine.memory.pipeline.due_sessions import due_sessions
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.run import planned
 from palimpsest.engine.memory.pipeline.scope_work import is_dirty
+from palimpsest.engine.memory.recall.session_index import unread_sessions
 from palimpsest.stores.notes.claims import ClaimRow
 from palimpsest.stores.notes.spending import Tokens
 
@@ -27,8 +28,23 @@ class JobStatus(Struct, frozen=True):
     error: str
 
 
+class ScopeStatus(Struct, frozen=True):
+    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index.
+
+    `history_problem` says why its files are in no commit of its history; empty if they are.
+    """
+
+    scope: str
+    notes: int
+    quarantine: int
+    unreadable: int
+    history_problem: str
+
+
 class PipelineStatus(Struct, frozen=True):
     """The state of the pipeline of a home. `backlog` are sessions that a run would read now; `skipped` counts reasons of the others.
+
+    `unindexed` are sessions that the index of recall does not have as they are now.
 
     `changed` are scopes that wait for a consolidation. `next_at` is when something that waits for time becomes due, 0 if nothing does.
     """
@@ -44,6 +60,8 @@ class PipelineStatus(Struct, frozen=True):
     used: Tokens
     most: Tokens
     is_on: bool
+    scopes: tuple[ScopeStatus, ...]
+    unindexed: int
 
 
 def pipeline_status(places: PipelinePlaces) -> PipelineStatus:
@@ -67,7 +85,15 @@ def pipeline_status(places: PipelinePlaces) -> PipelineStatus:
         places.spending.used(day),
         Tokens(config.day_tokens_read, config.day_tokens_written),
         config.use and config.jobs == "auto",
+        tuple(_scope(places, scope) for scope in places.scopes()),
+        unread_sessions(places.home.folder, places.home.store),
     )
+
+
+def _scope(places: PipelinePlaces, scope: str) -> ScopeStatus:
+    notebook = places.notebook(scope)
+    notes = notebook.notes()
+    return ScopeStatus(scope, len(notes.active), len(notes.quarantine), len(notes.problems), notebook.history_problem())
 
 
 def _job(places: PipelinePlaces, row: ClaimRow) -> JobStatus:

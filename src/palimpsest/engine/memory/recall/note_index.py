@@ -1,6 +1,6 @@
 """The index over all notes that a session may see: read from its snapshots, kept true to the files, and saved when they changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -8,9 +8,7 @@ import msgspec
 
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
-from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
@@ -18,12 +16,17 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
+    from palimpsest.engine.memory.session_memory import SessionMemory
+    from palimpsest.memory.recall.candidates import Similar
     from palimpsest.stores.notes.recall_index import NoteUse
 
 # Below this number of notes reading the files is as fast as opening a database.
 _FEW: Final = 20
 # An index of which so much was erased is built again.
 _MOST_ERASED: Final = 0.5
+# A thread that prepares the first prompt and the prompt itself make one index.
+_making: Final = Lock()
 
 
 class ScopeIndex:
@@ -86,20 +89,36 @@ class ScopeIndex:
                 stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
 
 
-def note_index(memory: SessionMemory) -> "NoteIndex | None":
+def note_index(memory: "SessionMemory") -> "NoteIndex | None":
     """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
-    made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
-    if made is None and memory.has_notes():
-        made = NoteIndex(memory.memories)
-        memory.made.append(made)
-    return made
+    with _making:
+        made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
+        if made is None and memory.has_notes():
+            made = NoteIndex(memory.memories.notebooks, _embedding_of(memory))
+            memory.made.append(made)
+        return made
+
+
+def _embedding_of(memory: "SessionMemory") -> "Embedding | None":
+    if not memory.config.recall_embeddings:
+        return None
+    from palimpsest.engine.memory.recall.vectors import embedding_of  # noqa: PLC0415 - few sessions want them
+
+    return embedding_of(memory)
 
 
 class NoteIndex:
-    """One index over the notes of the user, the project and its team. Several threads may use it, one at a time."""
+    """One index over the notes of several notebooks: those of the user, the project and its team. Threads use it one at a time.
 
-    def __init__(self, memories: Memories) -> None:
-        self.scopes = [ScopeIndex(each) for each in memories.notebooks]
+    A note of an earlier notebook holds against one of the same name in a later one. `embedding` makes vectors of the notes, if they are
+    wanted.
+    """
+
+    def __init__(self, notebooks: Iterable[Notebook], embedding: "Embedding | None" = None) -> None:
+        self.scopes = [ScopeIndex(each) for each in notebooks]
+        self._embedding = embedding
+        self._makers: list[UnitVectors] = []
+        self._vectors: dict[str, bytes] | None = None
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, IndexedNote] = {}
@@ -113,7 +132,21 @@ class NoteIndex:
                 self._join()
             return self._joined if self._joined is not None else RecallIndex()
 
+    def similar(self, index: RecallIndex, query: str) -> "Similar | None":
+        """Return the similarity of a query to the units of the index of all notes, as `refresh` returned it; `None` without embeddings."""
+        if self._embedding is None:
+            return None
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+
+        with self._lock:
+            self._makers = self._makers or [UnitVectors(self._embedding, scope.file, scope.part) for scope in self.scopes]
+            if self._vectors is None:
+                made = [maker.refresh(scope.index) for maker, scope in zip(self._makers, self.scopes, strict=True)]
+                self._vectors = {name: vector for found in reversed(made) for name, vector in found.items()}
+            return query_similarity(self._embedding, index, query, self._vectors)
+
     def _join(self) -> None:
+        self._vectors = None
         by_size = sorted(self.scopes, key=lambda scope: -len(scope.index))
         if len(by_size[0].index) == sum(len(scope.index) for scope in by_size):
             self._joined = by_size[0].index
@@ -122,7 +155,6 @@ class NoteIndex:
             self._joined = decode_index(encode_index(by_size[0].index))
             for scope in by_size[1:]:
                 self._absorb(self._joined, scope)
-        # An earlier notebook holds against one of the same name in a later one.
         self.entries = {name: entry for scope in reversed(self.scopes) for name, entry in scope.entries.items()}
 
     def _absorb(self, joined: RecallIndex, scope: ScopeIndex) -> None:
@@ -138,8 +170,14 @@ class NoteIndex:
 
     def note(self, name: str) -> Note | None:
         """Return a note as its file states it now; `None` if it is gone."""
+        found = self.located(name)
+        return None if found is None else found[1]
+
+    def located(self, name: str) -> tuple[str, Note] | None:
+        """Return a note as its file states it now, behind the scope that it belongs to; `None` if it is gone."""
         scope = self._scope_of(name)
-        return None if scope is None else scope.notebook.note(name)
+        note = None if scope is None else scope.notebook.note(name)
+        return None if scope is None or note is None else (scope.part, note)
 
     def _scope_of(self, name: str) -> ScopeIndex | None:
         return next((scope for scope in self.scopes if name in scope.entries), None)

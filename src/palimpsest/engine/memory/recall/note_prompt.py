@@ -64,7 +64,7 @@ class NotePrompt:
             standing = NoteStanding(entries, self._index.uses, now)
             due = due_names(entries, text, now)
             options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
-            ranked = rank(index, text, most=MOST_OFFERED, options=options)
+            ranked = rank(index, text, most=MOST_OFFERED, options=options, similar=self._index.similar(index, text))
             numbers = [index.numbers[hit.unit.id] for hit in ranked]
             fitting = relevant(index, text, numbers)
             hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]

@@ -2,19 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.memory.index_files import FILE_NAME
-from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
-from palimpsest.engine.memory.recall.session_index import SessionIndexes
+from palimpsest.engine.memory.recall.session_index import SessionIndexes, forgotten_events, open_sessions
+from palimpsest.engine.memory.recall.vectors import embedding_of
 from palimpsest.engine.memory.session_memory import SessionMemory
-from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
 from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
@@ -33,12 +29,13 @@ from palimpsest.memory.weighing.conflicts import chain_of
 # Notes of one answer, and the tokens that they may take; the rest is for past sessions.
 MOST_NOTES: Final = 10
 NOTE_TOKENS: Final = 2_048
+# Cosine from which a note is shown that shares no word with the query. Chosen by hand, not measured.
+NEAR_ENOUGH: Final = 0.5
 # Seconds that one call reads logs which are new to the index.
 REFRESH_SECONDS: Final = 10.0
 # Hits of one project; those of this session are left out of them.
 _MOST_HITS: Final = 100
 _NOTHING: Final = "nothing was found in notes and past sessions of this project; `all_projects` looks in the sessions of all"
-_stones = msgspec.json.Decoder(Tombstone)
 
 
 class MemorySearch:
@@ -62,11 +59,13 @@ class MemorySearch:
         if block:
             sections.append(block)
             left -= estimate(block) + 2
+        folder = self._memory.home.folder
+        forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
         for index, hits in ordered:
             lines = select(index, hits, text, tokens=left)
             if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
                 # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
-                lines = digest(index, hits, text, tokens=left, excluded=self._forgotten(), corrected=corrected)
+                lines = digest(index, hits, text, tokens=left, excluded=forgotten, corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
@@ -125,9 +124,11 @@ class MemorySearch:
         prompt = weigh_prompt(joined, text)
         # Asked for by words, a note need not have as much to do with them as one that is shown unasked.
         least = least_relevance(len(joined.numbers)) / 2
-        for hit in rank(joined, text, most=MOST_NOTES, options=options):
+        similar = index.similar(joined, text)
+        for hit in rank(joined, text, most=MOST_NOTES, options=options, similar=similar):
             number = joined.numbers[hit.unit.id]
-            if hit.unit.id in options.due or number in prompt.named or relevance(joined, prompt, number) >= least:
+            is_near = similar is not None and similar.similarities((number,))[0] >= NEAR_ENOUGH
+            if hit.unit.id in options.due or number in prompt.named or is_near or relevance(joined, prompt, number) >= least:
                 yield hit
 
     def _block(self, found: Sequence[tuple[Note, tuple[Note, ...]]]) -> str:
@@ -149,22 +150,20 @@ class MemorySearch:
             return [], 0
         own = self._memory.agent.session.log.session
         if self._sessions is None:
-            self._sessions = SessionIndexes(folder / "memory" / FILE_NAME, self._memory.home.store, self._forgotten)
+            self._sessions = open_sessions(folder, self._memory.home.store, embedding_of(self._memory))
         waiting = self._sessions.refresh(REFRESH_SECONDS, without=frozenset((own,))).left
         project = self._memory.memories.project.scope
         parts = self._sessions.parts() if all_projects else (project,)
-        forgotten = self._forgotten()
+        forgotten = forgotten_events(folder)
         found: list[tuple[RecallIndex, tuple[RecallHit, ...]]] = []
         for part in parts:
             index = self._sessions.index(part)
-            ranked = rank(index, text, most=_MOST_HITS) if len(index) else ()
+            similar = self._sessions.similar(part, text) if len(index) else None
+            ranked = rank(index, text, most=_MOST_HITS, similar=similar) if len(index) else ()
             hits = tuple(hit for hit in ranked if hit.unit.session != own and forgotten.isdisjoint(unit_events(hit.unit)))
             if hits:
                 found.append((index, hits))
         return sorted(found, key=lambda each: -_best_cover(each[0], each[1], text)), waiting
-
-    def _forgotten(self) -> frozenset[str]:
-        return forgotten_events(self._memory.home.folder, self._memory.memories)
 
     def _corrected(
         self,
@@ -211,23 +210,3 @@ def _in_order(lines: Sequence[str], ids: Sequence[str], corrected: Mapping[str, 
         if correction is None or not later.intersection(correction.successors):
             kept.append(line)
     return "\n".join(kept)
-
-
-def forgotten_events(folder: Path | None, memories: Memories) -> frozenset[str]:
-    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder or by a team."""
-    places = [] if folder is None else sorted((folder / "memory").glob("*/tombstones.jsonl"))
-    places += [notebook.folder / "tombstones.jsonl" for notebook in memories.notebooks]
-    return frozenset(event for place in dict.fromkeys(places) for stone in _tombstones(place) for event in stone.evidence)
-
-
-def _tombstones(place: Path) -> Iterator[Tombstone]:
-    """Yield what was forgotten in one scope; lines that are none are left out."""
-    try:
-        lines = place.read_bytes().split(b"\n")
-    except OSError:
-        return
-    for line in lines:
-        try:
-            yield _stones.decode(line)
-        except (msgspec.DecodeError, PalimpsestError):
-            continue

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,7 +14,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.ports import LogStat, SessionArchive
-from palimpsest.engine.memory.index_files import read_index
+from palimpsest.engine.memory.index_files import FILE_NAME, read_index
+from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
@@ -24,6 +25,10 @@ from palimpsest.stores.index.refresh import read_segments
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
 from palimpsest.stores.notes.scopes import project_scope
 
+if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
+    from palimpsest.memory.recall.candidates import Similar
+
 # Units behind a snapshot: reading them takes about a sixth of a millisecond each.
 _LONGEST_TAIL: Final = 500
 # An index of which so much was erased is built again.
@@ -31,6 +36,7 @@ _MOST_ERASED: Final = 0.5
 # Bytes of one log; a longer one is not read.
 _LARGEST_LOG: Final = 512 * 1024 * 1024
 _encode = msgspec.msgpack.Encoder().encode
+_stones = msgspec.json.Decoder(Tombstone)
 
 
 class Refreshed(Value, frozen=True):
@@ -44,12 +50,21 @@ class Refreshed(Value, frozen=True):
 class SessionIndexes:
     """The indexes over the sessions of a store, in one database. A session belongs to the project of its folder.
 
-    `forgotten` returns the events, as `session:seq`, of what was forgotten: they are in no index. Several threads may use it, one at a
-    time. Raises `StoreError` if the database cannot be opened.
+    `forgotten` returns the events, as `session:seq`, of what was forgotten: they are in no index. `embedding` makes vectors of the turns,
+    if they are wanted. Several threads may use it, one at a time. Raises `StoreError` if the database cannot be opened.
     """
 
-    def __init__(self, path: Path, store: SessionArchive, forgotten: Callable[[], frozenset[str]] = frozenset) -> None:
+    def __init__(
+        self,
+        path: Path,
+        store: SessionArchive,
+        forgotten: Callable[[], frozenset[str]] = frozenset,
+        embedding: "Embedding | None" = None,
+    ) -> None:
+        self._path = path
         self._store = store
+        self._embedding = embedding
+        self._makers: dict[str, UnitVectors] = {}
         self._forgotten = forgotten
         self._file = RecallFile(path)
         self._lock = Lock()
@@ -85,6 +100,17 @@ class SessionIndexes:
         with self._lock:
             return self._index(part)
 
+    def similar(self, part: str, query: str) -> "Similar | None":
+        """Return the similarity of a query to the turns of a project, as `index` returns them; `None` without embeddings."""
+        if self._embedding is None:
+            return None
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+
+        with self._lock:
+            index = self._index(part)
+            maker = self._makers.setdefault(part, UnitVectors(self._embedding, self._path, part))
+            return query_similarity(self._embedding, index, query, maker.refresh(index))
+
     def parts(self) -> tuple[str, ...]:
         """Return the projects that have sessions."""
         return self._file.parts()
@@ -113,7 +139,9 @@ class SessionIndexes:
             by_part.setdefault(row.part, set()).add(row.session)
         for part, sessions in by_part.items():
             index = self._index(part)
-            erase(index, [each for each in index.numbers if event_id(each).rpartition(":")[0] in sessions])
+            gone = [each for each in index.numbers if event_id(each).rpartition(":")[0] in sessions]
+            erase(index, gone)
+            self._file.save_vectors(part, {}, gone)
             if erased_share(index) > _MOST_ERASED:
                 index = RecallIndex(unit for unit in index.units if unit.id)
             self._loaded.pop(part, None)
@@ -176,3 +204,40 @@ def _on_path(events: list[Event]) -> list[Event]:
 
 def _is_read(row: LogRow | None, stat: LogStat) -> bool:
     return row is not None and (row.size, row.changed) == (stat.size, stat.changed)
+
+
+def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedding | None" = None) -> SessionIndexes:
+    """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
+    return SessionIndexes(folder / "memory" / FILE_NAME, store, lambda: forgotten_events(folder), embedding)
+
+
+def unread_sessions(folder: Path, store: SessionArchive) -> int:
+    """Return how many sessions of a home are not in the index, or have grown since. Nothing is read into it or written."""
+    place = folder / "memory" / FILE_NAME
+    rows: dict[str, LogRow] = {}
+    if place.is_file():
+        with closing(RecallFile(place)) as stored:
+            rows = stored.logs()
+    return sum(not _is_read(rows.get(stat.session), stat) for stat in store.stats())
+
+
+def forgotten_events(folder: Path) -> frozenset[str]:
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder.
+
+    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
+    """
+    places = sorted((folder / "memory").glob("*/tombstones.jsonl"))
+    return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
+
+
+def _tombstones(place: Path) -> Iterator[Tombstone]:
+    """Yield what was forgotten in one scope; lines that are none are left out."""
+    try:
+        lines = place.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield _stones.decode(line)
+        except (msgspec.DecodeError, PalimpsestError):
+            continue

@@ -12,7 +12,7 @@ from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.selection import one_line
 
 # The value of a sentence: how relevant its unit is, how much of the query it has, and which numbers and names it brings that no chosen
-# sentence has. Chosen with the open cases of three levels in sight; `docs/memory.md` says how.
+# sentence has. Chosen with the open cases of three levels in sight; `docs/memory-evaluation.md` says how.
 RELEVANCE, COVER, NUMBERS, NAMES = 0.6, 0.5, 1.0, 0.6
 _MOST_NUMBERS, _MOST_NAMES = 2, 3
 # The relevance of a sentence that brings neither number nor name counts this share.

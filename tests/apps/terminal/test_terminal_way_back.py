@@ -1,0 +1,52 @@
+"""The ways back in a real terminal: fold, undo, and going back to an earlier message with its files."""
+
+import subprocess
+from collections.abc import Callable
+
+from streaming_model import Call
+from terminal_room import Room, say
+
+
+def test_a_fold_is_one_line_and_can_be_undone(room: Callable[..., Room]) -> None:
+    here = room((Call("read", {"path": "long.txt"}),), ("read it",), ("the summary of what was done",))
+    (here.project / "long.txt").write_text("".join(f"{number}: a line of a long file\n" for number in range(2_000)))
+    with here.terminal() as screen:
+        for number, answer in enumerate(("read it", "the summary", "the summary")):
+            say(screen, f"message {number}")
+            screen.wait_for(answer)
+            screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        say(screen, "/compact")
+        screen.wait_for(lambda: any(line.startswith("⤸") for line in screen.lines()))
+        screen.wait_until_quiet()
+        folds = [line for line in screen.scrollback() if line.startswith("⤸")]
+        assert all("tokens by" in line and "/audit" in line for line in folds)
+        say(screen, "/undo")
+        screen.wait_for("was undone")
+
+
+def test_esc_twice_goes_back_to_an_earlier_message_with_its_files(room: Callable[..., Room]) -> None:
+    here = room(
+        (Call("write", {"path": "a.txt", "content": "first\n"}),), ("one",), (Call("write", {"path": "b.txt", "content": "x\n"}),), ("two",)
+    )
+    subprocess.run(["git", "init", "-q", str(here.project)], check=True)
+    with here.terminal("--mode", "edits") as screen:
+        say(screen, "make a")
+        screen.wait_for("one")
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        say(screen, "make b")
+        screen.wait_for("two")
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        assert (here.project / "b.txt").exists()
+        screen.press("esc")
+        screen.wait_until_quiet()
+        screen.press("esc")
+        screen.wait_for("Go back to before which message?")
+        screen.type("make b")
+        screen.press("enter")
+        screen.wait_for("conversation and files")
+        screen.press("enter")
+        screen.wait_for("went back to event")
+        screen.wait_for("❯ make b")
+        screen.wait_for(lambda: not (here.project / "b.txt").exists())
+        assert (here.project / "a.txt").read_text() == "first\n"
+        assert "which message?" not in "\n".join(screen.lines())
