@@ -26,4 +26,6 @@ def dollars(cost: float | None) -> str:
     """Format dollars, with four decimals below a cent; `?` for None."""
     if cost is None:
         return "?"
+    if cost < 0:
+        return f"-{dollars(-cost)}"
     return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"

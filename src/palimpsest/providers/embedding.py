@@ -39,7 +39,6 @@ class Embedder:
         matrix = self._numpy.vstack(blocks) if blocks else self._numpy.zeros((0, 1))
         return TextVectors(self._numpy, self._model, matrix)
 
-
     @property
     def name(self) -> str:
         """The model; vectors of another one cannot be compared with its vectors."""

@@ -107,7 +107,7 @@ def test_a_message_while_it_works_steers_and_can_be_taken_back_before(room: Call
     here = room(("working", gate, " on it"), ("steered",))
     with here.terminal() as screen:
         say(screen, "go")
-        screen.wait_for("working")
+        screen.wait_for(gate.reached.is_set)
         say(screen, "take the other way")
         screen.wait_for("queued: take the other way")
         screen.press("up")

@@ -158,7 +158,7 @@ def test_me_09_me_52_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_
             assert [each for each in folder.rglob("*") if each.is_file() and b"Xanadu" in each.read_bytes()] == []
             assert [each for each in folder.iterdir() if each.name.startswith((".forg", ".rewr"))] == []
             assert len((folder / "tombstones.jsonl").read_bytes().splitlines()) == 1
-            assert book.forgotten_among(["user_city"]) == {"user_city"}
+            assert book.forgotten()("user_city") > 0
             assert (folder / "SUMMARY.md").read_text() == "v1\nDrinks tea.\n"
         shutil.rmtree(folder)
     assert (outcomes[0], outcomes[-1]) == (True, False)

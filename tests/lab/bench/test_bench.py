@@ -30,6 +30,7 @@ TINY = BenchSizes(
     replayed=((2, 8_000),),
     peers=False,
     replayed_long=8_000,
+    terminal_turns=10,
 )
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 
@@ -108,7 +109,7 @@ def test_works_take_turns_and_a_unit_is_as_long_as_itself() -> None:
 
 
 def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
-    report = run_bench(tmp_path, quick=True, sizes=TINY, announce=_silent)
+    report = run_bench(tmp_path, quick=True, sizes=TINY, announce=_silent, pal_command=(sys.executable, "-m", "palimpsest.apps.cli"))
     values = {each.name: each.value for each in report.bars}
 
     assert list(values) == list(GOALS)

@@ -5,10 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.weighing.staleness import CitedFile, changed_paths, cited_files, stale_below
+from palimpsest.memory.weighing.staleness import CitedFile, changed_paths, cited_files
 
 NOTE = Note(
     name="project_a",
@@ -44,11 +41,3 @@ def test_me_18_a_file_with_other_bytes_a_missing_file_and_a_missing_commit_are_c
     digests = {"same": OLD, "other": NEW, "lost": OLD}
     assert changed_paths(note, lambda path: digests.get(path, ""), lambda commit: commit == "c1") == ("other", "gone", "lost")
     assert changed_paths(NOTE, str, bool) == ()
-
-
-def test_me_18_a_stale_note_ranks_below_an_equal_one_and_is_not_dropped() -> None:
-    index = RecallIndex(RecallUnit(name, "the port is set in app.py", kind="project") for name in ("project_a", "project_b"))
-    hits = rank(index, "which port in app.py")
-    assert [hit.unit.id for hit in hits] == ["project_a", "project_b"]
-    assert [hit.unit.id for hit in stale_below(hits, frozenset({"project_a"}))] == ["project_b", "project_a"]
-    assert stale_below(hits, frozenset()) == hits

@@ -153,7 +153,6 @@ class PtyScreen:
 
     def _read(self, seconds: float) -> bool:
         if self._master < 0:
-            # The terminal is closed; only the end of the process can still come.
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(seconds)
             return False

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import InputWithdrawn, UserTyped
+from palimpsest.core.events import Event, InputWithdrawn, UserTyped
 from palimpsest.core.items import Part, Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
@@ -25,6 +25,7 @@ class AgentConversation:
         self._failed = failed
         self._ended = ended
         self._turn: asyncio.Task[None] | None = None
+        self._newest = agent.session.log.tip
 
     @property
     def is_running(self) -> bool:
@@ -69,26 +70,30 @@ class AgentConversation:
         while self._turn is not None and not self._turn.done():
             await asyncio.wait([self._turn])
 
-    def publish_unseen(self) -> None:
-        """Publish the events of a command; while a turn is running, it publishes them itself."""
-        if not self.is_running:
-            self._publish_rest()
+    def show_new_events(self) -> None:
+        """Show what was recorded and not shown yet, such as the events of a command or a job."""
+        log = self.agent.session.log
+        # The next turn does not bring them again.
+        self.agent.unseen()
+        for event in log.reader.run(self._newest + 1, log.tip) if log.tip > self._newest else ():
+            self._show(event)
 
-    def _publish_rest(self) -> None:
-        for event in self.agent.unseen():
-            self._publish(event)
+    def _show(self, piece: Piece) -> None:
+        if isinstance(piece, Event):
+            self._newest = piece.seq
+        self._publish(piece)
 
     async def _run(self) -> None:
         # Input that was typed too late for the last safe point starts a turn of its own.
         while True:
             try:
                 async for piece in self.agent.run():
-                    self._publish(piece)
+                    self._show(piece)
             except PalimpsestError as error:
                 self._failed(error)
                 break
             finally:
-                self._publish_rest()
+                self.show_new_events()
                 self._ended()
             if not self.agent.session.log.inbox:
                 break

@@ -19,10 +19,10 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
+from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.output import FrameOutput
 from palimpsest.apps.terminal.screen.resizing import InlineApplication
-from palimpsest.apps.terminal.shell_line import interrupts_ignored
 
 Result = TypeVar("Result")
 

@@ -2,30 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from msgspec import Struct
-
-from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.screen.blocks import ToolBlock
+from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuestion
 from palimpsest.core.events import PermissionAsked
 from palimpsest.tools.permissions.decision import Approval
 
-AnswerKey: TypeAlias = Literal["y", "a", "n", "esc"]
 UNATTENDED: Final = "no answer came in time"
-
-
-class PermissionQuestion(Struct, frozen=True):
-    """One question: what the permissions ask, and the call it is about if the screen knows it."""
-
-    asked: PermissionAsked
-    call: ToolBlock | None = None
-
-    @property
-    def choices(self) -> tuple[tuple[AnswerKey, str], ...]:
-        """The keys that answer, with what each does. `a` exists only where a lasting rule is safe."""
-        always: tuple[tuple[AnswerKey, str], ...] = (("a", f"always: allow {plain(self.asked.rule)}"),) if self.asked.rule else ()
-        return (("y", "yes, once"), *always, ("n", "no"), ("esc", "no, and stop"))
 
 
 class Questions:

@@ -55,4 +55,5 @@ def _counted(session: Session) -> Status:
 
 def session_usd(ledger: Ledger, cards: tuple[ModelCard, ...]) -> float:
     """Return what the calls of a session cost at the prices of their models, in US dollars; unknown models cost nothing."""
-    return sum(cost(spending.usage, recorded_card(spending.model, cards)).total for spending in ledger.spendings)
+    # Replies of imported sessions may name no model.
+    return sum(cost(spending.usage, recorded_card(spending.model, cards)).total for spending in ledger.spendings if spending.model)

@@ -3,43 +3,44 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.apps.terminal.choosing import Chooser, Row
-from palimpsest.apps.terminal.commands.registry import run_line
-from palimpsest.apps.terminal.conversation import AgentConversation
+from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
+from palimpsest.apps.terminal.commands.completion import TerminalCompleter
+from palimpsest.apps.terminal.commands.registry import completions, run_line
+from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
-from palimpsest.apps.terminal.input.attachments import PastedImage
-from palimpsest.apps.terminal.input.completion import TerminalCompleter
+from palimpsest.apps.terminal.frame import Frame
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
-from palimpsest.apps.terminal.placing import first_line
-from palimpsest.apps.terminal.questions import AnswerKey, PermissionQuestion, Questions
+from palimpsest.apps.terminal.programs.notifying import Notifier
+from palimpsest.apps.terminal.programs.status_script import StatusScript
+from palimpsest.apps.terminal.questions import Questions
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
-from palimpsest.apps.terminal.screen.frame import Frame
-from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
+from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint
+from palimpsest.apps.terminal.screen.placing import first_line
+from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
-from palimpsest.apps.terminal.shell_line import run_in_shell
+from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.state import StatusReader
-from palimpsest.apps.terminal.surroundings import TerminalSurroundings
-from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.items import Image, Part, Text
-from palimpsest.engine.agent import Agent
+from palimpsest.apps.terminal.surroundings import OpenedAgent, TerminalSurroundings
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import PermissionAsked
 from palimpsest.engine.loop.feed import Piece
+from palimpsest.tools.permissions.decision import Approval
 
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
 
 
-class Terminal:
+class Terminal(CommandSide):
     """One terminal with one agent at a time. The user may type while the session is being opened."""
 
     def __init__(
@@ -47,37 +48,23 @@ class Terminal:
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(lambda: self.agent, around.root))
+        self.line = InputLine(around.folder, TerminalCompleter(self._completions, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self._question_changed, self._call, seconds)
-        self.conversation: AgentConversation | None = None
-        self.chooser: Chooser | None = None
+        self.session = Attachment(around, self, self._ask)
+        self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
+        self.script = StatusScript(around.config, around.root, self.display.refresh)
+        self.lists = Lists(self.line, self.display.refresh)
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
-        self.hint = ""
+        self.hint = self.missing = ""
         self._status = StatusReader()
-        self._unsent: list[tuple[str | PastedImage, ...]] = [(around.prompt,)] if around.prompt else []
         self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
 
-    @property
-    def agent(self) -> Agent | None:
-        """The agent; `None` until the session is open."""
-        return None if self.conversation is None else self.conversation.agent
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the home; `None` if it is in memory."""
-        return self.around.folder
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a turn is running."""
-        return self.conversation is not None and self.conversation.is_running
-
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._guarded(self._open(self.around.session)))
+        opening = asyncio.ensure_future(self._guarded(self.session.open(self.around.session)))
         try:
             await self.display.run()
         finally:
@@ -85,39 +72,48 @@ class Terminal:
             opening.cancel()
             with suppress(asyncio.CancelledError):
                 await opening
-            await self._close()
+            await self.session.close()
 
-    async def _open(self, session: str, *, fork: bool = False) -> None:
-        self.hint = "opening the session"
-        try:
-            opened = await asyncio.to_thread(self.around.open_agent, session, self.questions.ask, fork=fork)
-        except PalimpsestError:
-            self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
-            unsent, self._unsent = self._unsent, []
-            self.line.put("\n".join((*(text for parts in unsent for text in texts_of(parts)), self.line.text)).strip())
-            raise
-        self.conversation = AgentConversation(opened.agent, self.take, self._failed, self.display.refresh)
-        self.hint = ""
-        for piece in opened.earlier:
-            self.take(piece)
+    # What the session uses.
+
+    def attached(self, opened: OpenedAgent) -> None:
+        """Continue with an agent that is ready: show its notices, and the draft of its session."""
         for notice in opened.notices:
             self.notice(notice)
         self.line.of_session(opened.agent.id)
-        unsent, self._unsent = self._unsent, []
-        for parts in unsent:
-            self._send(parts)
-        self.conversation.go_on()
-        self.display.refresh()
+        self.missing = opened.missing
+        if opened.missing and not opened.earlier:
+            self.start(self._command("/start"))
 
-    async def _close(self) -> None:
-        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
-        conversation, self.conversation = self.conversation, None
-        if conversation is not None:
-            await conversation.interrupt()
-            await conversation.agent.__aexit__(None, None, None)
+    def changed(self) -> None:
+        """Paint again, and run the script of the status line."""
+        self.display.refresh()
+        agent = self.agent
+        if agent is not None:
+            log = "" if self.folder is None else str(self.folder / "sessions" / agent.id)
+            self.start(self.script.refresh(agent.id, log, self.status()))
+
+    def turn_ended(self) -> None:
+        """Tell the user, and paint again."""
+        self.notifier.notify("turn_ended", "the agent is done", "" if self.agent is None else self.agent.id)
+        self.changed()
+
+    async def _ask(self, asked: PermissionAsked) -> Approval:
+        self.notifier.notify("question", f"{asked.tool} needs your permission", "" if self.agent is None else self.agent.id)
+        return await self.questions.ask(asked)
+
+    def give_back(self, text: str) -> None:
+        """Put what could not be sent before what is typed."""
+        self.line.put(f"{text}\n{self.line.text}".strip())
+
+    async def gives_away(self) -> bool:
+        """Ask the user whether another terminal may have the session."""
+        rows = (Row("", "no, keep it here"), Row("yes", "yes: it goes on there, and is shown here read-only"))
+        chosen = await self.choose("Another terminal asks for this session. Give it away?", rows)
+        return chosen is not None and bool(chosen.value)
 
     def _question_changed(self) -> None:
-        if self.questions.open is None and self.chooser is None:
+        if self.questions.open is None and self.lists.open is None:
             self.line.bring_back()
         self.display.refresh()
 
@@ -141,6 +137,9 @@ class Terminal:
         """Add text with escape sequences to the scrollback."""
         self.display.write(text)
 
+    def _completions(self, line: str) -> Iterable[tuple[str, str]]:
+        return completions(line, self.agent, self.own_commands())
+
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
         """Add a line to the scrollback."""
         self.show(NoticeBlock(text, level))
@@ -151,77 +150,15 @@ class Terminal:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    async def _run_line(self, line: str) -> None:
-        """Run a command, and show what it did to the session: between turns, no turn publishes its events."""
-        try:
-            await run_line(self, line)
-        finally:
-            if self.conversation is not None:
-                self.conversation.publish_unseen()
-
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
             await work
         except PalimpsestError as error:
-            self._failed(error)
+            self.failed(error)
 
-    def _failed(self, error: PalimpsestError) -> None:
+    def failed(self, error: PalimpsestError) -> None:
+        """Show an error."""
         self.notice(str(error), "error")
-
-    # What commands use.
-
-    def send(self, text: str) -> None:
-        """Send a message to the agent."""
-        self._send((text,))
-
-    def insert(self, text: str) -> None:
-        """Insert text at the cursor of the input line."""
-        self.line.buffer.insert_text(text)
-
-    def attach(self, image: PastedImage) -> None:
-        """Attach an image to the message that is being typed."""
-        self.line.attach(image)
-
-    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
-        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
-        if self.chooser is not None:
-            raise BadInput("another list is open; Esc closes it")
-        self.chooser = Chooser(title, rows)
-        self.line.set_aside()
-        self.display.refresh()
-        try:
-            return await self.chooser.chosen()
-        finally:
-            self.chooser = None
-            self.line.bring_back()
-            self.display.refresh()
-
-    async def pal(self, *words: str) -> None:
-        """Run a command of `pal`, and show what it prints."""
-        await self.display.above(lambda: self.around.run_pal(words))
-
-    async def shell(self, line: str) -> int:
-        """Run a line in the user's own shell, which has the terminal until its end, and return its exit code."""
-        root = self.around.root if self.agent is None else self.agent.toolbox.workspace.root
-        return await self.display.above(lambda: run_in_shell(line, root), in_thread=True)
-
-    async def switch_session(self, session: str, *, fork: bool = False) -> None:
-        """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
-        if session == "?":
-            rows = await asyncio.to_thread(self.around.sessions)
-            chosen = await self.choose("Which session?", rows)
-            if chosen is None:
-                return
-            session = chosen.value
-        self.line.keep()
-        self.line.put("")
-        await self._close()
-        self.transcript = Transcript()
-        await self._open(session, fork=fork)
-
-    def change_theme(self, theme: str) -> None:
-        """Paint with another theme from now on."""
-        self.look = replace(self.look, theme=cast("Theme", theme))
 
     # What the frame shows.
 
@@ -233,9 +170,7 @@ class Terminal:
 
     def queued(self) -> tuple[str, ...]:
         """Messages that wait for the next safe point, or for the session to be open."""
-        if self.conversation is not None:
-            return self.conversation.queued if self.is_running else ()
-        return tuple("".join(part for part in parts if isinstance(part, str)) for parts in self._unsent)
+        return self.session.queued()
 
     def question(self) -> PermissionQuestion | None:
         """The open question."""
@@ -243,18 +178,19 @@ class Terminal:
 
     def list(self) -> Chooser | None:
         """The open list, filtered by what is typed."""
-        if self.chooser is not None:
-            self.chooser.filter(self.line.text)
-        return self.chooser
+        return self.lists.shown()
 
     def status(self) -> Status:
         """What the status line says."""
-        return Status(hint=self.hint) if self.conversation is None else self._status.read(self.conversation, self.hint)
+        hint = self.session.hint or self.hint
+        status = Status(hint=hint) if self.session.conversation is None else self._status.read(self.session.conversation, hint)
+        return replace(status, own=self.script.text)
 
     # What keys do.
 
     def submit(self) -> None:
         """Send what is typed: a command, a shell line of the user, or a message. While a question is open, it is the reason of a no."""
+        self.notifier.seen()
         if not self.line.text.strip():
             return
         try:
@@ -262,25 +198,23 @@ class Terminal:
             if self.questions.open is not None:
                 self.questions.answer("n", "".join(texts_of(taken.parts)))
             elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
-                self.start(self._run_line(taken.text))
+                self.start(self._command(taken.text))
             else:
-                self._send(taken.parts)
+                self.session.send(taken.parts)
         except PalimpsestError as error:
             # What cannot be recorded, such as on a full disk, stays in the input.
-            self._failed(error)
+            self.failed(error)
         else:
             self.hint = ""
             self.line.sent(taken)
         self.display.refresh()
 
-    def _send(self, parts: tuple[str | PastedImage, ...]) -> None:
-        conversation = self.conversation
-        if conversation is None:
-            self._unsent.append(parts)
-            return
-        blobs = conversation.agent.session.environment.blobs
-        said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
-        conversation.send(*said)
+    async def _command(self, line: str) -> None:
+        try:
+            await run_line(self, line)
+        finally:
+            if self.session.conversation is not None and not self.is_running:
+                self.session.conversation.show_new_events()
 
     def escape(self) -> None:
         """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
@@ -288,18 +222,18 @@ class Terminal:
         self._escaped_at = now
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
-            self.start(self._run_line("/rewind"))
+            self.start(self._command("/rewind"))
             return
         self._interrupt()
 
     def _interrupt(self) -> None:
-        if self.chooser is not None:
-            self.chooser.leave()
+        if self.lists.open is not None:
+            self.lists.open.leave()
             return
         if self.questions.open is not None:
             self.questions.answer("esc")
-        if self.conversation is not None and self.is_running:
-            self.start(self.conversation.interrupt())
+        if self.session.conversation is not None and self.is_running:
+            self.start(self.session.conversation.interrupt())
 
     def stop(self) -> None:
         """Interrupt, clear the input, or leave if it is pressed twice."""
@@ -330,7 +264,7 @@ class Terminal:
 
     def next_mode(self) -> None:
         """Change to the next mode."""
-        self.start(self._run_line("/mode next"))
+        self.start(self._command("/mode next"))
 
     def paste(self, text: str) -> None:
         """Insert a pasted text; a long one as a mark."""
@@ -351,11 +285,11 @@ class Terminal:
 
     def paste_image(self) -> None:
         """Attach the image of the clipboard."""
-        self.start(self._run_line("/image"))
+        self.start(self._command("/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
-        text = "" if self.conversation is None else self.conversation.take_back()
+        text = "" if self.session.conversation is None else self.session.conversation.take_back()
         if text:
             self.line.put(text)
             self.display.refresh()
@@ -363,22 +297,27 @@ class Terminal:
 
     def answer(self, key: AnswerKey) -> None:
         """Answer the open question."""
+        self.notifier.seen()
         self.questions.answer(key)
 
     def move(self, by: int) -> None:
         """Move in the open list."""
-        if self.chooser is not None:
-            self.chooser.move(by)
+        if self.lists.open is not None:
+            self.lists.open.move(by)
 
-    def take_row(self) -> None:
-        """Choose the row under the cursor of the open list."""
-        if self.chooser is not None:
-            self.chooser.take()
+    def take_row(self, key: str = ENTER) -> None:
+        """Choose the row under the cursor of the open list by a key."""
+        if self.lists.open is not None:
+            self.lists.open.take(key)
+
+    def offers(self, key: str) -> bool:
+        """Whether the open list has a use for a letter."""
+        return self.lists.offers(key)
 
     @property
     def is_busy(self) -> bool:
         """Whether Esc has something to end: a list, a question or a turn."""
-        return self.chooser is not None or self.questions.open is not None or self.is_running
+        return self.lists.open is not None or self.questions.open is not None or self.is_running
 
     @property
     def is_asking(self) -> bool:
@@ -393,4 +332,4 @@ class Terminal:
     @property
     def is_choosing(self) -> bool:
         """Whether a list is open."""
-        return self.chooser is not None
+        return self.lists.open is not None

@@ -23,8 +23,7 @@ from palimpsest.engine.loop.deferred import DeferredTools, tool_budget, within_b
 from palimpsest.engine.loop.tool_calls import Toolbox, no_approver
 from palimpsest.engine.loop.world import LocalWorld, session_state
 from palimpsest.engine.memory.jobs import memory_jobs
-from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-from palimpsest.engine.memory.recalling import NoteRecall, memory_search, recall_problems, stated_notes
+from palimpsest.engine.memory.recalling import HidesForgottenNotes, NoteRecall, memory_search, recall_problems, stated_notes
 from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.engine.memory.tools import memory_tools
 from palimpsest.engine.session import Session
@@ -107,7 +106,7 @@ def equip(
     return (*statement, *unsaved, *complaints, *toolset.problems, *served, *of_family)
 
 
-def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) -> HidesForgotten:
+def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) -> HidesForgottenNotes:
     """Let an agent use its memory: jobs, what the context states of notes, and what prompts recall. Returns what hides forgotten notes."""
     agent = memory.agent
     agent.jobs.add(memory_jobs(memory, goes_on=settings.memory_jobs))
@@ -116,7 +115,7 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
         agent.recalling = recall = NoteRecall(memory)
         recall.prepare()
         agent.resources.callback(recall.close)
-    return HidesForgotten(memory)
+    return HidesForgottenNotes(memory)
 
 
 def _limits(

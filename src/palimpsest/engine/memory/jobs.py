@@ -4,7 +4,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-from palimpsest.core.policy import Job
+from msgspec import Struct
+
+from palimpsest.core.policy import Job, JobLimits, JobPlan
+from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.memory_config import MemoryConfig
@@ -78,9 +81,28 @@ def _past_sessions(memory: SessionMemory, home: Path) -> Job:
     return IndexPastSessions(memory.home, home)
 
 
-def _uses(memory: SessionMemory, _: Path) -> Job:
-    from palimpsest.engine.memory.recall.usage import CountUses  # noqa: PLC0415 - as above
+class CountUses(Struct, frozen=True):
+    """Adds to `shown` of each note that a prompt recalled, and to `uses` of each note or summary of a session that a reply cites.
 
+    A reply that cites one several times counts once. The counts are kept beside the notes and written into their files by consolidation
+    only, so that reading a note does not change it.
+    """
+
+    memory: SessionMemory
+    limits: JobLimits = JobLimits(calls=0, seconds=30.0)
+    name: str = "note_uses"
+    moments: frozenset[JobMoment] = frozenset({"turn_ends", "session_ends"})
+
+    def plan(self, situation: JobSituation) -> JobPlan:
+        """Return steps that read the events since the last run; `None` if there are no notes and no summaries."""
+        if not self.memory.is_used():
+            return None
+        from palimpsest.engine.memory.recall.usage import count_uses  # noqa: PLC0415 - as above
+
+        return count_uses(self.memory, situation)
+
+
+def _uses(memory: SessionMemory, _: Path) -> Job:
     return CountUses(memory)
 
 

@@ -1,6 +1,6 @@
 """The notes of one scope at work: reads them, picks up edits by hand, applies accepted changes, forgets, and keeps the index true."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
+from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
 from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
@@ -88,17 +89,13 @@ class Notebook:
         text = None if name in self._forgetting.hidden() else self._folder.active_text(name)
         return None if text is None else self._notes(NoteFiles({name: text}, {}, {})).active.get(name)
 
+    def text(self, name: str) -> str:
+        """Return the file of an active note as it is now, without secrets; empty if there is none that can be read."""
+        return redact((None if name in self._forgetting.hidden() else self._folder.active_text(name)) or "")
+
     def memory(self, by: Author) -> Memory:
         """Return what changes by this author are judged by."""
         return self._memory(by)
-
-    def forgotten_among(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these names are those of forgotten notes; a note that was saved since under such a name is not one."""
-        stones = self._tombstones(only_readable=True)
-        if not stones:
-            return frozenset()
-        key, digests, active = self._folder.key(), {each for stone in stones for each in stone.names}, self.notes().active
-        return frozenset(name for name in names if name_digest(key, name) in digests and name not in active)
 
     def forgotten(self) -> Callable[[str], int]:
         """Return a function that says when a note of a name was last forgotten, in milliseconds since 1970; -1 if it never was."""

@@ -12,6 +12,7 @@ from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.forgetting import HidesForgotten
     from palimpsest.engine.memory.recall.note_prompt import NotePrompt
     from palimpsest.engine.memory.recall.querying import MemorySearch
 
@@ -39,6 +40,29 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
 
     return head_texts(memory, session.log.view)
+
+
+class HidesForgottenNotes:
+    """Hides what views show of forgotten notes, see `HidesForgotten`, which a session without notes does not load."""
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._memory = memory
+        self._made: HidesForgotten | None = None
+
+    def hide(self) -> bool:
+        """Mask the items that show forgotten notes. Returns whether statements of notes changed."""
+        return self._memory.is_used() and self._loaded().hide()
+
+    def shown_in_head(self) -> bool:
+        """Return whether the head of the view shows a forgotten note."""
+        return self._memory.is_used() and self._loaded().shown_in_head()
+
+    def _loaded(self) -> "HidesForgotten":
+        if self._made is None:
+            from palimpsest.engine.memory.recall.forgetting import HidesForgotten  # noqa: PLC0415 - a start is measured in milliseconds
+
+            self._made = HidesForgotten(self._memory)
+        return self._made
 
 
 def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
@@ -79,11 +103,9 @@ class NoteRecall:
     def _prepared(self) -> None:
         # What is wrong with the notes is recorded when a prompt meets it.
         with suppress(Exception):
-            from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - as below
-
-            index = note_index(self._memory)
-            if index is not None:
-                index.refresh()
+            prompt = self._made()
+            if prompt is not None:
+                prompt.prepare()
 
     async def recall(self, parts: tuple[Part, ...]) -> None:
         """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""

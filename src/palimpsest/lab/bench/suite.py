@@ -16,6 +16,7 @@ from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
+from palimpsest.lab.bench.terminal import TERMINAL_BARS, measure_terminal
 from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
 
@@ -31,6 +32,7 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (frozenset({"append", "append_cpu_us", "group_commit"}), measure_writing),
     (frozenset({"loop_ms"}), measure_blocking),
     (frozenset({"agent_turn_ms", "ask_ms"}), measure_agent),
+    (TERMINAL_BARS, measure_terminal),
     (frozenset({"plan_ms", "fold_ms"}), measure_planning),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),

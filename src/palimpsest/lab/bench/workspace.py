@@ -247,6 +247,7 @@ class BenchSizes:
 
     `replayed` are seeds and tokens of the synthetic sessions that are replayed if no folder is given; with `peers` they are replayed
     under the profiles of all programs. `replayed_long` is the number of tokens of the session whose replay is timed.
+    `terminal_turns` are the turns over which the memory of the terminal is measured.
     """
 
     small: int = 1_000
@@ -259,6 +260,7 @@ class BenchSizes:
     replayed: tuple[tuple[int, int], ...] = ((1, 120_000), (3, 240_000))
     peers: bool = True
     replayed_long: int = 1_000_000
+    terminal_turns: int = 1_000
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -268,7 +270,16 @@ class BenchSizes:
 
 FULL = BenchSizes()
 QUICK = BenchSizes(
-    small=1_000, middle=2_000, large=8_000, sessions=200, rounds=15, syncs=60, replayed=((1, 60_000),), peers=False, replayed_long=60_000
+    small=1_000,
+    middle=2_000,
+    large=8_000,
+    sessions=200,
+    rounds=15,
+    syncs=60,
+    replayed=((1, 60_000),),
+    peers=False,
+    replayed_long=60_000,
+    terminal_turns=500,
 )
 
 

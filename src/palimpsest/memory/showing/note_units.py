@@ -67,6 +67,11 @@ def entry_of(note: Note, stamp: str) -> IndexedNote:
     )
 
 
+def changed_at(entry: IndexedNote) -> int:
+    """Return when the file of a note changed last, in milliseconds since 1970, as its stamp states it."""
+    return int(entry.stamp.partition(".")[0]) // 1_000_000
+
+
 def due_names(entries: Mapping[str, IndexedNote], query: str, now: datetime) -> tuple[str, ...]:
     """Return the names of notes that are due for a query, the soonest first; no word has to match."""
     dated = (

@@ -1,11 +1,10 @@
 """Notes about code that may no longer hold: a cited file has other bytes now, or the commit in which they were is gone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.ranking import RecallHit
 
 DIGEST_CHARACTERS: Final = 12
 # What a stale note loses of its score: more than importance, use and age can give, less than a matching word.
@@ -51,12 +50,6 @@ def changed_paths(note: Note, digest: Digest, has_commit: HasCommit) -> tuple[st
         for cited in cited_files(note)
         if digest(cited.path) != cited.digest or (bool(cited.commit) and not has_commit(cited.commit))
     )
-
-
-def stale_below(hits: Iterable[RecallHit], stale: frozenset[str]) -> tuple[RecallHit, ...]:
-    """Return hits in the order of their scores, of which stale notes lose a part: none is dropped, and all stand below their equals."""
-    lowered = [RecallHit(hit.unit, hit.score - STALE_LOSS) if hit.unit.id in stale else hit for hit in hits]
-    return tuple(sorted(lowered, key=lambda hit: -hit.score))
 
 
 def _is_digest(text: str) -> bool:

@@ -8,6 +8,7 @@ from msgspec import NODEFAULT, Meta, Struct, structs
 from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
 from palimpsest.stores.config.memory_config import Budget, MemoryConfig, Number, Span
+from palimpsest.stores.config.terminal_config import TerminalConfig
 
 # Model of a new session if none is named anywhere.
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
@@ -195,6 +196,7 @@ class Config(Struct, frozen=True, kw_only=True):
     mcp: McpConfig = McpConfig()
     jobs: JobsConfig = JobsConfig()
     memory: MemoryConfig = MemoryConfig()
+    terminal: TerminalConfig = TerminalConfig()
     providers: Mapping[str, ProviderConfig] = {}
 
 
@@ -224,7 +226,7 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
 
 
 # Tables and keys that no environment variable sets.
-_ONLY_IN_FILES: Final = frozenset({"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "providers", "hooks"})
+_ONLY_IN_FILES: Final = frozenset({"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "terminal", "providers", "hooks"})
 
 
 class Key(Struct, frozen=True):
@@ -272,7 +274,7 @@ def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
     from_environment = not name.startswith(
-        ("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "providers.", "hooks")
+        ("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "terminal.", "providers.", "hooks")
     )
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))

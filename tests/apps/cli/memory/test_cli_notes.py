@@ -348,3 +348,33 @@ def test_a_thousand_notes_are_listed_and_searched(memory: NotePal) -> None:
     memory.memories.project.apply(AcceptedChange(notes), "user")
     assert len(memory.json("list")) == 1_000
     assert memory.json("search", "item 777", "--limit", "1")[0]["note"] == "project_fact_777"
+
+
+def test_a_note_of_the_team_reaches_a_teammate_through_the_repository_as_data_about_a_teammate(memory: NotePal, tmp_path: Path) -> None:
+    def git(folder: Path, *words: str) -> None:
+        settings = ("-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "protocol.file.allow=always")
+        subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
+
+    git(memory.project, "init", "-q", "-b", "main")
+    (memory.project / "README.md").write_text("a project\n")
+    git(memory.project, "add", "-A")
+    git(memory.project, "commit", "-qm", "first")
+    added = memory.json("add", "Deploy with make ship.", "--kind", "feedback", "--scope", "team")
+    (name,) = added["saved"]
+    assert added["scope"] == "team"
+    git(memory.project, "add", "-A")
+    git(memory.project, "commit", "-qm", "notes")
+    tracked = subprocess.run(["git", "ls-files", ".palimpsest"], cwd=memory.project, check=True, capture_output=True, text=True).stdout
+    places = [".gitignore", "MEMORY.md", f"notes/{name}.md"]
+    assert tracked.splitlines() == [f".palimpsest/memory/{place}" for place in places]
+
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(memory.project), str(clone))
+    mate = NotePal(memory.pal, clone)
+    (row,) = mate.json("list", "--scope", "team")
+    assert (row["name"], row["scope"], row["person"], row["trust"]) == (name, "team", "teammate", "observed")
+    assert [each["note"] for each in mate.json("search", "how to deploy", "--scope", "team")] == [name]
+    assert mate.json("show", name, "--scope", "team")["body"].strip() == "Deploy with make ship."
+    mate("forget", name, "--yes", "--scope", "team")
+    assert not (clone / ".palimpsest" / "memory" / "notes" / f"{name}.md").exists()
+    assert [each["name"] for each in memory.json("list", "--scope", "team")] == [name]

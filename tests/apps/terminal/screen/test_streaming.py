@@ -46,6 +46,13 @@ def test_the_open_part_of_a_divided_fence_is_shown_inside_it() -> None:
     assert stream.shown() == "```py\nz"
 
 
+def test_one_long_line_is_divided_between_words_and_its_rest_continues_it() -> None:
+    stream = StreamedText()
+    line = "word " * (MOST_OPEN // 5 + 1) + "las"
+    assert (stream.add(line), stream.open, stream.continues) == (line[:-3], "las", True)
+    assert (stream.add("t\n\nnext"), stream.open, stream.continues) == ("last\n\n", "next", False)
+
+
 @given(st.text(alphabet="ab`~ \n-", max_size=300), st.integers(1, 40))
 def test_without_a_division_the_pieces_are_the_text(text: str, size: int) -> None:
     joined = "".join(pieces(text, size))

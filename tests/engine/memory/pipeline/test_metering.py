@@ -81,3 +81,40 @@ def test_no_sequence_of_calls_exceeds_the_budgets(
     assert used.read <= day.read
     assert used.written <= day.written
     assert used == Tokens(meter.spent.read, meter.spent.written)
+
+
+@given(st.floats(1.0, 20.0), st.floats(1.0, 20.0), st.integers(1, 12), st.floats(0.0, 0.1))
+def test_a_model_that_reports_more_than_was_estimated_exceeds_the_budgets_by_one_call_at_most(
+    tmp_path_factory: pytest.TempPathFactory, read: float, written: float, calls: int, usd: float
+) -> None:
+    folder = tmp_path_factory.mktemp("excess")
+    day = Tokens(20_000, 20_000)
+    meter = meter_in(folder, usd, day)
+    used = Usage(input=int(MOST.read * read), output=int(MOST.written * written))
+    made: list[RunCost] = []
+
+    def reply(_: Want) -> ModelReplied:
+        made.append(meter.spent)
+        return ModelReplied((Text("hi"),), usage=used)
+
+    for _ in range(calls):
+        try:
+            run_steps(metered(ask(ASK), meter), reply)
+        except OverBudget:
+            break
+    # Every call but the first was reserved with what the first one used, so that nothing is exceeded but by that one.
+    first = RunCost(1, used.input, used.output, (used.input * CARD.prices.input + used.output * CARD.prices.output) / 1e6)
+    assert meter.spent.usd <= max(usd, first.usd) + 1e-9
+    assert meter.spent.read <= max(day.read, first.read)
+    assert meter.spent.written <= max(day.written, first.written)
+    # What it used counts in full.
+    assert (meter.spent.read, meter.spent.written) == (len(made) * used.input, len(made) * used.output)
+    assert DaySpending(folder).used("2026-05-28") == Tokens(meter.spent.read, meter.spent.written)
+
+
+def test_a_run_ends_with_the_call_that_exceeded_its_budget(tmp_path: Path) -> None:
+    meter = meter_in(tmp_path, usd=0.02)
+    run_steps(metered(ask(ASK), meter), lambda _: ModelReplied((Text("hi"),), usage=Usage(input=500_000, output=10)))
+    assert meter.spent.usd > 0.02
+    with pytest.raises(OverBudget, match="does not allow another call"):
+        meter.reserve(ASK)

@@ -11,10 +11,11 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Item, Text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.head import head_text
+from palimpsest.engine.memory.recall.head import head_texts
 from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import check_note
+from palimpsest.sources.notes import KEY
 from palimpsest.stores.config.memory_config import MemoryConfig
 
 SUMMARY = "v1\n## User profile\nA careful person.\n"
@@ -53,7 +54,7 @@ def text_of(desk: Desk, way: str = "palimpsest") -> str:
     agent = desk.agent(way=way)
     memory = session_memory(agent, desk.home, MemoryConfig())
     assert memory is not None
-    return head_text(memory)
+    return head_texts(memory, None).get(KEY, "")
 
 
 def test_the_context_states_the_index_of_all_scopes_pinned_notes_and_the_summary(desk: Desk) -> None:

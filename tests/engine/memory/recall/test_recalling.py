@@ -1,6 +1,9 @@
 """Notes that a prompt recalls: which, in what form, how often, and what happens if recall fails."""
 
 import asyncio
+import json
+import os
+import threading
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,7 +17,11 @@ from palimpsest.core.events import CallStarted, Failed, ModelReplied, Recalled, 
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recalling import NoteRecall
+from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.memory.changes import AcceptedChange
+from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.memory_config import MemoryConfig
 
 PROMPT = "How do I indent the Makefile recipe?"
@@ -93,6 +100,24 @@ def test_cc_60_recall_shows_at_most_five_notes_none_twice_before_a_fold_and_none
     fold_all(agent)
     ask(agent, "third")
     assert [len(each) for each in recalled(agent)] == [5, 1, 5]
+
+
+def test_cc_59_a_model_chooses_by_the_manifest_of_claude_code_with_the_file_that_changed_last_first(desk: Desk) -> None:
+    desk.save(TABS, note("user_name", "is called Kim"), note("project_key", "the old key"))
+    notes = {"feedback_tabs": 2_000, "user_name": 3_000, "project_key": 1_000}
+    for book in desk.memories.notebooks:
+        for path in (book.folder / "notes").glob("*.md"):
+            os.utime(path, (notes[path.stem], notes[path.stem]))
+    held = desk.memories.project.folder / "notes" / "project_key.md"
+    held.write_text(held.read_text().replace("about: the old key", "about: password=hunter2hunter2"))
+    os.utime(held, (1_000, 1_000))
+    ask(desk.agent('{"selected_memories": ["user_name.md"]}', "done", way="claude-code"), PROMPT)
+    ((block,),) = (message["content"] for message in json.loads(desk.model.requests[0].body)["messages"])
+    assert [line for line in block["text"].splitlines() if line.startswith("- [")] == [
+        "- [user] user_name.md (1970-01-01T00:50:00.000Z): is called Kim",
+        "- [feedback] feedback_tabs.md (1970-01-01T00:33:20.000Z): indent Makefiles with tabs",
+        "- [project] project_key.md (1970-01-01T00:16:40.000Z): password=[REDACTED:assignment]",
+    ]
 
 
 def test_cc_60_an_empty_or_broken_answer_shows_none(desk: Desk) -> None:
@@ -261,3 +286,39 @@ def test_a_recall_that_fails_is_recorded_once_and_breaks_no_turn(desk: Desk) -> 
     notes.unlink()
     notes.with_name("elsewhere").rename(notes)
     assert recalled(ask(desk.agent("again"), PROMPT)) == [("feedback_tabs",)]
+
+
+def test_a_session_loads_its_index_while_it_opens_and_one_without_notes_starts_no_thread(desk: Desk) -> None:
+    empty = desk.agent("done")
+    assert isinstance(empty.recalling, NoteRecall)
+    assert not [thread for thread in threading.enumerate() if thread.name == "load notes"]
+    desk.save(TABS)
+    agent = Agent("claude-sonnet-4-5", provider=Scripted("done"), cwd=desk.root, home=desk.home)
+    memory = session_memory(agent, desk.home, QUIET)
+    assert memory is not None
+    recall = NoteRecall(memory)
+    recall.prepare()
+    recall.close()
+    (index,) = (each for each in memory.made if isinstance(each, NoteIndex))
+    assert list(index.entries) == ["feedback_tabs"]
+    asyncio.run(recall.recall((Text(PROMPT),)))
+    assert recalled(agent) == [("feedback_tabs",)]
+    assert [each for each in memory.made if isinstance(each, NoteIndex)] == [index]
+    agent.close()
+
+
+@pytest.mark.parametrize("way", ["palimpsest", "codex"])
+def test_cx_17_skills_inside_the_memory_folder_are_in_no_catalogue_until_a_person_moves_them(desk: Desk, way: str) -> None:
+    skill = "---\nname: {name}\ndescription: how to {name} the kestrel\n---\nsteps\n"
+    skills = desk.root / ".agents" / "skills"
+    proposed = desk.memories.project.folder / "skills" / "ship"
+    for folder in (proposed, desk.root / ".palimpsest" / "memory" / "skills" / "sail", skills / "land"):
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(skill.format(name=folder.name))
+    (skills / "linked").symlink_to(proposed)
+    text = view_text(ask(desk.agent("done", way=way), "hello"))
+    assert "how to land the kestrel" in text
+    assert ("how to ship" in text, "how to sail" in text) == (False, False)
+    (skills / "linked").unlink()
+    proposed.rename(skills / "ship")
+    assert "how to ship the kestrel" in view_text(ask(desk.agent("done", way=way), "hello"))

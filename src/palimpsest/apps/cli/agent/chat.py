@@ -4,23 +4,18 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
 from palimpsest.apps.cli.agent.sessions import session_of
+from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
 from palimpsest.apps.cli.opening.engine_session import settings_of
-from palimpsest.apps.cli.opening.home import AnyHome, find_home
-from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.core.errors import BadInput
+from palimpsest.stores.config.terminal_config import ThemeName
 from palimpsest.tools.permissions.decision import Mode
-
-if TYPE_CHECKING:
-    from palimpsest.apps.terminal.choosing import Row
-    from palimpsest.apps.terminal.surroundings import Approve, OpenedAgent
-    from palimpsest.stores.config.settings import Settings
 
 _EXAMPLES = """\b
 Examples:
@@ -52,7 +47,7 @@ Examples:
 )
 @click.option("--vi", is_flag=True, help="Edit the input with the keys of vi.")
 @click.option("--screen-reader", is_flag=True, help="Words instead of symbols, no columns, nothing that moves.")
-@click.option("--theme", type=click.Choice(["dark", "light"]), default="dark", help="Colours for a dark or a light terminal.")
+@click.option("--theme", type=click.Choice(["dark", "light"]), default=None, help="Colours of the terminal; default: the setting.")
 @click.option("--answer-seconds", type=click.FloatRange(0, min_open=True), default=None, help="Refuse a question after so many seconds.")
 def chat(
     *,
@@ -68,7 +63,7 @@ def chat(
     folders: tuple[Path, ...],
     vi: bool,
     screen_reader: bool,
-    theme: str,
+    theme: ThemeName | None,
     answer_seconds: float | None,
 ) -> None:
     """Open the agent in this terminal, in the project of this folder.
@@ -86,57 +81,10 @@ def chat(
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
     from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415
 
-    look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme="light" if theme == "light" else "dark", spoken=screen_reader)
-    around = TerminalSurroundings(agents.open, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt)
+    config = settings.config.terminal
+    look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)
+    around = TerminalSurroundings(agents.open, agents.follow, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt, config)
     asyncio.run(run_terminal(around, look, vi=vi, seconds=answer_seconds))
-
-
-class TerminalAgents:
-    """Makes the agents of one terminal, all with the same settings."""
-
-    def __init__(
-        self, home: AnyHome, settings: "Settings", allow: tuple[str, ...], deny: tuple[str, ...], folders: tuple[Path, ...]
-    ) -> None:
-        self._home = home
-        self._settings = settings
-        self._allow = allow
-        self._deny = deny
-        self._folders = folders
-
-    def open(self, session: str, approve: "Approve", *, fork: bool) -> "OpenedAgent":
-        """Return the agent of a session, of a fork of it, or of a new one if the id is empty, with its latest conversation."""
-        from palimpsest.apps.terminal.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
-        from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
-        from palimpsest.engine.coding.configured import (  # noqa: PLC0415
-            coding_settings,
-            configured_agent,
-            recorded_choice,
-            session_hooks,
-        )
-        from palimpsest.engine.coding.equip import equip  # noqa: PLC0415
-        from palimpsest.engine.jobs.standard import standard_jobs  # noqa: PLC0415
-
-        home, settings = self._home, self._settings
-        if session:
-            session = session_of(home, continues=False, resume="" if fork else session, fork=session if fork else "")
-        notices: list[str] = []
-        recorded = recorded_choice(home, session)
-        jobs = standard_jobs(settings.config.jobs, home)
-        agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=notices.append)
-        coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
-        hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
-        notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
-        return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else ())
-
-    def sessions(self) -> "Sequence[Row]":
-        """Return the rows of the list of sessions, newest first."""
-        from palimpsest.apps.cli.output.values import short_time  # noqa: PLC0415
-        from palimpsest.apps.terminal.choosing import Row  # noqa: PLC0415 - only the list needs it
-
-        with self._home.index() as index:
-            found = [row for row in index.list() if row.opener is None]
-        previews = (f"{row.cwd}  {row.model}  {row.turns} turns  {row.id}" for row in found)
-        return [Row(row.id, f"{short_time(row.updated)}  {row.title or row.id}", text) for row, text in zip(found, previews, strict=True)]
 
 
 def _run_pal(words: Sequence[str]) -> None:

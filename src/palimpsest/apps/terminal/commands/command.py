@@ -6,7 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from palimpsest.apps.terminal.choosing import Row
+from palimpsest.apps.terminal.choosing import Row, RowChoice
+from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
 from palimpsest.core.errors import BadInput
@@ -27,8 +28,17 @@ class CommandRoom(Protocol):
         ...
 
     @property
+    def missing(self) -> str:
+        """Why no model can be asked; empty if one can."""
+        ...
+
+    @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
+        ...
+
+    def own_commands(self) -> Mapping[str, OwnCommand]:
+        """The commands of files of the user and of the project, by name, as they are now."""
         ...
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -55,8 +65,16 @@ class CommandRoom(Protocol):
         """Let the user choose a row; `None` if the user chose none."""
         ...
 
+    async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
+        """Let the user choose a row by Enter or one of the keys; `at` is where the cursor stands first."""
+        ...
+
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, such as `audit`, and show what it prints."""
+        ...
+
+    async def pick_session(self, title: str) -> str | None:
+        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
         ...
 
     async def shell(self, line: str) -> int:
@@ -65,6 +83,10 @@ class CommandRoom(Protocol):
 
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty."""
+        ...
+
+    async def take_over(self) -> None:
+        """Go on with a session that another terminal has."""
         ...
 
     def change_theme(self, theme: str) -> None:

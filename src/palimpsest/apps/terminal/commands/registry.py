@@ -1,12 +1,19 @@
 """All commands of the terminal, how a line becomes a call of one, and what completes them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
+from palimpsest.apps.terminal.commands.context import CONTEXT_COMMANDS
+from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
+from palimpsest.apps.terminal.commands.first_run import first_steps
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
+from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
+from palimpsest.apps.terminal.commands.own.template import OwnCommand
+from palimpsest.apps.terminal.commands.own_running import run_own
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
+from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
 from palimpsest.apps.terminal.input.keys import KEYS
 from palimpsest.core.errors import BadInput
@@ -15,17 +22,31 @@ from palimpsest.engine.agent import Agent
 
 async def _help(room: CommandRoom, name: str) -> None:
     wanted = name.removeprefix("/")
+    own = {key: command for key, command in room.own_commands().items() if key not in COMMANDS}
+    if wanted in own:
+        room.notice(f"{_own_line(own[wanted])}, from {own[wanted].path}")
+        return
     shown = [COMMANDS[wanted]] if wanted in COMMANDS else list(COMMANDS.values())
     for command in shown:
         room.notice(f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help}")
     if wanted not in COMMANDS:
+        for each in own.values():
+            room.notice(_own_line(each))
         room.notice("!command runs in your own shell; @path names a file")
         for key, what in KEYS:
             room.notice(f"{key}: {what}")
 
 
+def _own_line(command: OwnCommand) -> str:
+    return f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help} ({command.scope})"
+
+
 async def _quit(room: CommandRoom, _: str) -> None:
     room.leave()
+
+
+async def _start(room: CommandRoom, _: str) -> None:
+    await first_steps(room, room.missing or "that is not so: one is at hand")
 
 
 async def _image(room: CommandRoom, _: str) -> None:
@@ -37,8 +58,13 @@ async def _image(room: CommandRoom, _: str) -> None:
 
 COMMANDS: Final[dict[str, SlashCommand]] = {
     "help": SlashCommand("help", "commands and keys", _help, "[command]"),
+    **CONTEXT_COMMANDS,
+    **EDIT_COMMANDS,
     **SESSION_COMMANDS,
+    **MEMORY_COMMANDS,
+    **WORKING_COMMANDS,
     **LOOKING_COMMANDS,
+    "start": SlashCommand("start", "first steps: import, replay, a local model, a key", _start, while_running=False),
     "image": SlashCommand("image", "attach the image of the clipboard", _image),
     "quit": SlashCommand("quit", "leave", _quit),
 }
@@ -52,7 +78,11 @@ async def run_line(room: CommandRoom, line: str) -> None:
     name, _, argument = line[1:].partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        near = [each for each in COMMANDS if each.startswith(name[:3])] if name else []
+        own = room.own_commands()
+        if name in own:
+            await run_own(room, own[name], argument.strip())
+            return
+        near = [each for each in (*COMMANDS, *own) if each.startswith(name[:3])] if name else []
         advice = f"; did you mean /{near[0]}?" if near else "; /help lists the commands"
         raise BadInput(f"there is no command /{name[:40]}{advice}")
     if room.is_running and not command.while_running:
@@ -60,11 +90,12 @@ async def run_line(room: CommandRoom, line: str) -> None:
     await command.run(room, argument.strip())
 
 
-def completions(line: str, agent: Agent | None) -> Iterable[tuple[str, str]]:
+def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -> Iterable[tuple[str, str]]:
     """Yield what may stand in place of the word behind the cursor of a command line, and a word of help."""
     name, space, argument = line[1:].partition(" ")
     if not space:
         yield from ((f"/{command.name}", command.help) for command in COMMANDS.values() if command.name.startswith(name))
+        yield from ((f"/{key}", each.help) for key, each in own.items() if key.startswith(name) and key not in COMMANDS)
     elif name in COMMANDS:
         yield from ((value, "") for value in COMMANDS[name].complete(agent) if value.startswith(argument))
 

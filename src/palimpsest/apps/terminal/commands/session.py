@@ -8,12 +8,11 @@ from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import UserSaid, ViewEdited
+from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.turns import turns_of
 from palimpsest.core.log.undo import rewind as go_back
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.undo_files.restoring import FileRewinding
 from palimpsest.tools.permissions.decision import Mode
 
 _MOST_MESSAGES: Final = 200
@@ -26,24 +25,6 @@ async def _compact(room: CommandRoom, focus: str) -> None:
     await agent.compact(focus)
     if agent.session.log.tip == before:
         room.notice("there is nothing to fold yet")
-
-
-async def _undo(room: CommandRoom, argument: str) -> None:
-    session = agent_of(room).session
-    edits = [event.seq for event in session.log.events() if isinstance(event.body, ViewEdited)]
-    if argument and not argument.isdecimal():
-        raise BadInput(f"/undo takes the number of an edit, not {argument[:40]!r}; /audit lists them")
-    if not edits:
-        raise BadInput("there is no edit of the context to undo")
-    undone = session.undo(int(argument) if argument else edits[-1], why="asked in the terminal")
-    if not undone:
-        room.notice("that edit is undone already")
-
-
-async def _restore(room: CommandRoom, item: str) -> None:
-    if not item:
-        raise BadInput("/restore takes the id of a hidden item; /audit lists them")
-    await room.pal("show", agent_of(room).id, "--item", item)
 
 
 async def _pin(room: CommandRoom, what: str) -> None:
@@ -122,6 +103,8 @@ def _text(body: object) -> str:
 def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
     if room.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
+    from palimpsest.engine.undo_files.restoring import FileRewinding  # noqa: PLC0415 - the first prompt must not wait for git and snapshots
+
     rewinding = FileRewinding(agent.session.log, room.folder)
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")
 
@@ -132,6 +115,10 @@ async def _resume(room: CommandRoom, session: str) -> None:
 
 async def _fork(room: CommandRoom, _: str) -> None:
     await room.switch_session(agent_of(room).id, fork=True)
+
+
+async def _takeover(room: CommandRoom, _: str) -> None:
+    await room.take_over()
 
 
 async def _new(room: CommandRoom, _: str) -> None:
@@ -154,14 +141,13 @@ def _modes(_: Agent | None) -> Iterable[str]:
 
 SESSION_COMMANDS: Final = table(
     SlashCommand("compact", "fold the context now", _compact, "[focus]", while_running=False),
-    SlashCommand("undo", "undo the newest edit of the context, or the one you name", _undo, "[edit]", while_running=False),
-    SlashCommand("restore", "show a hidden item in full", _restore, "item"),
     SlashCommand("pin", "keep an item or a file in the context", _pin, "item or path", while_running=False),
     SlashCommand("model", "go on with another model", _model, "[name]", _models, while_running=False),
     SlashCommand("profile", "go on under another profile", _profile, "[name]", _profiles, while_running=False),
     SlashCommand("mode", "what may run without a question", _mode, "[ask, edits, plan, auto]", _modes),
     SlashCommand("rewind", "go back to before an earlier message, with or without the files", _rewind, while_running=False),
     SlashCommand("resume", "open another session", _resume, "[id]", while_running=False),
+    SlashCommand("takeover", "go on here with a session that another terminal has", _takeover),
     SlashCommand("fork", "go on in a copy of this session", _fork, while_running=False),
     SlashCommand("new", "start a new session", _new, while_running=False),
 )

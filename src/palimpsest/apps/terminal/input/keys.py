@@ -7,8 +7,11 @@ from prompt_toolkit.filters import Condition, Filter, completion_is_selected, ha
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from palimpsest.apps.terminal.questions import AnswerKey
+from palimpsest.apps.terminal.choosing import ENTER
+from palimpsest.apps.terminal.screen.question import AnswerKey
 
+# Letters that lists may use: undo, pin, forget, delete, restore.
+_LIST_LETTERS: Final = "updfr"
 KEYS: Final = (
     ("Enter", "send; while the agent works, it steers at the next safe point"),
     ("Alt-Enter, Ctrl-J", "a new line; `\\` at the end of a line does it too"),
@@ -89,8 +92,12 @@ class Actions(Protocol):
         """Move in the open list."""
         ...
 
-    def take_row(self) -> None:
-        """Choose the row under the cursor of the open list."""
+    def take_row(self, key: str = ENTER) -> None:
+        """Choose the row under the cursor of the open list by a key."""
+        ...
+
+    def offers(self, key: str) -> bool:
+        """Whether the open list has a use for a letter."""
         ...
 
     @property
@@ -178,6 +185,15 @@ def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
     @keys.add("enter", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
         actions.take_row()
+
+    for letter in _LIST_LETTERS:
+        _add_letter(keys, actions, letter, choosing)
+
+
+def _add_letter(keys: KeyBindings, actions: Actions, letter: str, choosing: Filter) -> None:
+    @keys.add(letter, filter=choosing & Condition(lambda: actions.offers(letter)), eager=True)
+    def _(event: KeyPressEvent) -> None:
+        actions.take_row(letter)
 
 
 def _add_control(keys: KeyBindings, actions: Actions) -> None:

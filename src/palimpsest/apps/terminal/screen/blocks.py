@@ -17,9 +17,13 @@ class UserBlock(Struct, frozen=True):
 
 
 class ReplyBlock(Struct, frozen=True):
-    """A piece of the model's answer in Markdown: whole blocks of it, such as paragraphs, lists or fences."""
+    """A piece of the model's answer in Markdown: whole blocks of it, such as paragraphs, lists or fences.
+
+    One that `continues` is the rest of a block that was too long for one piece.
+    """
 
     text: str
+    continues: bool = False
 
 
 class ThinkingBlock(Struct, frozen=True):

@@ -27,8 +27,8 @@ def paint(block: Block, look: ScreenLook, *, opened: bool = False, first_line: i
     match block:
         case UserBlock():
             return _user(block, look, opened=opened)
-        case ReplyBlock(text=text):
-            return _reply(plain(text), look)
+        case ReplyBlock(text=text, continues=continues):
+            return _reply(plain(text), look, continues=continues)
         case ThinkingBlock():
             return _thinking(block, look, opened=opened)
         case ToolBlock():
@@ -75,11 +75,11 @@ def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
     return "\n" + _indented(text, f"{mark} ", look, look.style("user"))
 
 
-def _reply(text: str, look: ScreenLook) -> str:
+def _reply(text: str, look: ScreenLook, *, continues: bool) -> str:
     # Rich's Markdown and the parser behind it take 60 ms to load, and the first prompt must not wait for them.
     from palimpsest.apps.terminal.screen.markdown import markdown  # noqa: PLC0415
 
-    return "\n" + painted(markdown(text, look), look)
+    return ("" if continues else "\n") + painted(markdown(text, look), look)
 
 
 def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:

@@ -15,7 +15,7 @@ _BAR: Final = 8
 class Status(Struct, frozen=True):
     """What the status line says. `used`, `window` and `fold_at` are in tokens; `cached` is the share of input tokens from the cache.
 
-    `activity` says what the agent does now; empty if it waits for input.
+    `activity` says what the agent does now; empty if it waits for input. `own` is the line of the user's script, in place of the others.
     """
 
     model: str = ""
@@ -31,6 +31,7 @@ class Status(Struct, frozen=True):
     queued: int = 0
     activity: str = ""
     hint: str = ""
+    own: str = ""
 
 
 def status_line(status: Status, look: ScreenLook) -> str:
@@ -46,6 +47,8 @@ def status_line(status: Status, look: ScreenLook) -> str:
 
 def _parts(status: Status, look: ScreenLook) -> list[str]:
     """The parts of the line, the most important first."""
+    if status.own:
+        return [status.activity or status.hint, status.own]
     return [
         status.activity or status.hint,
         status.model,

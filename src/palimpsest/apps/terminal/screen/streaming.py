@@ -10,10 +10,11 @@ MOST_OPEN: Final = 4_000
 
 
 class StreamedText:
-    """A text of which fragments arrive. `open` is the part that was not taken yet."""
+    """A text of which fragments arrive. `open` is the part that was not taken yet; it `continues` a paragraph or fence that was divided."""
 
     def __init__(self) -> None:
         self.open = ""
+        self.continues = False
         # The fence that an earlier piece opened, and the line that opened it.
         self._fence = ""
         self._opener = ""
@@ -31,14 +32,18 @@ class StreamedText:
         end, fence, opener = self._final_end()
         if not end and len(self.open) > MOST_OPEN:
             return self._divided()
+        if not end:
+            return ""
         taken, self.open = self._wrapped(self.open[:end], fence), self.open[end:]
         self._fence, self._opener = fence, opener
+        self.continues = False
         return taken
 
     def end(self) -> str:
         """Return the rest, as final."""
         taken, self.open = self._wrapped(self.open, ""), ""
         self._fence = self._opener = ""
+        self.continues = False
         return taken
 
     def shown(self) -> str:
@@ -70,8 +75,8 @@ class StreamedText:
         return (end, "", "") if end else (0, self._fence, self._opener)
 
     def _divided(self) -> str:
-        """Take the whole lines of an open text that has no end, or the text itself if it is one line."""
-        cut = self.open.rfind("\n") + 1 or len(self.open)
+        """Take the whole lines of an open text that has no end, the whole words if it is one line, or all of it if it is one word."""
+        cut = self.open.rfind("\n") + 1 or self.open.rfind(" ") + 1 or len(self.open)
         lines, fence, opener = self.open[:cut], self._fence, self._opener
         for line in lines.splitlines():
             mark = _FENCE.match(line)
@@ -79,6 +84,7 @@ class StreamedText:
                 fence, opener = mark[1], line
         taken, self.open = self._wrapped(lines, fence), self.open[cut:]
         self._fence, self._opener = fence, opener
+        self.continues = True
         return taken
 
     def _wrapped(self, text: str, fence_after: str) -> str:

@@ -37,8 +37,9 @@ class Transcript:
             case TextDelta(text=text):
                 self._has_streamed = True
                 thought = tuple(self._ended_thinking())
+                continues = self._text.continues
                 final = self._text.add(text)
-                return (*thought, ReplyBlock(final)) if final else thought
+                return (*thought, ReplyBlock(final, continues)) if final else thought
             case ThinkingDelta(text=text):
                 self._has_streamed = True
                 ended = tuple(self._ended_text())
@@ -60,7 +61,7 @@ class Transcript:
         """Return the blocks that still change, in the order of the screen."""
         thinking = (ThinkingBlock(self._thinking),) if self._thinking.strip() else ()
         shown = self._text.shown()
-        text = (ReplyBlock(shown),) if shown.strip() else ()
+        text = (ReplyBlock(shown, self._text.continues),) if shown.strip() else ()
         writing = () if self._writing is None else (self._writing,)
         return (*thinking, *text, *writing, *self._tools.values())
 
@@ -129,8 +130,9 @@ class Transcript:
             self._writing = replace(writing, args=writing.args + args)
 
     def _ended_text(self) -> Iterator[Block]:
+        continues = self._text.continues
         if final := self._text.end():
-            yield ReplyBlock(final)
+            yield ReplyBlock(final, continues)
 
     def _ended_thinking(self) -> Iterator[Block]:
         thought, self._thinking = self._thinking, ""

@@ -16,11 +16,6 @@ class Ownership:
         self._claim = claim
         self._is_lost = Event()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether a renewal has found that another process took the job over."""
-        return self._is_lost.is_set()
-
     def renew(self) -> bool:
         """Begin the lease again. Returns whether the claim is still held."""
         if not self._is_lost.is_set() and not self._claims.extend(self._claim):

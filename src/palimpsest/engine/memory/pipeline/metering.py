@@ -1,5 +1,6 @@
 """Budgets of model calls: what a call may cost at most is reserved before it, for a run in dollars and for a day in tokens."""
 
+import math
 from collections.abc import Generator
 from datetime import UTC, datetime
 from threading import Lock
@@ -52,7 +53,11 @@ class Reservation(Struct, frozen=True):
 
 
 class RunMeter:
-    """The budgets of one run: US dollars of the run, and tokens of the day, which all processes of a home share. Safe in threads."""
+    """The budgets of one run: US dollars of the run, and tokens of the day, which all processes of a home share. Safe in threads.
+
+    A call that uses more than was reserved for it counts in full, and later reservations grow by as much: a model that reads more tokens
+    than estimated exceeds a budget by the excess of the calls that were under way when that was found out, and by no other call.
+    """
 
     def __init__(self, card: ModelCard, spending: DaySpending, clock: Clock, *, usd: float, day: Tokens) -> None:
         self._card = card
@@ -62,11 +67,13 @@ class RunMeter:
         self._day = day
         self._lock = Lock()
         self._reserved = 0.0
+        # By how much calls used more than was estimated for them at most: read and written.
+        self._excess = (1.0, 1.0)
         self.spent = RunCost()
 
     def reserve(self, want: Ask) -> Reservation:
         """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
-        tokens = most_tokens(want, self._card)
+        tokens = self._with_excess(most_tokens(want, self._card))
         usd = cost(Usage(input=tokens.read, output=tokens.written), self._card).total
         day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%d")
         with self._lock:
@@ -87,10 +94,21 @@ class RunMeter:
                 used, usd = reservation.tokens, reservation.usd
             else:
                 used, usd = Tokens(usage.prompt, usage.output), cost(usage, self._card).total
+                self._learn_excess(used, reservation.tokens)
                 difference = Tokens(used.read - reservation.tokens.read, used.written - reservation.tokens.written)
                 self._spending.add(reservation.day, difference)
             spent = self.spent
             self.spent = RunCost(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
+
+    def _with_excess(self, estimated: Tokens) -> Tokens:
+        read, written = self._excess
+        return Tokens(math.ceil(estimated.read * read), math.ceil(estimated.written * written))
+
+    def _learn_excess(self, used: Tokens, reserved: Tokens) -> None:
+        """Let later reservations grow as far as a call exceeded its own."""
+        read, written = self._excess
+        over_read, over_written = used.read / max(1, reserved.read), used.written / max(1, reserved.written)
+        self._excess = (read * max(1.0, over_read), written * max(1.0, over_written))
 
 
 def most_tokens(want: Ask, card: ModelCard) -> Tokens:

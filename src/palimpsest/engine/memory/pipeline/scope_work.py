@@ -244,7 +244,7 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
     if settled := tuple(step for step in steps if not _expires_count(step)):
         return settled
     rules = tuple(ConsolidationStep(step.why, step.saved, step.past) for step in rule_steps(active.values()))
-    return rules or _over_limit(facts, now, places.config.notes_a_scope)
+    return rules or _over_limit(facts, len(active) - places.config.notes_a_scope, now, places.config.notes_a_scope)
 
 
 def _expires_count(step: ConsolidationStep) -> bool:
@@ -265,10 +265,10 @@ def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) ->
     return tuple(ConsolidationStep(change.reason, change.saved, change.past) for change in accepted)
 
 
-def _over_limit(facts: list[Note], now: datetime, most: int) -> tuple[ConsolidationStep, ...]:
-    """Retire the least important facts beyond the most that a scope has; pinned ones stay."""
+def _over_limit(facts: list[Note], excess: int, now: datetime, most: int) -> tuple[ConsolidationStep, ...]:
+    """Retire the least important facts as long as a scope has more notes than `most`; pinned ones stay, and rules go with their facts."""
     loose = sorted((note for note in facts if not note.pinned), key=lambda note: (importance(note, now, 0), note.name))
-    over = loose[: max(0, len(facts) - most)]
+    over = loose[: max(0, excess)]
     why = f"there are more than {most:,} notes, and it matters least"
     return tuple(ConsolidationStep(f"{note.name}: {why}", (), (replace(note, status="superseded"),)) for note in over)
 

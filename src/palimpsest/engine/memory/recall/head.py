@@ -32,11 +32,6 @@ _CHANGED: Final = (
 _INDEX_LINE: Final = "- ["
 
 
-def head_text(memory: SessionMemory) -> str:
-    """Return what the context states of the notes; empty if there are none, or the profile shows none. It reads files."""
-    return head_texts(memory, None).get(KEY, "")
-
-
 def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
     """Return the texts of the sources of notes, by key: those of the profile of the session, and what changed since `view` stated it."""
     rules = memory.agent.session.profile.notes

@@ -173,6 +173,11 @@ class NoteIndex:
         found = self.located(name)
         return None if found is None else found[1]
 
+    def text(self, name: str) -> str:
+        """Return the file of a note as it is now, without secrets; empty if it is gone."""
+        scope = self._scope_of(name)
+        return "" if scope is None else scope.notebook.text(name)
+
     def located(self, name: str) -> tuple[str, Note] | None:
         """Return a note as its file states it now, behind the scope that it belongs to; `None` if it is gone."""
         scope = self._scope_of(name)

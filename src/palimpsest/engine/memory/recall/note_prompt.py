@@ -12,11 +12,12 @@ from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.engine.memory.stale_files import StaleFiles
+from palimpsest.memory.reading import MOST_IN_MANIFEST
 from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
-from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, pinned_names
-from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
+from palimpsest.memory.showing.note_units import NoteStanding, changed_at, due_names, is_showable, not_to_show, pinned_names
+from palimpsest.memory.showing.pick import MOST_OFFERED, TopicFile, claude_manifest, offer_line, pick_notes
 from palimpsest.memory.showing.relevance import relevant
 from palimpsest.memory.weighing.staleness import STALE_LOSS
 
@@ -33,6 +34,10 @@ class NotePrompt:
         self._session = memory.agent.session
         self._index = index
         self._files = StaleFiles(memory.agent.toolbox.workspace.root)
+
+    def prepare(self) -> None:
+        """Load the index, so that the first prompt does not wait for it. Raises `PalimpsestError` if files cannot be read."""
+        self._index.refresh()
 
     async def recall(self, text: str) -> Recalled | None:
         """Return what a prompt recalls; `None` if that is nothing. Raises `PalimpsestError` if files cannot be read."""
@@ -58,8 +63,9 @@ class NotePrompt:
         if self._session.profile.notes.head == "index and summary":
             excluded |= pinned_names(entries)
         if every:
-            newest = sorted((name for name in index.numbers if name not in excluded), key=lambda name: (entries[name].when, name))
-            hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in reversed(newest[-200:])]
+            offered = (name for name in index.numbers if name not in excluded)
+            newest = sorted(offered, key=lambda name: (-changed_at(entries[name]), name))[:MOST_IN_MANIFEST]
+            hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
         else:
             standing = NoteStanding(entries, self._index.uses, now)
             due = due_names(entries, text, now)
@@ -106,7 +112,7 @@ class NotePrompt:
         by_model = self._session.profile.notes.recall == "model"
         offered = found if by_model else found[:MOST_OFFERED]
         names = [each.note.name for each in offered]
-        lines = [offer_line(each.note) for each in offered]
+        lines = self._manifest(offered) if by_model else [offer_line(each.note) for each in offered]
         model = self._memory.config.model
         steps = pick_notes(text, lines, names, recent_tools(self._session.log.view), model)
         try:
@@ -116,6 +122,12 @@ class NotePrompt:
             return [] if by_model else found
         by_name = {each.note.name: each for each in offered}
         return [by_name[name] for name in chosen]
+
+    def _manifest(self, offered: Sequence[ScoredNote]) -> Sequence[str]:
+        """Return the lines by which Claude Code lets a model choose among files of notes."""
+        entries = self._index.entries
+        names = (each.note.name for each in offered)
+        return claude_manifest(TopicFile(f"{name}.md", changed_at(entries[name]), self._index.text(name)) for name in names)
 
 
 def recent_tools(view: View) -> tuple[str, ...]:

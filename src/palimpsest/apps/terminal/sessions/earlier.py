@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.events import (
     Event,
     Interrupted,
@@ -13,11 +14,15 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
+from palimpsest.core.items import Content, Text
 from palimpsest.core.log.log import Log
 
 # Events at the end of the log that are looked at, whatever its length, and events that are shown.
 _LOOKED_AT: Final = 2_000
 MOST_SHOWN: Final = 200
+# Lines of a preview, and characters of a line.
+_MOST_WORDS: Final = 4
+_LINE: Final = 160
 _SHOWN: Final = UserSaid | ModelReplied | Interrupted | ToolStarted | ToolReturned | ToolRefused | ViewEdited | TurnEnded
 
 
@@ -29,3 +34,22 @@ def earlier_pieces(log: Log) -> tuple[Event, ...]:
     shown = shown[-MOST_SHOWN:]
     start = next((place for place, event in enumerate(shown) if isinstance(event.body, UserSaid)), 0)
     return tuple(shown[start:])
+
+
+def last_words(log: Log) -> tuple[str, ...]:
+    """Return the last messages and replies of a session, a line each, oldest first; at most four."""
+    lines: list[str] = []
+    for event in earlier_pieces(log):
+        match event.body:
+            case UserSaid(parts=parts):
+                lines += _line("❯", parts)
+            case ModelReplied(parts=parts, purpose="turn"):
+                lines += _line("·", parts)
+            case _:
+                continue
+    return tuple(lines[-_MOST_WORDS:])
+
+
+def _line(mark: str, parts: tuple[Content, ...]) -> list[str]:
+    text = " ".join(part.text for part in parts if isinstance(part, Text))
+    return [f"{mark} {one_line(text, _LINE)}"] if text.strip() else []

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Chooser
-from palimpsest.apps.terminal.questions import PermissionQuestion
 from palimpsest.apps.terminal.screen.blocks import Block
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint, painted
+from palimpsest.apps.terminal.screen.question import PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status, status_line
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.tools.permissions.decision import displayable
@@ -107,7 +107,8 @@ def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool)
 
 def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
     """Yield the rows of a list around its cursor, and the preview of the row under it."""
-    yield painted(Text(f"\n{chooser.title}  (type to filter, Enter takes, Esc leaves)", look.style("accent")), look)
+    keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
+    yield painted(Text(f"\n{chooser.title}  (type to filter, Enter takes{keys}, Esc leaves)", look.style("accent")), look)
     for is_chosen, row in chooser.rows():
         mark = look.symbols.user if is_chosen else " "
         line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
@@ -115,6 +116,6 @@ def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
         yield painted(line, look, look.width)
     if chooser.left_out:
         yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
-    if chooser.row is not None and chooser.row.preview:
-        preview = "\n".join(plain(chooser.row.preview).splitlines()[:_PREVIEW_LINES])
+    if text := chooser.preview:
+        preview = "\n".join(plain(text).splitlines()[:_PREVIEW_LINES])
         yield painted(Text(preview, look.style("dim")), look)

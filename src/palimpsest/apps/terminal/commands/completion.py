@@ -8,9 +8,6 @@ from typing import Final
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from palimpsest.apps.terminal.commands.registry import completions
-from palimpsest.engine.agent import Agent
-
 _MOST: Final = 50
 # Entries of the project that are looked at for one completion.
 _MOST_LOOKED_AT: Final = 20_000
@@ -18,10 +15,10 @@ _LEFT_OUT: Final = frozenset({".git", "node_modules", "__pycache__", ".venv", ".
 
 
 class TerminalCompleter(Completer):
-    """Completes in the input line. `agent` returns the agent, `root` the folder of the project."""
+    """Completes in the input line. `commands` yields what completes a line of a command, `root` is the folder of the project."""
 
-    def __init__(self, agent: Callable[[], Agent | None], root: Path) -> None:
-        self._agent = agent
+    def __init__(self, commands: Callable[[str], Iterable[tuple[str, str]]], root: Path) -> None:
+        self._commands = commands
         self._root = root
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -29,7 +26,7 @@ class TerminalCompleter(Completer):
         line = document.text_before_cursor
         if line.startswith("/") and "\n" not in line:
             word = line.rpartition(" ")[2]
-            for text, meta in completions(line, self._agent()):
+            for text, meta in self._commands(line):
                 yield Completion(text, -len(word), display_meta=meta)
             return
         word = document.get_word_before_cursor(WORD=True)

@@ -1,0 +1,111 @@
+"""Makes the agents of a terminal, opens logs that it follows, and lists the sessions that it can open."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from palimpsest.apps.cli.agent.sessions import session_of
+from palimpsest.apps.cli.opening.engine_session import provider_or_reason
+from palimpsest.apps.cli.opening.home import AnyHome
+from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.core.log.log import Log
+from palimpsest.stores.config.settings import Settings
+
+if TYPE_CHECKING:
+    from palimpsest.apps.terminal.choosing import Row
+    from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, SessionList
+    from palimpsest.core.ports import SessionRow
+    from palimpsest.wire.models.cards import ModelCard
+
+_LOCAL: Final = "local"
+# A script of replies stands in for every model.
+_SCRIPT: Final = "PAL_SCRIPT"
+_MOST_HITS: Final = 50
+
+
+class TerminalAgents:
+    """Makes the agents of one terminal, all with the same settings."""
+
+    def __init__(self, home: AnyHome, settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+        self._home = home
+        self._settings = settings
+        self._allow = allow
+        self._deny = deny
+        self._folders = folders
+
+    def open(self, session: str, approve: "Approve", *, fork: bool) -> "OpenedAgent":
+        """Return the agent of a session, of a fork of it, or of a new one if the id is empty, with its latest conversation.
+
+        Raises `Locked` if another process has the session.
+        """
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
+        from palimpsest.engine.coding.configured import (  # noqa: PLC0415
+            coding_settings,
+            configured_agent,
+            recorded_choice,
+            session_hooks,
+        )
+        from palimpsest.engine.coding.equip import equip  # noqa: PLC0415
+        from palimpsest.engine.jobs.standard import standard_jobs  # noqa: PLC0415
+
+        home, settings = self._home, self._settings
+        if session:
+            session = session_of(home, continues=False, resume="" if fork else session, fork=session if fork else "")
+        notices: list[str] = []
+        recorded = recorded_choice(home, session)
+        jobs = standard_jobs(settings.config.jobs, home)
+        agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=notices.append)
+        coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
+        hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
+        notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
+        missing = self._missing(agent.session.card)
+        return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
+
+    def follow(self, session: str) -> "FollowedLog":
+        """Open a session for reading, with its latest conversation. Raises `PalimpsestError` if it cannot be read."""
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import FollowedLog  # noqa: PLC0415
+
+        log = Log.open(self._home.store, session, self._home.clock)
+        return FollowedLog(log, lambda: self._home.store.has_writer(session), earlier_pieces(log))
+
+    def sessions(self) -> "SessionList":
+        """Return the list of sessions, own and imported ones, newest first; a typed text is searched for in what they say."""
+        from palimpsest.apps.terminal.choosing import RowSource  # noqa: PLC0415 - only the list needs it
+        from palimpsest.apps.terminal.surroundings import SessionList  # noqa: PLC0415
+
+        with self._home.index() as index:
+            found = {row.id: row for row in index.list() if row.opener is None and row.turns}
+        return SessionList([_row(row) for row in found.values()], RowSource(self._preview, lambda typed: self._search(typed, found)))
+
+    def _search(self, typed: str, known: "dict[str, SessionRow]") -> "Sequence[Row]":
+        with self._home.index() as index:
+            hits = index.search(typed, limit=_MOST_HITS)
+        return [_row(known[session]) for session in dict.fromkeys(hit.session for hit in hits) if session in known]
+
+    def _preview(self, row: "Row") -> str:
+        """Return what was said last in a session, below the line about it."""
+        from palimpsest.apps.terminal.sessions.earlier import last_words  # noqa: PLC0415
+
+        with Log.open(self._home.store, row.value, self._home.clock) as log:
+            return "\n".join((row.preview, *last_words(log)))
+
+    def _missing(self, model: "ModelCard") -> str:
+        """Return why a model cannot be asked; empty if it can. Most often a variable has the key, and nothing has to be loaded."""
+        named = (f"{model.provider.upper()}_API_KEY", _SCRIPT)
+        if model.provider == _LOCAL or any(os.environ.get(name, "").strip() for name in named):
+            return ""
+        found = provider_or_reason(model, self._settings)
+        return found if isinstance(found, str) else ""
+
+
+def _row(row: "SessionRow") -> "Row":
+    from palimpsest.apps.cli.output.values import short_time  # noqa: PLC0415
+    from palimpsest.apps.terminal.choosing import Row  # noqa: PLC0415
+
+    origin = f"{row.origin}  " if row.origin else ""
+    about = f"{origin}{row.cwd}  {row.model}  {row.turns} turns  {row.id}"
+    return Row(row.id, f"{short_time(row.updated)}  {row.title or row.id}", about)

@@ -1,0 +1,112 @@
+"""The terminal as commands use it: lists to choose from, programs that print, messages, and other sessions."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from msgspec.structs import replace
+
+from palimpsest.apps.terminal.choosing import NO_KEYS, Lists, Row, RowChoice, RowSource
+from palimpsest.apps.terminal.commands.own.files import command_folders, find_own_commands
+from palimpsest.apps.terminal.commands.own.template import OwnCommand
+from palimpsest.apps.terminal.display import Display
+from palimpsest.apps.terminal.input.attachments import PastedImage
+from palimpsest.apps.terminal.input.line import InputLine
+from palimpsest.apps.terminal.programs.shell_line import run_in_shell
+from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
+from palimpsest.apps.terminal.screen.transcript import Transcript
+from palimpsest.apps.terminal.sessions.attachment import Attachment
+from palimpsest.apps.terminal.surroundings import TerminalSurroundings
+from palimpsest.engine.agent import Agent
+
+_NO_SOURCE: Final = RowSource()
+
+
+class CommandSide:
+    """What a terminal does for commands; the terminal itself sets the attributes."""
+
+    around: TerminalSurroundings
+    look: ScreenLook
+    line: InputLine
+    display: Display
+    lists: Lists
+    session: Attachment
+    transcript: Transcript
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent; `None` until the session is open."""
+        return self.session.agent
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home; `None` if it is in memory."""
+        return self.around.folder
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        return self.session.is_running
+
+    def own_commands(self) -> Mapping[str, OwnCommand]:
+        """The commands of files of the user and of the project, by name, as they are now."""
+        return find_own_commands(command_folders(self.folder, Path.home(), self.around.root, os.environ))
+
+    def send(self, text: str) -> None:
+        """Send a message to the agent."""
+        self.session.send((text,))
+
+    def insert(self, text: str) -> None:
+        """Insert text at the cursor of the input line."""
+        self.line.buffer.insert_text(text)
+
+    def attach(self, image: PastedImage) -> None:
+        """Attach an image to the message that is being typed."""
+        self.line.attach(image)
+
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = _NO_SOURCE) -> Row | None:
+        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
+        chosen = await self.lists.choose(title, rows, NO_KEYS, source)
+        return None if chosen is None else chosen.row
+
+    async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
+        """Let the user choose a row by Enter or one of the keys; `at` is where the cursor stands first."""
+        return await self.lists.choose(title, rows, keys, at=at)
+
+    async def pal(self, *words: str) -> None:
+        """Run a command of `pal`, and show what it prints."""
+        await self.display.above(lambda: self.around.run_pal(words))
+
+    async def pick_session(self, title: str) -> str | None:
+        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
+        listed = await asyncio.to_thread(self.around.sessions)
+        chosen = await self.choose(title, listed.rows, listed.source) if listed.rows else None
+        return None if chosen is None else chosen.value
+
+    async def shell(self, line: str) -> int:
+        """Run a line in the user's own shell, which has the terminal until its end, and return its exit code."""
+        root = self.around.root if self.agent is None else self.agent.toolbox.workspace.root
+        return await self.display.above(lambda: run_in_shell(line, root), in_thread=True)
+
+    async def switch_session(self, session: str, *, fork: bool = False) -> None:
+        """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""
+        if session == "?":
+            chosen = await self.pick_session("Which session?")
+            if chosen is None:
+                return
+            session = chosen
+        self.line.keep()
+        self.line.put("")
+        await self.session.close()
+        self.transcript = Transcript()
+        await self.session.open(session, fork=fork)
+
+    async def take_over(self) -> None:
+        """Go on with a session that another terminal has."""
+        await self.session.take_over()
+
+    def change_theme(self, theme: str) -> None:
+        """Paint with another theme from now on."""
+        self.look = replace(self.look, theme=cast("Theme", theme))

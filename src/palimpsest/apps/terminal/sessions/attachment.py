@@ -1,0 +1,240 @@
+"""The session that a terminal is attached to: with an agent of its own, or read-only while another terminal has it."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from palimpsest.apps.terminal.conversation import AgentConversation
+from palimpsest.apps.terminal.input.attachments import PastedImage
+from palimpsest.apps.terminal.input.line import texts_of
+from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.apps.terminal.sessions.handover import HandoverFile
+from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
+from palimpsest.core.errors import BadInput, Locked, PalimpsestError
+from palimpsest.core.events import Event
+from palimpsest.core.items import Image, Part, Text
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.loop.feed import Piece
+
+# Seconds between two looks at what another terminal has written or asked for; a look costs a system call.
+_LOOK_SECONDS: Final = 0.2
+# Looks that find no writer until a terminal counts as ended: one that is given the session needs a moment to open it.
+_LOOKS_WITHOUT_WRITER: Final = 5
+READ_ONLY: Final = "read-only: another terminal has this session; /takeover asks for it"
+ENDED: Final = "read-only: the other terminal has ended; /takeover or a message goes on here"
+Typed = tuple[str | PastedImage, ...]
+
+
+class AttachedTerminal(Protocol):
+    """The terminal, as its session sees it."""
+
+    def take(self, piece: Piece) -> None:
+        """Show an event or a delta."""
+        ...
+
+    def notice(self, text: str, level: NoticeLevel = "info") -> None:
+        """Add a line to the scrollback."""
+        ...
+
+    def failed(self, error: PalimpsestError) -> None:
+        """Show an error."""
+        ...
+
+    def changed(self) -> None:
+        """Paint again: the state of the session changed."""
+        ...
+
+    def turn_ended(self) -> None:
+        """Paint again, and tell the user."""
+        ...
+
+    def attached(self, opened: OpenedAgent) -> None:
+        """Continue with an agent that is ready: show its notices, and the draft of its session."""
+        ...
+
+    def give_back(self, text: str) -> None:
+        """Put what could not be sent before what is typed."""
+        ...
+
+    async def gives_away(self) -> bool:
+        """Ask the user whether another terminal may have the session."""
+        ...
+
+
+class Attachment:
+    """At most one session at a time. `hint` is what the status line says about it; empty while an agent is there."""
+
+    def __init__(self, around: TerminalSurroundings, terminal: AttachedTerminal, approve: Approve) -> None:
+        self._around = around
+        self._terminal = terminal
+        self._approve = approve
+        self._unsent: list[Typed] = [(around.prompt,)] if around.prompt else []
+        self._watch: asyncio.Task[None] | None = None
+        self._newest = 0
+        self._has_asked = False
+        self.conversation: AgentConversation | None = None
+        self.followed: FollowedLog | None = None
+        self.hint = ""
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent; `None` until the session is open, and while it is only followed."""
+        return None if self.conversation is None else self.conversation.agent
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is running."""
+        return self.conversation is not None and self.conversation.is_running
+
+    def queued(self) -> tuple[str, ...]:
+        """Messages that wait for the next safe point, or for the session to be open."""
+        if self.conversation is not None:
+            return self.conversation.queued if self.is_running else ()
+        return tuple("".join(part for part in parts if isinstance(part, str)) for parts in self._unsent)
+
+    async def open(self, session: str, *, fork: bool = False) -> None:
+        """Open a session, a fork of it, or a new one if the id is empty; follow it if another process has it.
+
+        Raises `PalimpsestError` if it cannot be opened.
+        """
+        self.hint = "opening the session"
+        try:
+            opened = await asyncio.to_thread(self._around.open_agent, session, self._approve, fork=fork)
+        except Locked:
+            await self._follow(session)
+            return
+        except PalimpsestError:
+            self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
+            unsent, self._unsent = self._unsent, []
+            self._terminal.give_back("\n".join(text for parts in unsent for text in texts_of(parts)))
+            raise
+        terminal = self._terminal
+        self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)
+        self.hint = ""
+        for piece in opened.earlier:
+            # What a terminal has followed so far stands on its screen.
+            if not isinstance(piece, Event) or piece.seq > self._newest:
+                terminal.take(piece)
+        self._newest = 0
+        terminal.attached(opened)
+        unsent, self._unsent = self._unsent, []
+        for parts in unsent:
+            self.send(parts)
+        self.conversation.go_on()
+        self._look_after(self._watch_wishes(HandoverFile(self._around.folder, opened.agent.id)))
+        terminal.changed()
+
+    async def close(self) -> None:
+        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
+        watch, self._watch = self._watch, None
+        if watch is not None and watch is not asyncio.current_task():
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+        conversation, self.conversation = self.conversation, None
+        followed, self.followed = self.followed, None
+        if followed is not None:
+            followed.log.close()
+        if conversation is not None:
+            await conversation.interrupt()
+            await conversation.agent.__aexit__(None, None, None)
+
+    def send(self, parts: Typed) -> None:
+        """Send a message, or keep it until the session is open. Raises `BadInput` while another terminal has the session."""
+        conversation = self.conversation
+        if conversation is None:
+            if self.followed is not None and self.followed.has_writer():
+                raise BadInput("another terminal has this session; /takeover asks for it")
+            self._unsent.append(parts)
+            if self.followed is not None:
+                self._look_after(self._open_again(self.followed.log.session))
+            return
+        blobs = conversation.agent.session.environment.blobs
+        said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
+        conversation.send(*said)
+
+    async def take_over(self) -> None:
+        """Go on with a followed session here: at once if its terminal has ended, else after it was asked for and given.
+
+        Raises `BadInput` if this terminal has the session.
+        """
+        followed = self.followed
+        if followed is None:
+            raise BadInput("this terminal has its session already")
+        session = followed.log.session
+        if followed.has_writer():
+            self._has_asked = True
+            HandoverFile(self._around.folder, session).ask()
+            self.hint = "asked the other terminal for the session"
+            self._terminal.changed()
+            return
+        await self._open_again(session)
+
+    async def _open_again(self, session: str) -> None:
+        HandoverFile(self._around.folder, session).clear()
+        self._has_asked = False
+        try:
+            await self.close()
+            await self.open(session)
+        except PalimpsestError as error:
+            self._terminal.failed(error)
+
+    async def _follow(self, session: str) -> None:
+        """Show a session that another process writes, and its new events as they come."""
+        followed = await asyncio.to_thread(self._around.follow, session)
+        self.followed = followed
+        self.hint = READ_ONLY
+        for piece in followed.earlier:
+            if not isinstance(piece, Event) or piece.seq > self._newest:
+                self._terminal.take(piece)
+        self._newest = followed.log.tip
+        self._look_after(self._watch_log(followed, HandoverFile(self._around.folder, session)))
+        self._terminal.changed()
+
+    def _look_after(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._watch is not None and self._watch is not asyncio.current_task():
+            self._watch.cancel()
+        self._watch = asyncio.get_running_loop().create_task(work)
+
+    async def _watch_log(self, followed: FollowedLog, wish: HandoverFile) -> None:
+        """Show new events until the terminal that writes them ends; open the session if this one has asked for it."""
+        without_writer = 0
+        while without_writer < _LOOKS_WITHOUT_WRITER:
+            without_writer = 0 if followed.has_writer() else without_writer + 1
+            try:
+                for event in followed.log.follow():
+                    self._terminal.take(event)
+                    self._newest = event.seq
+            except PalimpsestError as error:
+                self._terminal.failed(error)
+                return
+            if self._has_asked and without_writer:
+                await self._open_again(followed.log.session)
+                return
+            if self._has_asked and wish.is_refused:
+                wish.clear()
+                self._has_asked, self.hint = False, READ_ONLY
+                self._terminal.notice("the other terminal keeps the session", "warning")
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.hint = ENDED
+        self._terminal.changed()
+
+    async def _watch_wishes(self, wish: HandoverFile) -> None:
+        """Ask the user when another terminal wants the session; given away, it is followed here."""
+        # A wish from before belongs to a terminal that has ended or has opened the session since.
+        wish.clear()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not wish.is_asked:
+                continue
+            if not await self._terminal.gives_away():
+                wish.refuse()
+                continue
+            agent = self.agent
+            if agent is None:
+                return
+            session, self._newest = agent.id, agent.session.log.tip
+            await self.close()
+            await self._follow(session)
+            return
