@@ -8,10 +8,10 @@ from terminal_room import Room, say
 
 
 def test_a_fold_is_one_line_and_can_be_undone(room: Callable[..., Room]) -> None:
-    here = room((Call("read", {"path": "long.txt"}),), ("read it",), ("the summary of what was done",))
+    here = room((Call("read", {"path": "long.txt"}),), ("read it",), ("second answer",), ("third answer",), ("the summary",))
     (here.project / "long.txt").write_text("".join(f"{number}: a line of a long file\n" for number in range(2_000)))
     with here.terminal() as screen:
-        for number, answer in enumerate(("read it", "the summary", "the summary")):
+        for number, answer in enumerate(("read it", "second answer", "third answer")):
             say(screen, f"message {number}")
             screen.wait_for(answer)
             screen.wait_for(lambda: "working" not in screen.lines()[-1])

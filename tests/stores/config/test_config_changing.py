@@ -19,7 +19,7 @@ def test_a_missing_table_or_file_is_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "config.toml"
     change_key(path, "terminal.theme", "light")
     change_key(path, "terminal.notify", "off")
-    change_key(path, "files.snapshots", False)
+    change_key(path, "files.snapshots", value=False)
     assert path.read_text() == '[terminal]\nnotify = "off"\ntheme = "light"\n\n[files]\nsnapshots = false\n'
 
 
