@@ -36,8 +36,14 @@ class NotePrompt:
         self._files = StaleFiles(memory.agent.toolbox.workspace.root)
 
     def prepare(self) -> None:
-        """Load the index, so that the first prompt does not wait for it. Raises `PalimpsestError` if files cannot be read."""
-        self._index.refresh()
+        """Load the index and the counts of use, so that the first prompt does not wait for them. Raises `PalimpsestError` as `recall`."""
+        index = self._index.refresh()
+        self._index.uses("")
+        # A first ranking compiles patterns and fills caches of the process.
+        rank(index, "notes", most=1)
+        for scope in self._index.scopes:
+            # The first note that is read of a scope reads its log, for edits by hand.
+            next(map(scope.notebook.note, scope.entries), None)
 
     async def recall(self, text: str) -> Recalled | None:
         """Return what a prompt recalls; `None` if that is nothing. Raises `PalimpsestError` if files cannot be read."""
