@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from pal_runs import SMALL, Pal, long, small
 
 from palimpsest.apps.cli.main import COMMANDS
+from palimpsest.apps.cli.memory.group import memory
 
 _LIMITED = """
 import resource, signal
@@ -59,6 +61,14 @@ def test_every_command_has_a_help_with_an_example_and_takes_json(pal: Pal, name:
 
     assert "Example" in text
     assert f"pal {name}" in text
+    # A conversation in a terminal and a protocol have no value to print, and the commands of memory have the option themselves.
+    assert ("--json" in text) == (name not in {"chat", "acp", "memory"})
+
+
+@pytest.mark.parametrize("name", sorted(memory.list_commands(click.Context(memory))))
+def test_every_command_of_memory_takes_json(pal: Pal, name: str) -> None:
+    text = pal("memory", name, "--help").stdout
+    assert f"Usage: pal memory {name}" in text
     assert "--json" in text
 
 
