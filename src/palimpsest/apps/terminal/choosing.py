@@ -109,7 +109,7 @@ class Chooser:
         """Put the cursor on the row of a value, if it is there."""
         self._place = next((place for place, row in enumerate(self._shown) if row.value == value), self._place)
 
-    def move(self, by: int) -> None:
+    def step(self, by: int) -> None:
         """Move the cursor; it stops at both ends."""
         self._place = max(0, min(len(self._shown) - 1, self._place + by))
 

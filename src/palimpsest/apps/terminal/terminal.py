@@ -300,10 +300,10 @@ class Terminal(CommandSide):
         self.notifier.seen()
         self.questions.answer(key)
 
-    def move(self, by: int) -> None:
+    def step(self, by: int) -> None:
         """Move in the open list."""
         if self.lists.open is not None:
-            self.lists.open.move(by)
+            self.lists.open.step(by)
 
     def take_row(self, key: str = ENTER) -> None:
         """Choose the row under the cursor of the open list by a key."""

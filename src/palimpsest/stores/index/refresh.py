@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from palimpsest.core.errors import BadLog, PalimpsestError
-from palimpsest.core.events import Event, EventRef, Usage
-from palimpsest.core.format.codec import decode_chunk, decode_line
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import EventRef, Usage
 from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.search_text import separate_cjk
 from palimpsest.stores.index.search_units import SessionRowBuilder, search_units
+from palimpsest.stores.logs.segments import LogSegment, read_segments
 
 # Bytes read between commits; other writers wait for a commit, about half a second.
 _COMMIT_BYTES = 16 * 1024 * 1024
@@ -23,7 +23,6 @@ _PIECE_BYTES = 1024 * 1024
 # Read again whenever a log has grown, which takes a few hundredths of a second.
 _FINGERPRINTED_BYTES = 32 * _PIECE_BYTES
 _LAST_LINE_BYTES = 512
-_LARGEST_NUMBER = 2**62
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
 
@@ -80,67 +79,6 @@ def session_row(values: tuple[Any, ...]) -> SessionRow:
     """Return the session of a row of the table `sessions`."""
     *plain, usage, base, opener = values[_ROW_FIELDS]
     return SessionRow(*[*plain, _usages.decode(usage), base and _places.decode(base), opener and _places.decode(opener)])
-
-
-class LoggedEvent(Struct, frozen=True, gc=False):
-    """An event with the offset and the length of its line in bytes."""
-
-    event: Event
-    start: int
-    length: int
-
-
-class LogSegment(Struct, frozen=True):
-    """Consecutive lines of a log: their events, the number of lines that are no events and the offset of the first, and the end."""
-
-    lines: tuple[LoggedEvent, ...]
-    bad: int
-    first_bad: int
-    end: int
-
-
-def read_segments(lines: LogFile, start: int) -> Iterator[LogSegment]:
-    """Yield the segments of a log from an offset on; lines that are no events are counted and left out."""
-    for offset, chunk in lines.chunks(start):
-        spans = list(_spans(chunk))
-        try:
-            events = decode_chunk(chunk, lines.name, offset)
-        except BadLog:
-            events = []
-        if len(events) == len(spans) and all(map(_is_storable, events)):
-            found = (LoggedEvent(event, offset + begin, length) for event, (begin, length) in zip(events, spans, strict=True))
-            yield LogSegment(tuple(found), 0, -1, offset + len(chunk))
-        else:
-            yield _line_by_line(chunk, offset, spans)
-
-
-def _line_by_line(chunk: bytes, offset: int, spans: list[tuple[int, int]]) -> LogSegment:
-    found: list[LoggedEvent] = []
-    bad: list[int] = []
-    for begin, length in spans:
-        try:
-            event = decode_line(chunk[begin : begin + length], "", offset + begin)
-        except BadLog:
-            event = None
-        if event is not None and _is_storable(event):
-            found.append(LoggedEvent(event, offset + begin, length))
-        else:
-            bad.append(offset + begin)
-    return LogSegment(tuple(found), len(bad), bad[0] if bad else -1, offset + len(chunk))
-
-
-def _is_storable(event: Event) -> bool:
-    """Return whether SQLite can store the numbers of an event."""
-    return 0 <= event.seq <= _LARGEST_NUMBER and 0 <= event.at <= _LARGEST_NUMBER
-
-
-def _spans(chunk: bytes) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of each line that is not blank."""
-    begin = 0
-    while (end := chunk.find(b"\n", begin)) >= 0:
-        if end - begin > 1 or chunk[begin:end].strip():
-            yield begin, end + 1 - begin
-        begin = end + 1
 
 
 def fingerprint(lines: LogFile, last: int, done: int) -> str:

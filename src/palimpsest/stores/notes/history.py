@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.files import store_errors
+from palimpsest.stores.files import store_errors, write_private
 
 if TYPE_CHECKING:
     from palimpsest.stores.snapshots.git import ShadowGit
@@ -97,7 +97,7 @@ class NoteHistory:
             self.place.mkdir(mode=0o700, exist_ok=True)
             git.run("init", "-q", "--template=", "--initial-branch=main")
             (self.place / "info").mkdir(exist_ok=True)
-            (self.place / "info" / "exclude").write_text(_EXCLUDED, encoding="utf-8")
+            write_private(self.place / "info" / "exclude", _EXCLUDED.encode())
         lock = self.place / "index.lock"
         if lock.exists() and time.time() - lock.stat().st_mtime > _LOCK_SECONDS:
             lock.unlink(missing_ok=True)

@@ -112,7 +112,7 @@ class NoteTree(Protocol):
         """Take files away, so that they can be brought back."""
         ...
 
-    def rename(self, paths: Sequence[tuple[str, str]]) -> TreeChange:
+    def move_notes(self, paths: Sequence[tuple[str, str]]) -> TreeChange:
         """Move files, each from one path to another."""
         ...
 
@@ -228,7 +228,7 @@ def _renamed(tree: NoteTree, old: str, new: str) -> ToolOutput:
         raise ToolError(f"{old} cannot be moved to {new}")
     if new in files or any(is_below(other, new) for other in files):
         raise ToolError(f"{new} exists already")
-    return _done(tree.rename([(path, new + path.removeprefix(old)) for path in moved]), f"Moved {old} to {new}.")
+    return _done(tree.move_notes([(path, new + path.removeprefix(old)) for path in moved]), f"Moved {old} to {new}.")
 
 
 def _files_at(files: dict[str, str], path: str, what: str) -> list[str]:

@@ -21,6 +21,7 @@ from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note
 from palimpsest.engine.memory.memories import make_team_notebook
 from palimpsest.memory.note import KINDS, NoteKind
 from palimpsest.memory.note_file import encode_note
+from palimpsest.stores.files import write_private
 
 # Bytes of a text that is read; a note holds far less, and says so.
 _MOST_READ: Final = 100_000
@@ -102,7 +103,7 @@ def _edited(name: str, text: str) -> str:
     # Only the user can read the copy: the folder has mode 0700.
     with TemporaryDirectory(prefix="pal-note-") as folder:
         copy = Path(folder) / name
-        copy.write_text(text, encoding="utf-8")
+        write_private(copy, text.encode())
         try:
             with _interrupts_go_to_the_editor():
                 done = subprocess.run((*shlex.split(command), str(copy)), check=False)  # noqa: S603 - the user's own editor

@@ -88,7 +88,7 @@ class Actions(Protocol):
         """Answer the open question."""
         ...
 
-    def move(self, by: int) -> None:
+    def step(self, by: int) -> None:
         """Move in the open list."""
         ...
 
@@ -176,11 +176,11 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
 def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
     @keys.add("up", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.move(-1)
+        actions.step(-1)
 
     @keys.add("down", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.move(1)
+        actions.step(1)
 
     @keys.add("enter", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:

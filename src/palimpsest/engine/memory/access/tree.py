@@ -116,7 +116,7 @@ class SessionTree(Struct, frozen=True):
         names = ", ".join(each.note.name for each in found.values())
         return TreeChange(tuple(event for change in changes for event in change.events), f"`pal memory undo` brings back {names}.")
 
-    def rename(self, paths: Sequence[tuple[str, str]]) -> TreeChange:
+    def move_notes(self, paths: Sequence[tuple[str, str]]) -> TreeChange:
         """Move notes; evidence and past versions stay. Raises `ToolError` if one is refused."""
         found = self._all_at([old for old, _ in paths], "moved")
         changes: list[TreeChange] = []

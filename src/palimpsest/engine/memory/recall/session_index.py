@@ -21,7 +21,7 @@ from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id, session_units
-from palimpsest.stores.index.refresh import read_segments
+from palimpsest.stores.logs.segments import read_segments
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
 from palimpsest.stores.notes.scopes import project_scope
 
