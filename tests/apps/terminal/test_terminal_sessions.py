@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import pytest
 from streaming_model import Gate
 from terminal_room import Room, say
 
@@ -97,6 +98,7 @@ def test_the_list_of_sessions_has_titles_without_a_model_previews_and_a_search_i
         assert [line for line in screen.scrollback() if "Where is the parser?" in line][-1] == "❯ Where is the parser?"
 
 
+@pytest.mark.long
 def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[..., Room]) -> None:
     here = room(("the answer",))
     script = (

@@ -143,7 +143,10 @@ def test_me_52_a_crash_at_any_step_of_a_promotion_leaves_the_note_in_one_place(s
         assert ("project_page" in notes.active) + ("project_page" in notes.quarantine) == 1
 
 
-@pytest.mark.parametrize("path", ["/nowhere", os.environ["PATH"]], ids=["without git", "with git"])
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param("/nowhere", id="without git"), pytest.param(os.environ["PATH"], id="with git", marks=pytest.mark.long)],
+)
 def test_me_09_me_52_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_change(start: Path, path: str) -> None:
     (start / "SUMMARY.md").write_text("v1\nLives in Xanadu.\nDrinks tea.\n")
     folders = killed(start, "forget", path=path)

@@ -19,6 +19,8 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.notes.folder import NoteFolder
 
 NOTEBOOKS, FACTS = 10, 100
+# Notebooks of every run of the tests; the others belong to `pytest -m long`, with which there are a thousand histories.
+AT_ONCE = 3
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
 
@@ -123,7 +125,7 @@ class Histories:
             self.book.apply(AcceptedChange(kept, past, "consolidated"), "consolidate")
 
 
-@pytest.mark.parametrize("seed", range(NOTEBOOKS))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed >= AT_ONCE else []) for seed in range(NOTEBOOKS)])
 def test_me_05_me_07_a_fact_corrected_twice_has_its_last_value_and_a_forgotten_one_never_comes_back(tmp_path: Path, seed: int) -> None:
     facts = Histories(tmp_path / "memory", seed)
     for turn in range(3):
