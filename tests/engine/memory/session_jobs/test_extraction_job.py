@@ -11,11 +11,13 @@ import pytest
 from remembering import RememberingAgent, add, calling, changes, runs_of
 
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import Body, CallStarted, JobRan, ModelReplied, NoteSaved, ToolReturned
+from palimpsest.core.events import Body, CallStarted, JobRan, ModelReplied, NoteSaved, SessionOpened, ToolReturned
+from palimpsest.core.events.calls import EventRef
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.jobs import memory_job_names
+from palimpsest.engine.memory.jobs import memory_job_names, memory_jobs
+from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.profiles.named import profile
 from palimpsest.providers.scripted import ScriptedAnswer, StalledReply
 from palimpsest.stores.config.memory_config import MemoryConfig
@@ -278,6 +280,11 @@ def test_oc_50_cc_61_profiles_without_extraction_ask_nothing_for_memory(tmp_path
 def test_cc_57_a_sub_agent_has_no_jobs_of_memory_nor_has_a_session_with_memory_off(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, config=MemoryConfig(use=False))
     assert agent.opened().jobs.jobs == ()
+    first = SessionOpened("child", cwd=str(agent.root), opener=EventRef("parent", 1))
+    child = Agent("claude-sonnet-4-5", home=agent.home, cwd=agent.root, jobs=(), opened=first)
+    memory = session_memory(child, agent.home, NO_PIPELINE)
+    assert memory is not None
+    assert memory_jobs(memory) == ()
     assert memory_job_names(MemoryConfig(use=False), profile()) == ()
     assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses", "past_sessions")
     assert memory_job_names(MemoryConfig(sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (
