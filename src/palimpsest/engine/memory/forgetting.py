@@ -15,8 +15,8 @@ from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note
 from palimpsest.memory.note_file import encode_note
 from palimpsest.memory.weighing.erasing import Erasure, erasure_of, said_by, without_links, without_supports
-from palimpsest.stores.notes.folder import INDEX_FILE, NoteFolder, NoteWriter, digest_of
-from palimpsest.stores.notes.forgetting import SUMMARY_FILE, NoteRemoval, PendingForget, Rewrite, generated_files, text_of_file
+from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE, NoteFolder, NoteWriter, digest_of
+from palimpsest.stores.notes.forgetting import NoteRemoval, PendingForget, Rewrite, generated_files, text_of_file
 
 # Lines that every summary has.
 SUMMARY_LINES: Final = frozenset({"v1", "## User profile", "## Preferences", "## General tips", "## What is in memory"})

@@ -14,11 +14,11 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id
 from palimpsest.memory.showing.note_units import IndexedNote
+from palimpsest.stores.notes.folder import RECALL_FILE
 
 if TYPE_CHECKING:
     from palimpsest.stores.notes.recall_index import RecallFile, Stored
 
-FILE_NAME: Final = "index.sqlite"
 ENTRIES: Final = " entries"
 """What the name of the entries of an index ends with, behind the name of the index."""
 _entries = msgspec.msgpack.Decoder(dict[str, IndexedNote])
@@ -40,7 +40,7 @@ def opened(path: Path) -> "closing[RecallFile]":
 
 def sessions_file(index_file: Path) -> Path:
     """Return the database over past sessions of the home that the database of a scope is in."""
-    return index_file.parent.parent / FILE_NAME
+    return index_file.parent.parent / RECALL_FILE
 
 
 def read_index(stored: "Stored") -> RecallIndex:

@@ -19,17 +19,24 @@ from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note, check_note, redacted
 from palimpsest.memory.note_file import encode_note, fitting
 from palimpsest.memory.weighing.importance import time_of
-from palimpsest.stores.notes.folder import INDEX_FILE, TOMBSTONES, NoteFiles, NoteFolder, NoteWriter, RecordedNote, digest_of
+from palimpsest.stores.notes.folder import (
+    INDEX_FILE,
+    RECALL_FILE,
+    SUMMARY_FILE,
+    TOMBSTONES,
+    NoteFiles,
+    NoteFolder,
+    NoteWriter,
+    RecordedNote,
+    digest_of,
+)
 from palimpsest.stores.notes.scopes import write_ignore_file
-
-__all__ = ["INDEX_FILE", "NoteEvent", "Notebook", "Notes", "Propose"]
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
-SUMMARY_FILE: Final = "SUMMARY.md"
 _stones = msgspec.json.Decoder(Tombstone)
 
 
@@ -42,7 +49,7 @@ class Notebook:
     def __init__(self, folder: NoteFolder, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self.index_file = folder.state / "index.sqlite"
+        self.index_file = folder.state / RECALL_FILE
         self._forgetting = NoteForgetting(folder, clock, self.index_file)
 
     @property

@@ -21,7 +21,10 @@ from palimpsest.stores.notes.history import NoteHistory
 
 LOG: Final = "memory"
 NOTES, PAST, QUARANTINE = "notes", "past", "quarantine"
+# Generated files, and the database of recall and use.
 INDEX_FILE: Final = "MEMORY.md"
+SUMMARY_FILE: Final = "SUMMARY.md"
+RECALL_FILE: Final = "index.sqlite"
 TOMBSTONES: Final = "tombstones.jsonl"
 # Bytes of one file; a note has at most about 1,600 tokens.
 LARGEST_FILE: Final = 64 * 1024

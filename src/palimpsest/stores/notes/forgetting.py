@@ -17,9 +17,8 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
 from palimpsest.stores.files import store_errors, sync_folder, write_private
 from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.notes.folder import LOG, NOTES, PAST, QUARANTINE, TOMBSTONES, NoteFolder
+from palimpsest.stores.notes.folder import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder
 
-SUMMARY_FILE: Final = "SUMMARY.md"
 _GENERATED: Final = ("rollouts", "skills")
 _LARGEST_FILE: Final = 1024 * 1024
 _MOST_FILES: Final = 10_000

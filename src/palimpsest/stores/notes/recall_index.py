@@ -10,7 +10,6 @@ from msgspec import Struct
 from palimpsest.core.items import Value
 from palimpsest.stores.index.database import Database, is_damaged
 
-FILE: Final = "index.sqlite"
 _VERSION: Final = 1
 # `part` names an index: those of notes are named by their scope, those of past sessions by the scope of their project. `tail` are the units
 # that were added since the snapshot of their part.

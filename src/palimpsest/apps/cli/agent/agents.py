@@ -5,7 +5,8 @@ from msgspec.structs import asdict
 
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import dollars, emit, json_option, plain, short
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.engine.children.costs import UNKNOWN, FamilyMember, family_of
 
 

@@ -6,16 +6,17 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import click
 
+from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.agent.sessions import session_of
 from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
-from palimpsest.apps.cli.output.values import json_option, plain
+from palimpsest.apps.cli.output.values import json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
@@ -27,8 +28,6 @@ from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import cost_of_events
 from palimpsest.engine.stopping import run
-from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.tools.permissions.decision import Mode
 
 REFUSED: Final = 3
 LIMIT: Final = 4
@@ -48,19 +47,14 @@ _LARGEST: Final = 4 * 1024 * 1024
 # lost. Without a prompt the pipe is the prompt, and is awaited.
 _PATIENCE_S: Final = 3.0
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
-_EXAMPLES = """\b
+_EXAMPLES = f"""\b
 Examples:
   pal -p "why does the build fail?"
   pal -p "fix it" --continue --mode edits --allow 'bash(pytest:*)'
   pal -p "update the docs" --mode auto --max-usd 1
   git diff | pal -p "review this" --mode plan --json
 
-\b
-Modes, for calls that no rule decides:
-  plan   nothing is changed, whatever rules allow
-  ask    reads run, changes are asked about
-  edits  also changes of files in the project run
-  auto   also commands that a sandbox confines run
+{MODES}
 
 \b
 Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
@@ -79,29 +73,8 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
     help="The prompt; without a value, standard input.",
 )
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="Attach a text file or an image; repeatable.")
-@click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder.")
-@click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session; `last` is the newest.")
-@click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events.")
-@click.option(
-    "--model", default="", metavar="NAME", help=f"Model; default: that of PAL_MODEL, the session, the config, or {DEFAULT_MODEL}."
-)
-@click.option(
-    "--profile",
-    "profile_name",
-    default="",
-    metavar="NAME",
-    help="Profile; default: that of PAL_PROFILE, the session, the config, or palimpsest.",
-)
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run, see below; default: the setting, else ask.")
-@click.option("--allow", multiple=True, metavar="RULE", help="Allow calls in this run: 'bash(pytest:*)', 'edit(src/**)'; repeatable.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Deny calls in this run; the more specific rule wins, then deny; repeatable.")
-@click.option(
-    "--add-dir",
-    "folders",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="One more folder to work in; repeatable.",
-)
+@session_options
+@permission_options
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")

@@ -5,24 +5,24 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import click
 
-from palimpsest.apps.cli.agent.sessions import session_of
+from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
 from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.terminal_config import ThemeName
-from palimpsest.tools.permissions.decision import Mode
 
-_EXAMPLES = """\b
+_EXAMPLES = f"""\b
 Examples:
   pal                       a new session in this folder
   pal --continue            go on with the newest session of this folder
   pal chat "fix the tests"  begin with a message
   pal --resume 3f2a         go on with this session
+
+{MODES}
 
 \b
 /help in the terminal lists its commands and keys."""
@@ -30,21 +30,8 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("prompt", required=False, default="")
-@click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder.")
-@click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session; `last` is the newest.")
-@click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events.")
-@click.option("--model", default="", metavar="NAME", help="Model of the session.")
-@click.option("--profile", "profile_name", default="", metavar="NAME", help="Profile of the session.")
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run without a question.")
-@click.option("--allow", multiple=True, metavar="RULE", help="Allow calls in this run: 'bash(pytest:*)', 'edit(src/**)'; repeatable.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Deny calls in this run; repeatable.")
-@click.option(
-    "--add-dir",
-    "folders",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="One more folder to work in; repeatable.",
-)
+@session_options
+@permission_options
 @click.option("--vi", is_flag=True, help="Edit the input with the keys of vi.")
 @click.option("--screen-reader", is_flag=True, help="Words instead of symbols, no columns, nothing that moves.")
 @click.option("--theme", type=click.Choice(["dark", "light"]), default=None, help="Colours of the terminal; default: the setting.")

@@ -6,7 +6,8 @@ from typing import Literal, Protocol, TypeAlias
 import click
 import msgspec
 
-from palimpsest.apps.cli.output.values import emit, plain
+from palimpsest.apps.cli.output.values import emit
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,

@@ -12,7 +12,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.engine_session import settings_of, working_folder
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.coding.configured import mcp_settings
 from palimpsest.engine.coding.servers import MISSING_EXTRA, is_sdk_missing

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from palimpsest.apps.cli.agent.sessions import session_of
+from palimpsest.apps.cli.agent.options import session_of
 from palimpsest.apps.cli.opening.engine_session import provider_or_reason
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.cli.opening.logs import cards_of

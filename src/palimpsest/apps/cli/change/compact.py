@@ -17,7 +17,8 @@ from palimpsest.apps.cli.opening.engine_session import (
 from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log.log import Log

@@ -8,7 +8,7 @@ from rich.text import Text
 from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.cli.output.tables import console
-from palimpsest.apps.cli.output.values import plain
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
 from palimpsest.engine.undo_files.restoring import FileRewinding, RewindPlan

@@ -15,7 +15,8 @@ from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
 from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, no_progress, total_of
 from palimpsest.apps.cli.opening.home import expand_path, find_home
 from palimpsest.apps.cli.output.tables import Columns, console
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import FoundSources, find_sources

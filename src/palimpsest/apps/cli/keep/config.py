@@ -13,7 +13,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
 from palimpsest.providers.address import without_credentials

@@ -20,7 +20,8 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.output.tables import console
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader

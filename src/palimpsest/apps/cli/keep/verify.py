@@ -8,7 +8,8 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_path, find_home, find_session, stores_of_folder
 from palimpsest.apps.cli.opening.logs import complete_session
-from palimpsest.apps.cli.output.values import emit, json_option, plain, progress
+from palimpsest.apps.cli.output.values import emit, json_option, progress
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.log.verify import Finding, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log

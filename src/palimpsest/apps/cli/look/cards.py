@@ -7,7 +7,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.opening.logs import own_cards_of
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, short
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import short
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 

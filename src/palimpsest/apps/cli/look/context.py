@@ -11,7 +11,8 @@ from rich.text import Text
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
 from palimpsest.apps.cli.output.tables import Columns, console
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.budget import Census, census
 

@@ -7,7 +7,8 @@ from rich.text import Text
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
 from palimpsest.engine.undo_files.changes import TurnChange, turn_changes

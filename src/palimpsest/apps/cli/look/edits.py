@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import dollars, short, short_time
+from palimpsest.apps.cli.output.values import short_time
+from palimpsest.apps.shown_text import dollars, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss

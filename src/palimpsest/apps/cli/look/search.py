@@ -12,7 +12,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import refresh_index
 from palimpsest.apps.cli.output.tables import console
-from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain
+from palimpsest.apps.cli.output.values import emit, json_option, local_time
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.items import Kind
 from palimpsest.core.ports import Hit, UnitKind
 

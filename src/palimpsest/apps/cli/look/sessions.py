@@ -9,7 +9,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of, refresh_index
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
-from palimpsest.apps.cli.output.values import dollars, emit, json_option, short, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, short_time
+from palimpsest.apps.shown_text import dollars, short
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard

@@ -12,7 +12,8 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import dollars, emit, json_option, local_time, plain
+from palimpsest.apps.cli.output.values import emit, json_option, local_time
+from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
 from palimpsest.core.items import Item, ToolResult, text_of

@@ -10,10 +10,11 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_memories, scope_option, word_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.engine.memory.access.evidence import changed_files
 from palimpsest.engine.memory.access.writing import Place, locate
-from palimpsest.engine.memory.notebook import Notes
+from palimpsest.engine.memory.note_reading import Notes
 from palimpsest.memory.note import KINDS, Note, NoteKind, redacted
 
 _MOST_PROBLEMS = 5

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.memory.places import cwd_option, open_memories, scope_option, word_of
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.engine.memory.access.searching import FoundMemory, search_notes
 
 _DATE = len("2026-05-04")

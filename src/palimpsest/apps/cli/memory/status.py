@@ -6,7 +6,8 @@ import msgspec
 from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
-from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain, short, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, local_time, short_time
+from palimpsest.apps.shown_text import plain, short
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, ScopeStatus, pipeline_status
 

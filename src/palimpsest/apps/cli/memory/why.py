@@ -7,7 +7,8 @@ import click
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_memories, scope_option, word_of
-from palimpsest.apps.cli.output.values import emit, json_option, local_time, plain
+from palimpsest.apps.cli.output.values import emit, json_option, local_time
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.access.evidence import CitedEvent, NoteChange, changes_of, cited_events
 from palimpsest.engine.memory.access.writing import locate

@@ -15,7 +15,8 @@ import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.memory.places import ChangedNotes, changed, cwd_option, open_memories, scope_option, word_of
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note, locate
 from palimpsest.engine.memory.memories import make_team_notebook

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.opening.logs import close_open_call
-from palimpsest.apps.cli.output.values import plain
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider

@@ -6,7 +6,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
-from palimpsest.apps.cli.output.values import plain, progress
+from palimpsest.apps.cli.output.values import progress
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover

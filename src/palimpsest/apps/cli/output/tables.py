@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from palimpsest.apps.cli.output.values import plain
+from palimpsest.apps.shown_text import plain
 
 # Text columns are at least this wide.
 _NARROWEST = 8

@@ -1,4 +1,4 @@
-"""JSON values, number and time formats, safe texts and questions; it does not load the terminal library."""
+"""JSON values, formats of times, questions and progress; it does not load the terminal library."""
 
 import sys
 import time
@@ -12,10 +12,6 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.core.errors import BadInput
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
-# Control characters from a log must not reach the terminal; newline and tab are kept.
-_HARMLESS = {ord("\n"), ord("\t")}
-_CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS}
-_CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 
 
 def confirm(what: str, where: str) -> None:
@@ -33,11 +29,6 @@ def emit(value: object) -> None:
     click.echo(msgspec.json.encode(value).decode(errors="replace"))
 
 
-def plain(text: str) -> str:
-    """Return a text with control characters replaced, safe for a terminal."""
-    return text.translate(_CONTROLS)
-
-
 def local_time(at: int) -> str:
     """Format a time in milliseconds as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
@@ -47,20 +38,6 @@ def short_time(at: int) -> str:
     """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
-
-
-def short(number: int) -> str:
-    """Format a count in at most five characters: 950, 12k, 3.4M."""
-    if number < 10_000:
-        return str(number)
-    return f"{number // 1000}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
-
-
-def dollars(cost: float | None) -> str:
-    """Format dollars, with four decimals below a cent; `?` for None."""
-    if cost is None:
-        return "?"
-    return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
 
 
 _BAR = 30

@@ -13,9 +13,10 @@ from palimpsest.apps.cli.opening.engine_session import provider_of, settings_of
 from palimpsest.apps.cli.opening.home import AnyHome, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
-from palimpsest.apps.cli.output.values import emit, json_option, plain
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders, require_report_path, write_report
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import dollars, plain, short
+from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, figures, ratio
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100

@@ -12,11 +12,12 @@ from palimpsest.core.format.front_matter import field_line, read_front_matter
 from palimpsest.engine.memory.access.quoting import first_words, read_session
 from palimpsest.engine.memory.access.writing import MOST_EVIDENCE, first_line
 from palimpsest.engine.memory.memories import Memories
-from palimpsest.engine.memory.notebook import INDEX_FILE, SUMMARY_FILE, Notebook
+from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.session import Session
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, RefusedChange, judge_change
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import KINDS, Note, NoteKind, check_note, name_of
+from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE
 from palimpsest.tools.memory.commands import TreeChange
 from palimpsest.tools.memory.paths import ROOT, checked_path
 from palimpsest.tools.tool import ToolError

@@ -17,13 +17,12 @@ from palimpsest.memory.pipeline.rollout_file import RolloutFile, decode_rollout
 from palimpsest.memory.pipeline.selection import RolloutUse, pruned, selected
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.files import store_errors, write_private
+from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE, TOMBSTONES
 from palimpsest.stores.notes.rollouts import RolloutRow
 
-SUMMARY_FILE: Final = "SUMMARY.md"
-INDEX_FILE: Final = "MEMORY.md"
 _SKILLS: Final = "skills"
 _INPUT_FOLDERS: Final = ("notes", "rollouts")
-_INPUT_FILES: Final = ("tombstones.jsonl", SUMMARY_FILE, INDEX_FILE)
+_INPUT_FILES: Final = (TOMBSTONES, SUMMARY_FILE, INDEX_FILE)
 _DAY_MS: Final = 86_400_000
 _MOST_SKILLS: Final = 50
 

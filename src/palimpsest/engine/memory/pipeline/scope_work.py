@@ -18,7 +18,6 @@ from palimpsest.engine.memory.pipeline.metering import metered
 from palimpsest.engine.memory.pipeline.note_uses import active_with_uses, write_uses
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.scope_files import (
-    SUMMARY_FILE,
     ScopeRollouts,
     changed_paths,
     decode_state,
@@ -44,6 +43,7 @@ from palimpsest.memory.sessions.observations import OBSERVED_NAMES, observation_
 from palimpsest.memory.weighing.importance import importance
 from palimpsest.memory.weighing.proposed_rules import rule_steps, worded
 from palimpsest.stores.notes.claims import Claim
+from palimpsest.stores.notes.folder import SUMMARY_FILE
 from palimpsest.stores.notes.rollouts import mark_selected
 
 JOB: Final = "consolidate"

@@ -14,7 +14,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.ports import LogStat, SessionArchive
-from palimpsest.engine.memory.index_files import FILE_NAME, read_index
+from palimpsest.engine.memory.index_files import read_index
 from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import erase, erased_share
@@ -22,6 +22,7 @@ from palimpsest.memory.recall.stored.snapshot import encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id, session_units
 from palimpsest.stores.logs.segments import read_segments
+from palimpsest.stores.notes.folder import RECALL_FILE, TOMBSTONES
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
 from palimpsest.stores.notes.scopes import project_scope
 
@@ -208,12 +209,12 @@ def _is_read(row: LogRow | None, stat: LogStat) -> bool:
 
 def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedding | None" = None) -> SessionIndexes:
     """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
-    return SessionIndexes(folder / "memory" / FILE_NAME, store, lambda: forgotten_events(folder), embedding)
+    return SessionIndexes(folder / "memory" / RECALL_FILE, store, lambda: forgotten_events(folder), embedding)
 
 
 def unread_sessions(folder: Path, store: SessionArchive) -> int:
     """Return how many sessions of a home are not in the index, or have grown since. Nothing is read into it or written."""
-    place = folder / "memory" / FILE_NAME
+    place = folder / "memory" / RECALL_FILE
     rows: dict[str, LogRow] = {}
     if place.is_file():
         with closing(RecallFile(place)) as stored:
@@ -226,7 +227,7 @@ def forgotten_events(folder: Path) -> frozenset[str]:
 
     Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
     """
-    places = sorted((folder / "memory").glob("*/tombstones.jsonl"))
+    places = sorted((folder / "memory").glob(f"*/{TOMBSTONES}"))
     return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
 
 

@@ -1,0 +1,103 @@
+"""Options that every way to run the agent has: its session, model and profile, and what it may do; and the session that they name."""
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, TypeAlias, get_args
+
+import click
+
+from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.log.log import Log
+from palimpsest.stores.config.schema import DEFAULT_MODEL
+from palimpsest.stores.home import new_id
+from palimpsest.tools.permissions.decision import Mode
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+MODES: Final = """\b
+Modes, for calls that no rule decides:
+  plan   nothing is changed, whatever rules allow
+  ask    reads run, changes are asked about
+  edits  also changes of files in the project run
+  auto   also commands that a sandbox confines run"""
+"""What the modes allow, for the end of a help."""
+
+_SESSION: Final[tuple[Decorator, ...]] = (
+    click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder."),
+    click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session; `last` is the newest."),
+    click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events."),
+    click.option(
+        "--model", default="", metavar="NAME", help=f"Model; default: that of PAL_MODEL, the session, the config, or {DEFAULT_MODEL}."
+    ),
+    click.option(
+        "--profile",
+        "profile_name",
+        default="",
+        metavar="NAME",
+        help="Profile; default: that of PAL_PROFILE, the session, the config, or palimpsest.",
+    ),
+)
+_PERMISSION: Final[tuple[Decorator, ...]] = (
+    click.option(
+        "--mode", type=click.Choice(get_args(Mode)), default=None, help="What may run, see below; default: the setting, else ask."
+    ),
+    click.option("--allow", multiple=True, metavar="RULE", help="Allow calls in this run: 'bash(pytest:*)', 'edit(src/**)'; repeatable."),
+    click.option(
+        "--deny", multiple=True, metavar="RULE", help="Deny calls in this run; the more specific rule wins, then deny; repeatable."
+    ),
+    click.option(
+        "--add-dir",
+        "folders",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="One more folder to work in; repeatable.",
+    ),
+)
+
+
+def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of the session: `continues`, `resume`, `fork`, `model` and `profile_name`."""
+    return _with(command, _SESSION)
+
+
+def permission_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of what the agent may do: `mode`, `allow`, `deny` and `folders`."""
+    return _with(command, _PERMISSION)
+
+
+def _with(command: Callable[..., Any], options: tuple[Decorator, ...]) -> Callable[..., Any]:
+    # Decorators apply from the last to the first, so that the help lists them in order.
+    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+def session_of(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
+    """Return the id of the session to go on with; empty for a new one. A fork is made here."""
+    if sum((continues, bool(resume), bool(fork))) > 1:
+        raise BadInput("--continue, --resume and --fork exclude each other", where="pal")
+    if fork:
+        word, _, event = fork.partition("@")
+        if event and not event.isdecimal():
+            raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
+        found = find_session(home, word)
+        with Log.open(found.store, found.session, found.clock) as log:
+            forked = log.fork(home.store, new_id(home), int(event) if event else None)
+        with forked:
+            return forked.session
+    if continues:
+        return _newest_here(home)
+    return find_session(home, resume).session if resume else ""
+
+
+def _newest_here(home: AnyHome) -> str:
+    """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
+    here = str(Path.cwd())
+    for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
+        try:
+            with Log.open(home.store, stat_.session, home.clock) as log:
+                if log.opened.cwd == here and log.opened.opener is None:
+                    return stat_.session
+        except PalimpsestError:
+            continue
+    raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)
