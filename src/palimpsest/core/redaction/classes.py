@@ -8,7 +8,7 @@ from palimpsest.core.redaction.values import is_generated, is_placeholder, is_pr
 
 
 class Candidate(Value, frozen=True):
-    """What a pattern matched: the value, the text before the match (at most 40 characters), the name of a key and the opening quote."""
+    """What a pattern matched: the value, the line before the match (at most 200 characters), the name beside the value and its quote."""
 
     value: str
     before: str = ""
@@ -91,7 +91,7 @@ _PREFIXED: Final = (
     _prefixed("notion", "ntn_ secret_", 40, "A-Za-z0-9"),
     _prefixed("linear", "lin_api_ lin_oauth_", 30, "A-Za-z0-9"),
     _prefixed("vault", "hvs. hvb. hvr.", 24),
-    _prefixed("atlassian", "ATATT3 ATCTT3 ATBB", 24, "A-Za-z0-9_="),
+    _prefixed("atlassian", "ATATT3 ATCTT3 ATBB", 24, "A-Za-z0-9_=-"),
     _prefixed("age", "AGE-SECRET-KEY-1", 50, "0-9A-Z"),
     _prefixed("figma", "figd_ figu_ figo_", 30),
     _prefixed("grafana", "glsa_", 36, "A-Za-z0-9_"),
@@ -130,11 +130,11 @@ _PREFIXED: Final = (
 
 VENDOR_CLASSES: Final[tuple[SecretClass, ...]] = (
     *_PREFIXED,
-    _token("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,255}={0,2}", run=False),
+    _token("stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{24,255}={0,2}"),
     _token("aws", "AKIA ASIA ABIA ACCA", r"A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
     _token("slack", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<value>[A-Za-z0-9/_-]{20,120})", run=False),
     _token("google", "AIza", rf"AIza[A-Za-z0-9_-]{{35}}{_END}"),
-    _token("google", "1//0", r"1//0[A-Za-z0-9_-]{40,255}", run=False, judge=generated, rest=_URL_LETTERS),
+    _token("google", "1//0", r"1//0[A-Za-z0-9_-]{40,255}", judge=generated, rest=_URL_LETTERS),
     _token("jwt", "eyJ", r"(?<![_-])eyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{8,255}", run=False, rest=_URL_LETTERS),
     _token("sendgrid", "SG.", r"SG\.[A-Za-z0-9_-]{16,64}+\.[A-Za-z0-9_-]{16,64}"),
     _token("twilio", "SK", rf"SK[0-9a-f]{{32}}{_END}"),
@@ -148,9 +148,9 @@ VENDOR_CLASSES: Final[tuple[SecretClass, ...]] = (
     SecretClass("mailchimp", ("-us",), rf"(?<=[0-9a-f]{{32}})-us[0-9]{{1,2}}{_END}", lead=_HEX, run=True),
     SecretClass("telegram", (":AA",), rf"(?<=[0-9]{{8}}):AA[A-Za-z0-9_-]{{33}}{_END}", lead="0123456789", run=True),
     SecretClass("azure", ("Q~",), r"(?<=[A-Za-z0-9_.~-]{3}[0-9])Q~[A-Za-z0-9_.~-]{31,34}", lead=_ALPHANUMERIC + "_.~-"),
-    SecretClass("terraform", (".atlasv1.",), r"(?<=[A-Za-z0-9]{14})\.atlasv1\.[A-Za-z0-9_=-]{60,80}", lead=_ALPHANUMERIC),
+    SecretClass("terraform", ("atlasv1.",), r"(?<=[A-Za-z0-9]{14}\.)atlasv1\.[A-Za-z0-9_=-]{60,80}", lead=_ALPHANUMERIC + ".", run=True),
     SecretClass("newrelic", ("NRAL",), rf"(?<=[0-9a-f]{{36}})NRAL{_END}", lead=_HEX, run=True),
-    SecretClass("fly", ("FlyV1 fm",), r"FlyV1 fm[12][ra]?_[A-Za-z0-9+/=_,-]{40,255}", rest=r"[A-Za-z0-9+/=_,-]*"),
+    SecretClass("fly", ("V1 fm",), r"(?<=Fly)V1 fm[12][ra]?_[A-Za-z0-9+/=_,-]{40,255}", rest=r"[A-Za-z0-9+/=_,-]*", lead="Fly", run=True),
     _token("square", "EAAA", rf"EAAA[A-Za-z0-9_-]{{60}}{_END}", judge=generated),
     _token("crates", "cio", rf"cio[A-Za-z0-9]{{32}}{_END}", judge=generated),
     # `{"auths`, the first key of Docker's configuration, in Base64.

@@ -10,12 +10,12 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 # A quoted value ends before any quote, escaped or not, an unquoted one also before what ends a value in URLs, JSON, XML and connection strings.
 _QUOTE: Final = r"(?P<quote>\\{0,3}[\"'`])"
 _QUOTED_LETTER: Final = r"(?:[^\s\"'`\\]|\\(?![\"'`nrt\\]))"
-_BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|]|&(?![a-z_]{1,30}=)|\\(?![\"'`nrt\\]))"
+_BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|=]|&(?![a-z_]{1,30}=)|\\(?![\"'`nrt\\]))"
 _CLOSED: Final = r"(?=\\{0,3}[\"'`]|$)"
-_END_OF_BARE: Final = ".,:)]}"
+_REST: Final = r"[^\s\"'`\\<>;,&|]*"
 
 # Words that end the name of a secret, and words that make a secret of the `key` after them.
-_SECRET_NAME: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?|auth)"
+_SECRET_NAME: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signing|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
@@ -31,7 +31,7 @@ _IS: Final = (
     r"|(?<=[A-Za-z0-9])>|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})|,?\s{1,40}(?:-[ \t])?\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     r"(?:base64:)?"
 )
-_VALUE: Final = rf"(?:{_QUOTE}(?P<value>{_QUOTED_LETTER}{{6,256}}+)(?:{_CLOSED}|(?={_QUOTED_LETTER}))|(?P<bare>{_BARE_LETTER}{{6,256}}))"
+_VALUE: Final = rf"(?:{_QUOTE}(?P<value>{_QUOTED_LETTER}{{6,256}}+)(?:{_CLOSED}|(?={_QUOTED_LETTER}))|(?P<bare>{_BARE_LETTER}{{6,256}}={{0,2}}))"
 _CHINESE_NAMES: Final = ("密码", "密碼", "密钥", "密鑰", "口令", "令牌")
 _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
 
@@ -39,21 +39,20 @@ _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]
 def _assigned(candidate: Candidate) -> bool:
     """Return whether a value next to the name of a key looks like a secret, under the form that the name asks for."""
     value, name = candidate.value, candidate.name.lower()
-    if is_placeholder(value) or not _names_secret(name, candidate.before):
+    if not _names_secret(name, candidate.before):
         return False
-    if name == "auth":
-        return bool(candidate.quote or candidate.before.endswith("_")) and (is_login(value) or (is_generated(value) and candidate.before.endswith("_")))
     if is_generated(value):
         return bool(candidate.quote) or not is_code(value) or len(value) > 20
     if name.startswith("key") or not is_chosen(value):
         return False
     if has_one_number(value):
-        return bool(candidate.quote) and _PASSWORD.match(name) is not None
-    return bool(candidate.quote) or not is_code(value)
+        return bool(candidate.quote or candidate.name.isupper()) and _PASSWORD.match(name) is not None
+    # Variables of the environment hold values, while small names may be given other names.
+    return bool(candidate.quote) or not is_code(value) or (candidate.name.isupper() and value.replace("_", "").isalnum())
 
 
 def _names_secret(name: str, before: str) -> bool:
-    if name == "pass" or name == "pwd" or name == "auth":
+    if name in ("pass", "pwd"):
         # `bypass` and `compass` are no passwords.
         return not before[-1:].isalpha() or before[-1:].isupper() != name.isupper()
     if not name.startswith("key"):
@@ -68,7 +67,8 @@ def _password(candidate: Candidate) -> bool:
     value = candidate.value
     if is_placeholder(value) or len(value) < 4:
         return False
-    return is_generated(value) or is_chosen(value, 6) or not (value.isalpha() or value.isdigit() or is_code(value))
+    plain = value.strip("[]()*/").replace("_", "").replace("-", "")
+    return is_generated(value) or is_chosen(value, 6) or not (plain.isalpha() or plain.isdigit() or is_code(value))
 
 
 def _header(candidate: Candidate) -> bool:
@@ -77,53 +77,70 @@ def _header(candidate: Candidate) -> bool:
     return is_generated(value) or is_chosen(value, 12) or (no_placeholder(candidate) and not set(value) & set("_-$"))
 
 
+def _authorization(candidate: Candidate) -> bool:
+    if candidate.name.lower() == "basic":
+        return is_login(candidate.value) or is_generated(candidate.value)
+    return _header(candidate)
+
+
 def _encoded_login(candidate: Candidate) -> bool:
-    return is_login(candidate.value) or is_generated(candidate.value)
+    """Return whether a value is `user:password` in Base64; the key `_auth` of npm may also have other tokens."""
+    return is_login(candidate.value) or (candidate.name == "_" and is_generated(candidate.value))
+
+
+def _in_url(candidate: Candidate) -> bool:
+    """Return whether the user part of a URL is a password after a colon, or a token alone."""
+    return _password(candidate) if candidate.name else is_generated(candidate.value, 20)
+
+
+def _client_option(candidate: Candidate) -> bool:
+    """Return whether a value after `-p`, `-a` or `-u` of a command is a password, since most commands mean something else by it."""
+    command = _CLIENT.search(candidate.before)
+    if not command:
+        return False
+    if "sql" in command[1] or command[1] == "mariadb":
+        # A space between them makes the value the name of a database.
+        return candidate.name == "p" and _password(candidate)
+    return _password(candidate)
 
 
 def _place(kind: str, starts: str, pattern: str, judge: Judge, rest: str = "", *, folded: bool = False) -> SecretClass:
     return SecretClass(kind, tuple(starts.split("|")), pattern, judge, rest, folded=folded, certain=False)
 
 
-_AUTHORIZATION: Final = r"(?i:Authorization)\\{0,3}[\"']?[ \t]{0,4}[:=,][ \t]{0,8}\\{0,3}[\"'`]?"
+_CLIENT: Final = lazy_pattern(
+    r"(?<![\w-])(mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass|docker login|podman login|mongo|mongosh|mongodump|mongorestore|"
+    r"az login|redis-cli|htpasswd)(?![\w-])[^;&|\n]{0,200}$"
+)
 _SHELL_VALUE: Final = r"(?P<quote>[\"']?)(?P<value>[^\s\"'`|;]{4,256})"
 _OPTION_NAMES: Final = r"(?:(?:api|access|secret|auth|account|private)-key|token|secret|password|passwd|passphrase|pass)"
+_LOGIN: Final = r"[\"']?[^\s:\"'`/$<]{1,100}:(?![/\\]|[0-9]{1,6}(?:\s|$))"
 
 PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}(?P<value>[A-Za-z0-9._~+/-]{16,256}=*)", _header, r"[A-Za-z0-9._~+/-]*=*", folded=True),
-    _place("basic", "authorization", rf"{_AUTHORIZATION}(?i:Basic)[ \t]{{1,8}}(?P<value>[A-Za-z0-9+/]{{8,256}}={{0,2}})", _encoded_login, folded=True),
     _place(
-        "token",
         "authorization",
-        rf"{_AUTHORIZATION}(?i:Token|ApiKey|Key|Api-Key)[ \t]{{1,8}}(?P<value>[A-Za-z0-9._~+/=:-]{{8,256}})",
-        _header,
+        "authorization",
+        r"(?i:Authorization)\\{0,3}[\"']?[ \t]{0,4}[:=,][ \t]{0,8}\\{0,3}[\"'`]?(?P<name>(?i:Basic|Token|Api-?Key|Key))[ \t]{1,8}"
+        r"(?P<value>[A-Za-z0-9._~+/=:-]{8,256})",
+        _authorization,
         folded=True,
     ),
     _place(
         "netrc",
-        "machine |default ",
+        "machine |default login",
         r"(?:machine[ \t]{1,4}[^\s\"']{1,200}|default)\s{1,40}login\s{1,8}[^\s\"']{1,200}\s{1,40}password\s{1,8}(?P<value>[^\s\"'\\]{4,256})",
         _password,
     ),
+    _place("pgpass", ":54", r":54[0-9]{2}:[^\s:]{1,60}:[^\s:]{1,60}:(?P<value>[^\s:\"'\\]{6,200})", _password),
     # A password may contain `@`: the last one before the path ends it.
-    _place("url_password", "://", r"://[^\s:/@\"'`<>]{0,100}:(?P<value>[^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])", _password),
-    _place("url_token", "://", r"://(?P<value>[A-Za-z0-9_-]{20,200})@(?=[A-Za-z0-9\[])", generated),
-    _place("azure", "AccountKey=|SharedAccessKey=", r"(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/]{40,256}={0,2})", generated),
-    _place("signature", "&sig=|?sig=|Signature=", r"(?:[?&]sig|Signature)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})", generated),
-    _place("assignment", "key|token|secret|pass|pwd|credential|auth", rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}", _assigned, folded=True),
-    _place("option", "--", rf"--(?:[a-z]{{1,20}}-){{0,3}}{_OPTION_NAMES}[ \t]{{1,8}}(?!-){_SHELL_VALUE}", _password),
-    # `user:password` of curl and wget, and passwords that clients take after `-p`, `-a` and `pass:`.
-    _place("option", " -u| --user| --proxy-user", rf" (?:-u[ \t]{{0,4}}|--(?:proxy-)?user[ \t=]{{1,4}})[\"']?[^\s:\"'`/$<]{{1,100}}:(?![/\\]|[0-9]{{1,6}}(?:\s|$)){_SHELL_VALUE}", _password),
-    _place("option", "mysql|mariadb", rf"(?:mysql|mariadb)[a-z-]{{0,10}}(?:[ \t]{{1,4}}[^\s|;&]{{1,80}}){{0,12}}?[ \t]{{1,4}}-p{_SHELL_VALUE}", _password),
-    _place(
-        "option",
-        "sshpass|docker login|podman login|mongo|az login|redis-cli|htpasswd",
-        r"(?:sshpass|(?:docker|podman) login|mongo[a-z]{0,10}|az login|redis-cli|htpasswd)(?:[ \t]{1,4}[^\s|;&]{1,80}){0,12}?"
-        rf"[ \t]{{1,4}}-[pab][ \t]{{0,4}}{_SHELL_VALUE}",
-        _password,
-    ),
-    _place("option", " pass:|=pass:", rf"[ =]pass:{_SHELL_VALUE}", _password),
-    _place("pgpass", ":54|:64", r":[56]4[0-9]{2}:[^\s:]{1,60}:[^\s:]{1,60}:(?P<value>[^\s:\"'\\]{6,200})", _password),
+    _place("url_password", "://", r"://(?P<name>[^\s:/@\"'`<>]{0,100}:)?(?P<value>[^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])", _in_url),
+    _place("signature", "sig=|signature=", r"(?<![A-Za-z0-9])(?i:X-Amz-)?(?i:sig(?:nature)?)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})", generated, folded=True),
+    _place("docker", "\"auth|_auth", rf"(?P<name>[\"_])auth\\{{0,3}}[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\{{0,3}}[\"']?(?P<value>[A-Za-z0-9+/]{{8,256}}={{0,2}})", _encoded_login),
+    _place("assignment", "key|token|secret|pass|pwd|credential", rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}", _assigned, _REST, folded=True),
+    _place("option", " --", rf" --(?:(?:[a-z]{{1,20}}-){{0,3}}{_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _password),
+    _place("option", " -u", rf" -u[ \t]{{0,4}}{_LOGIN}{_SHELL_VALUE}", _password),
+    _place("option", " -p| -a ", rf" -(?P<name>p|[pa][ \t]{{1,4}}){_SHELL_VALUE}", _client_option),
     _place("assignment", "|".join(_CHINESE_NAMES), rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{6,256}})", _password),
 )
 

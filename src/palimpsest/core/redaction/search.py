@@ -16,7 +16,7 @@ LONG: Final = 15
 CLASSES: Final[tuple[SecretClass, ...]] = (*VENDOR_CLASSES, *PLACE_CLASSES)
 _END_OF_BARE: Final = ".,:)]}"
 _MOST_LEAD: Final = 64
-_MOST_BEFORE: Final = 40
+_MOST_BEFORE: Final = 200
 
 _KEY_BEGIN: Final = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END: Final = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -83,7 +83,10 @@ def _long_words(plain: bytes) -> bytes:
         end = marked.find(b" ", start + len(_LONG))
         if end < 0:
             end = len(marked)
-        words.add(plain[max(0, start - _BEFORE) : end])
+        word = plain[max(0, start - _BEFORE) : end]
+        # Names in small letters are most long words of a text, and no token is written like that.
+        if not word.islower() or word.translate(None, b"0123456789") != word:
+            words.add(word)
         start = marked.find(_LONG, end)
     return b" ".join(words)
 
@@ -109,7 +112,7 @@ def _accepted(secret_class: SecretClass, match: re.Match[str]) -> tuple[int, int
         start -= 1
     if group == "bare":
         end = start + len(match["bare"].rstrip(_END_OF_BARE))
-    before = text[max(0, match.start() - _MOST_BEFORE) : match.start()]
+    before = text[max(0, match.start() - _MOST_BEFORE) : match.start()].rpartition("\n")[2]
     if not secret_class.judge(Candidate(text[start:end], before, groups.get("name") or "", groups.get("quote") or "")):
         return None
     rest = _compiled(secret_class.rest).match(text, end) if secret_class.rest and end == match.end() else None

@@ -10,6 +10,8 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 MOST_JUDGED: Final = 256
 _GENERATED_LENGTH: Final = 16
 _CHOSEN_LENGTH: Final = 8
+# Longer texts are not typed by people.
+_CHOSEN_MOST: Final = 64
 _FEWEST_DISTINCT: Final = 8
 # Switches between kinds of characters per character: about .45 in random letters and digits, .30 in Base32, below .15 in names.
 _GENERATED_SWITCHES: Final = 0.18
@@ -21,7 +23,8 @@ _DIGITS: Final = lazy_pattern(r"[0-9]+")
 _SYMBOL: Final = lazy_pattern(r"[!#$%&*+=?@^~|(){}<>]")
 # A capital after a capital or after a separator begins no new kind: names are written like that.
 _SWITCH: Final = lazy_pattern(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
-_PLACEHOLDER: Final = lazy_pattern(r"(?i)(.)\1{4}|x{4}|\.{3}|…|\*{3}|example|your|placeholder|changeme|replace|dummy|insert|redacted")
+_FILLER: Final = lazy_pattern(r"(.)\1{4}|[xX]{4}|\.{3}|…|\*{3}")
+_FILLERS: Final = ("example", "your", "placeholder", "changeme", "replace", "dummy", "insert", "redacted")
 # $NAME, ${NAME}, $(command), <your token>, {{ token }}, {token}, %s, %(name)s: the secret stands elsewhere.
 _REFERENCE: Final = lazy_pattern(r"\$[A-Za-z_{(]|<|\{|%[sdv(]|@\{|!\w|\*\w|&\w+\.")
 _NAME: Final = r"[A-Za-z_$][A-Za-z0-9_]{0,60}"
@@ -33,16 +36,19 @@ _PATH: Final = lazy_pattern(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,12}://|[
 
 def is_placeholder(value: str) -> bool:
     """Return whether a value stands for a secret that is elsewhere: a reference, a redaction, or a filler such as `xxxxx`."""
-    return _REFERENCE.match(value) is not None or _PLACEHOLDER.search(value) is not None
+    small = value[:MOST_JUDGED].lower()
+    return _REFERENCE.match(value) is not None or any(filler in small for filler in _FILLERS) or _FILLER.search(value[:MOST_JUDGED]) is not None
 
 
 def is_generated(value: str, least: int = _GENERATED_LENGTH) -> bool:
     """Return whether a value of at least `least` characters changes between letters and digits as often as random text does."""
     value = value[:MOST_JUDGED]
-    if len(value) < least or len(set(value)) < _FEWEST_DISTINCT or is_placeholder(value):
+    # The cheapest test first: this runs for every value next to the name of a key.
+    if len(value) < least or len(_SWITCH.findall(value)) < _GENERATED_SWITCHES * (len(value) - 1):
         return False
-    needed = _PATH_SWITCHES if _PATH.match(value) else _GENERATED_SWITCHES
-    return len(_SWITCH.findall(value)) >= needed * (len(value) - 1)
+    if len(set(value)) < _FEWEST_DISTINCT or is_placeholder(value):
+        return False
+    return not _PATH.match(value) or len(_SWITCH.findall(value)) >= _PATH_SWITCHES * (len(value) - 1)
 
 
 def is_chosen(value: str, least: int = _CHOSEN_LENGTH) -> bool:
@@ -50,11 +56,13 @@ def is_chosen(value: str, least: int = _CHOSEN_LENGTH) -> bool:
 
     Two numbers among letters are enough too (`hunter2hunter2`); separators (`-`, `_`, `.`) do not count, because names have them.
     """
-    if not least <= len(value) <= MOST_JUDGED or is_placeholder(value) or _PATH.match(value):
+    if not least <= len(value) <= _CHOSEN_MOST:
         return False
     numbers = len(_DIGITS.findall(value))
     kinds = sum(1 for kind in (_LOWER, _UPPER, _SYMBOL) if kind.search(value)) + (numbers > 0)
-    return kinds >= 3 or (kinds == 2 and numbers > 1 and value.isalnum())
+    if not (kinds >= 3 or (kinds == 2 and numbers > 1 and value.isalnum())):
+        return False
+    return not is_placeholder(value) and not _PATH.match(value)
 
 
 def is_code(value: str) -> bool:
