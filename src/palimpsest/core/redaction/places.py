@@ -41,9 +41,9 @@ def _assigned(candidate: Candidate) -> bool:
     value, name = candidate.value, candidate.name.lower()
     if not _names_secret(name, candidate.before):
         return False
-    if is_generated(value):
+    if is_generated(value, 20 if name.startswith("key") else 16):
         return bool(candidate.quote) or not is_code(value) or len(value) > 20
-    if name.startswith("key") or not is_chosen(value):
+    if name.startswith("key") or not is_chosen(value) or (not candidate.quote and set(value) & set("/(")):
         return False
     if has_one_number(value):
         return bool(candidate.quote or candidate.name.isupper()) and _PASSWORD.match(name) is not None
@@ -90,6 +90,9 @@ def _encoded_login(candidate: Candidate) -> bool:
 
 def _in_url(candidate: Candidate) -> bool:
     """Return whether the user part of a URL is a password after a colon, or a token alone."""
+    # URLs cannot have these characters: the text is a pattern or a template of URLs.
+    if set(candidate.value) & set("[]{}^\\*"):
+        return False
     return _password(candidate) if candidate.name else is_generated(candidate.value, 20)
 
 

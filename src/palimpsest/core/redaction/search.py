@@ -54,7 +54,8 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     # One byte per character, so that indexes stay valid; searching bytes is fast, and `lower` changes only ASCII letters.
     plain = text.encode("ascii", "replace")
     folded, words = plain.lower(), _long_words(plain)
-    words = words if _ANY_RUN.search(words) else b""
+    # One search for all starts is worth its time only in short texts: it takes as long as one for each.
+    words = words if len(words) > _SHORT or _ANY_RUN.search(words) else b""
     # The dashes before a private key are in `_ANY_OTHER` too.
     if not words and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()

@@ -52,7 +52,7 @@ def is_generated(value: str, least: int = _GENERATED_LENGTH) -> bool:
 
 
 def is_chosen(value: str, least: int = _CHOSEN_LENGTH) -> bool:
-    """Return whether a value looks like a password of a person: small and capital letters, digits and symbols mixed.
+    """Return whether a value looks like a password of a person: digits mixed with two of small letters, capitals and symbols.
 
     Two numbers among letters are enough too (`hunter2hunter2`); separators (`-`, `_`, `.`) do not count, because names have them.
     """
@@ -60,7 +60,7 @@ def is_chosen(value: str, least: int = _CHOSEN_LENGTH) -> bool:
         return False
     numbers = len(_DIGITS.findall(value))
     kinds = sum(1 for kind in (_LOWER, _UPPER, _SYMBOL) if kind.search(value)) + (numbers > 0)
-    if not (kinds >= 3 or (kinds == 2 and numbers > 1 and value.isalnum())):
+    if not numbers or not (kinds >= 3 or (kinds == 2 and numbers > 1 and value.isalnum())):
         return False
     return not is_placeholder(value) and not _PATH.match(value)
 
