@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from palimpsest.core.redaction.classes import Candidate, Judge, SecretClass, generated, no_placeholder
-from palimpsest.core.redaction.values import has_one_number, is_chosen, is_code, is_generated, is_login, is_placeholder
+from palimpsest.core.redaction.values import has_one_number, is_chosen, is_code, is_generated, is_login, is_placeholder, is_uuid
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 # A quoted value ends before any quote, escaped or not, an unquoted one also before what ends a value in URLs, JSON, XML and connection strings.
@@ -21,7 +21,11 @@ _KEY_OF_SECRET: Final = lazy_pattern(
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
 )
 _VARIABLE_KEY: Final = lazy_pattern(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{1,60}_$")
-_PUBLIC_KEY: Final = lazy_pattern(r"(?i)(?:public|cache|primary|foreign|partition|sort|idempotency|group|row|object)[_ .-]?$")
+# Keys and tokens that find, order or page through data, and resources of clouds (`arn:aws:…:secret:NAME`, `AWS::…::Secret`).
+_NO_SECRET: Final = lazy_pattern(
+    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|continuation|page|lock|change|request|"
+    r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,40}$"
+)
 _QUERY: Final = lazy_pattern(r"[?&]$")
 _PASSWORD: Final = lazy_pattern(r"(?i)pass|pwd")
 # After the name: the end of a quoted name or subscript, then `:`, `=`, `=>`, `:=`, a type and `=`, `>` of XML, or the field `value`.
@@ -39,10 +43,15 @@ _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]
 def _assigned(candidate: Candidate) -> bool:
     """Return whether a value next to the name of a key looks like a secret, under the form that the name asks for."""
     value, name = candidate.value, candidate.name.lower()
-    if not _names_secret(name, candidate.before):
+    if not _names_secret(name, candidate.before) or (name == "token" and not candidate.name.isupper() and is_uuid(value)):
+        return False
+    if "[" in value and is_code(value):
         return False
     if is_generated(value, 20 if name.startswith("key") else 16):
         return bool(candidate.quote) or not is_code(value) or len(value) > 20
+    if candidate.name.isupper() and _PASSWORD.match(name) and len(value) >= 8 and value.isalnum():
+        # Variables of the environment hold values, not names of other things.
+        return not value.isalpha() and not is_placeholder(value)
     if name.startswith("key") or not is_chosen(value) or (not candidate.quote and set(value) & set("/(")):
         return False
     if has_one_number(value):
@@ -55,20 +64,23 @@ def _names_secret(name: str, before: str) -> bool:
     if name in ("pass", "pwd"):
         # `bypass` and `compass` are no passwords.
         return not before[-1:].isalpha() or before[-1:].isupper() != name.isupper()
-    if not name.startswith("key"):
-        return True
-    if _PUBLIC_KEY.search(before):
+    if _NO_SECRET.search(before):
         return False
-    return any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY)) or name.endswith("data")
+    return not name.startswith("key") or any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY)) or name.endswith("data")
 
 
 def _password(candidate: Candidate) -> bool:
     """Return whether a value where only a password can stand is one: not a reference, and not a plain word."""
     value = candidate.value
-    if is_placeholder(value) or len(value) < 4:
+    if is_placeholder(value) or len(value) < 4 or "://" in value:
         return False
     plain = value.strip("[]()*/").replace("_", "").replace("-", "")
-    return is_generated(value) or is_chosen(value, 6) or not (plain.isalpha() or plain.isdigit() or is_code(value))
+    return not plain.isalpha() and not plain.isdigit() and (plain.isalnum() or is_chosen(value, 6) or is_generated(value) or not is_code(value))
+
+
+def _option(candidate: Candidate) -> bool:
+    """Return whether the value of an option is a secret; tokens that are UUIDs make calls idempotent."""
+    return _password(candidate) and not is_uuid(candidate.value)
 
 
 def _header(candidate: Candidate) -> bool:
@@ -141,10 +153,10 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place("signature", "sig=|signature=", r"(?<![A-Za-z0-9])(?i:X-Amz-)?(?i:sig(?:nature)?)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})", generated, folded=True),
     _place("docker", "\"auth|_auth", rf"(?P<name>[\"_])auth\\{{0,3}}[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\{{0,3}}[\"']?(?P<value>[A-Za-z0-9+/]{{8,256}}={{0,2}})", _encoded_login),
     _place("assignment", "key|token|secret|pass|pwd|credential", rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}", _assigned, _REST, folded=True),
-    _place("option", " --", rf" --(?:(?:[a-z]{{1,20}}-){{0,3}}{_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _password),
+    _place("option", " --", rf" --(?:(?:[a-z]{{1,20}}-){{0,3}}{_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _option),
     _place("option", " -u", rf" -u[ \t]{{0,4}}{_LOGIN}{_SHELL_VALUE}", _password),
     _place("option", " -p| -a ", rf" -(?P<name>p|[pa][ \t]{{1,4}}){_SHELL_VALUE}", _client_option),
-    _place("assignment", "|".join(_CHINESE_NAMES), rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{6,256}})", _password),
+    _place("assignment", "|".join(_CHINESE_NAMES), rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{4,256}})", _password),
 )
 
 

@@ -25,12 +25,13 @@ _SYMBOL: Final = lazy_pattern(r"[!#$%&*+=?@^~|(){}<>]")
 _SWITCH: Final = lazy_pattern(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[0-9]|(?<=[0-9])[A-Za-z]")
 _FILLER: Final = lazy_pattern(r"(.)\1{4}|[xX]{4}|\.{3}|…|\*{3}")
 _FILLERS: Final = ("example", "your", "placeholder", "changeme", "replace", "dummy", "insert", "redacted")
-# $NAME, ${NAME}, $(command), <your token>, {{ token }}, {token}, %s, %(name)s: the secret stands elsewhere.
-_REFERENCE: Final = lazy_pattern(r"\$[A-Za-z_{(]|<|\{|%[sdv(]|@\{|!\w|\*\w|&\w+\.")
+# $NAME, ${NAME}, $(command), <your token>, [REDACTED:class], {{ token }}, {token}, %s, %(name)s: the secret stands elsewhere.
+_REFERENCE: Final = lazy_pattern(r"\$[A-Za-z_{(]|<|\[|\{|%[sdv(]|@\{|!\w|\*\w|&\w+\.")
 _NAME: Final = r"[A-Za-z_$][A-Za-z0-9_]{0,60}"
 # A call, subscript, generic type or path of names, as code has them without quotes.
 _CODE: Final = lazy_pattern(rf"&?{_NAME}(?:(?:\??\.|::|->|!\.){_NAME}){{0,8}}[?!*&]{{0,2}}(?:[(\[{{]|<[A-Za-z]|$)")
 _ONE_NUMBER: Final = lazy_pattern(r"[A-Za-z_]+[0-9]{1,4}[A-Za-z_]*$")
+_UUID: Final = lazy_pattern(r"[0-9A-Za-z]{7,8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}")
 _PATH: Final = lazy_pattern(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,12}://|[a-z]{2,6}:[a-z]")
 
 
@@ -46,7 +47,7 @@ def is_generated(value: str, least: int = _GENERATED_LENGTH) -> bool:
     # The cheapest test first: this runs for every value next to the name of a key.
     if len(value) < least or len(_SWITCH.findall(value)) < _GENERATED_SWITCHES * (len(value) - 1):
         return False
-    if len(set(value)) < _FEWEST_DISTINCT or is_placeholder(value):
+    if len(set(value)) < _FEWEST_DISTINCT or not _DIGITS.search(value) or is_placeholder(value):
         return False
     return not _PATH.match(value) or len(_SWITCH.findall(value)) >= _PATH_SWITCHES * (len(value) - 1)
 
@@ -76,6 +77,11 @@ def is_code(value: str) -> bool:
 def has_one_number(value: str) -> bool:
     """Return whether a value is letters with one number among them, as in `Uint8Array` and `OAuth2Token`."""
     return _ONE_NUMBER.match(value) is not None
+
+
+def is_uuid(value: str) -> bool:
+    """Return whether a value is a UUID: random, but far more often an id than a secret."""
+    return _UUID.fullmatch(value) is not None
 
 
 def is_login(value: str) -> bool:
