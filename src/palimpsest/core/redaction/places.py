@@ -14,17 +14,20 @@ _BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|=]|&(?![a-z_]{1,30}=)|\\(?![\"'`nrt\\
 _CLOSED: Final = r"(?=\\{0,3}[\"'`]|$)"
 _REST: Final = r"[^\s\"'`\\<>;,&|]*"
 
+_SHORTEST_KEY, _SHORTEST_TOKEN, _SHORTEST_PASSWORD = 20, 16, 8
+# Characters of a name before its last word that are looked at.
+_LONGEST_NAME: Final = 24
 # Words that end the name of a secret, and words that make a secret of the `key` after them.
 _SECRET_NAME: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signing|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
 )
-_VARIABLE_KEY: Final = lazy_pattern(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{1,60}_$")
+_VARIABLE_KEY: Final = lazy_pattern(r"(?<![a-z])[A-Z][A-Z0-9_]{0,20}_$")
 # Keys and tokens that find, order or page through data, and resources of clouds (`arn:aws:…:secret:NAME`, `AWS::…::Secret`).
 _NO_SECRET: Final = lazy_pattern(
-    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|continuation|page|lock|change|request|"
-    r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,40}$"
+    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|confirmation|product|continuation|page|lock|change|request|"
+    r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
 )
 _QUERY: Final = lazy_pattern(r"[?&]$")
 _PASSWORD: Final = lazy_pattern(r"(?i)pass|pwd")
@@ -41,32 +44,37 @@ _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]
 
 
 def _assigned(candidate: Candidate) -> bool:
-    """Return whether a value next to the name of a key looks like a secret, under the form that the name asks for."""
+    """Return whether a value next to the name of a key looks like a secret, and the name is that of a secret."""
+    # The value first: most values fail there, and that is the cheaper test.
+    return _looks_assigned(candidate) and _names_secret(candidate.name, candidate.before[-_LONGEST_NAME:])
+
+
+def _looks_assigned(candidate: Candidate) -> bool:
     value, name = candidate.value, candidate.name.lower()
-    if not _names_secret(name, candidate.before) or (name == "token" and not candidate.name.isupper() and is_uuid(value)):
-        return False
-    if "[" in value and is_code(value):
-        return False
-    if is_generated(value, 20 if name.startswith("key") else 16):
-        return bool(candidate.quote) or not is_code(value) or len(value) > 20
-    if candidate.name.isupper() and _PASSWORD.match(name) and len(value) >= 8 and value.isalnum():
-        # Variables of the environment hold values, not names of other things.
+    key, variable = name.startswith("key"), candidate.name.isupper()
+    if is_generated(value, _SHORTEST_KEY if key else _SHORTEST_TOKEN):
+        if (name == "token" and not variable and is_uuid(value)) or ("[" in value and is_code(value)):
+            return False
+        return bool(candidate.quote) or not is_code(value) or len(value) > _SHORTEST_KEY
+    if variable and _PASSWORD.match(name) and len(value) >= _SHORTEST_PASSWORD and value.isalnum():
+        # Variables of the environment hold values, while other names may be given the names of things.
         return not value.isalpha() and not is_placeholder(value)
-    if name.startswith("key") or not is_chosen(value) or (not candidate.quote and set(value) & set("/(")):
+    if key or not is_chosen(value, _SHORTEST_PASSWORD) or (not candidate.quote and set(value) & set("/(")):
         return False
     if has_one_number(value):
-        return bool(candidate.quote or candidate.name.isupper()) and _PASSWORD.match(name) is not None
-    # Variables of the environment hold values, while small names may be given other names.
-    return bool(candidate.quote) or not is_code(value) or (candidate.name.isupper() and value.replace("_", "").isalnum())
+        return bool(candidate.quote) and _PASSWORD.match(name) is not None
+    return bool(candidate.quote) or not is_code(value) or (variable and value.replace("_", "").isalnum())
 
 
 def _names_secret(name: str, before: str) -> bool:
-    if name in ("pass", "pwd"):
+    if name.lower() in ("pass", "pwd"):
         # `bypass` and `compass` are no passwords.
-        return not before[-1:].isalpha() or before[-1:].isupper() != name.isupper()
+        return not before[-1:].isalpha() or before[-1:].isupper() != name[0].isupper()
     if _NO_SECRET.search(before):
         return False
-    return not name.startswith("key") or any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY)) or name.endswith("data")
+    if not name.lower().startswith("key") or name.lower().endswith("data"):
+        return True
+    return any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY))
 
 
 def _password(candidate: Candidate) -> bool:
@@ -80,7 +88,7 @@ def _password(candidate: Candidate) -> bool:
 
 def _option(candidate: Candidate) -> bool:
     """Return whether the value of an option is a secret; tokens that are UUIDs make calls idempotent."""
-    return _password(candidate) and not is_uuid(candidate.value)
+    return _password(candidate) and not is_uuid(candidate.value) and not _NO_SECRET.search(candidate.name)
 
 
 def _header(candidate: Candidate) -> bool:
@@ -153,7 +161,7 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place("signature", "sig=|signature=", r"(?<![A-Za-z0-9])(?i:X-Amz-)?(?i:sig(?:nature)?)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})", generated, folded=True),
     _place("docker", "\"auth|_auth", rf"(?P<name>[\"_])auth\\{{0,3}}[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\{{0,3}}[\"']?(?P<value>[A-Za-z0-9+/]{{8,256}}={{0,2}})", _encoded_login),
     _place("assignment", "key|token|secret|pass|pwd|credential", rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}", _assigned, _REST, folded=True),
-    _place("option", " --", rf" --(?:(?:[a-z]{{1,20}}-){{0,3}}{_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _option),
+    _place("option", " --", rf" --(?:(?P<name>(?:[a-z]{{1,20}}-){{0,3}}){_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _option),
     _place("option", " -u", rf" -u[ \t]{{0,4}}{_LOGIN}{_SHELL_VALUE}", _password),
     _place("option", " -p| -a ", rf" -(?P<name>p|[pa][ \t]{{1,4}}){_SHELL_VALUE}", _client_option),
     _place("assignment", "|".join(_CHINESE_NAMES), rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{4,256}})", _password),
