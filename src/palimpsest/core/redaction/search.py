@@ -14,6 +14,8 @@ WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 LONG: Final = 15
 # Where two classes find the same place, the first one names it: a vendor's prefix says more than the name of a key.
 CLASSES: Final[tuple[SecretClass, ...]] = (*VENDOR_CLASSES, *PLACE_CLASSES)
+# Classes whose form alone proves a secret; the others are guesses by the place.
+CERTAIN_KINDS: Final = frozenset(each.kind for each in CLASSES if each.certain) | {"private_key"}
 _END_OF_BARE: Final = ".,:)]}"
 _MOST_LEAD: Final = 64
 _MOST_BEFORE: Final = 200
