@@ -20,7 +20,7 @@ _LONGEST_NAME: Final = 24
 # Words that end the name of a secret, and words that make a secret of the `key` after them.
 _SECRET_NAME: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
 _KEY_OF_SECRET: Final = lazy_pattern(
-    r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signing|signature|master|admin|"
+    r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
 )
 _VARIABLE_KEY: Final = lazy_pattern(r"(?<![a-z])[A-Z][A-Z0-9_]{0,20}_$")
@@ -59,7 +59,7 @@ def _looks_assigned(candidate: Candidate) -> bool:
     if variable and _PASSWORD.match(name) and len(value) >= _SHORTEST_PASSWORD and value.isalnum():
         # Variables of the environment hold values, while other names may be given the names of things.
         return not value.isalpha() and not is_placeholder(value)
-    if key or not is_chosen(value, _SHORTEST_PASSWORD) or (not candidate.quote and set(value) & set("/(")):
+    if not is_chosen(value, _SHORTEST_PASSWORD) or (not candidate.quote and set(value) & set("/(")):
         return False
     if has_one_number(value):
         return bool(candidate.quote) and _PASSWORD.match(name) is not None
@@ -118,13 +118,11 @@ def _in_url(candidate: Candidate) -> bool:
 
 def _client_option(candidate: Candidate) -> bool:
     """Return whether a value after `-p`, `-a` or `-u` of a command is a password, since most commands mean something else by it."""
-    command = _CLIENT.search(candidate.before)
+    command = _CLIENT.search(candidate.before) if _password(candidate) else None
     if not command:
         return False
-    if "sql" in command[1] or command[1] == "mariadb":
-        # A space between them makes the value the name of a database.
-        return candidate.name == "p" and _password(candidate)
-    return _password(candidate)
+    # After a space, clients of MySQL take the value for the name of a database.
+    return candidate.name == "p" or not command[1].startswith(("mysql", "mariadb"))
 
 
 def _place(kind: str, starts: str, pattern: str, judge: Judge, rest: str = "", *, folded: bool = False) -> SecretClass:

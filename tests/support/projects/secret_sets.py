@@ -7,7 +7,7 @@ from pathlib import Path
 
 from palimpsest.core.redaction import Secret, find_secrets
 
-SETS = Path(__file__).parents[1] / "golden" / "secrets"
+SETS = Path(__file__).parents[2] / "golden" / "secrets"
 HALVES = ("dev", "held-out")
 Find = Callable[[str], Sequence[Secret]]
 
