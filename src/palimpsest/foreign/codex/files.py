@@ -11,6 +11,7 @@ import msgspec
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
+from palimpsest.foreign.reading.origin import ExportOrigin, first_origin
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -23,11 +24,12 @@ _FOLDERS = ("sessions", "archived_sessions")
 
 
 class RolloutStart(NamedTuple):
-    """The start of a rollout: its thread, the thread that opened it, and the payload of its first line."""
+    """The start of a rollout: its thread, the thread that opened it, the payload of its first line, and what it was exported from."""
 
     thread: str
     parent: str
     meta: Json
+    origin: ExportOrigin | None = None
 
 
 class RolloutLine(NamedTuple):
@@ -99,7 +101,7 @@ def rollout_start(path: Path) -> RolloutStart | None:
             continue
         kind, payload = envelope(table)
         if kind == "session_meta":
-            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload)
+            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload, first_origin(head))
         if kind in _LINE_TYPES and ("payload" in table or kind == "response_item"):
             return RolloutStart(thread_in_name(path), "", {})
         return None

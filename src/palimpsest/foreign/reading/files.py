@@ -40,7 +40,7 @@ class ReadExtent(Value, frozen=True):
 
 
 def sources_below(
-    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource]]
+    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource | ReadProblem]]
 ) -> Iterator[TranscriptSource | ReadProblem]:
     """What `sources_in` finds in the file itself, or in every file below a folder; a file that cannot be read is a problem."""
     for file in files_below(path, suffixes):

@@ -287,3 +287,20 @@ def test_what_the_file_of_another_program_does_not_hold_is_said(pal: Pal) -> Non
     shown = pal("show", "claude-c5073ae2", "--request", "1")
     assert shown.exit_code == 0
     assert shown.stderr.endswith("as far as its file shows; its file lacks the instructions and the tools\n")
+
+
+def test_an_import_that_finds_nothing_says_where_it_looked(pal: Pal, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    named = pal("import", "pi", HOME=str(tmp_path / "somebody"))
+    given = pal("import", str(tmp_path), "--verbose")
+    done = pal.json("import", str(tmp_path), "--verbose")
+
+    assert (named.exit_code, given.exit_code) == (0, 0)
+    assert named.stdout.splitlines()[:2] == [
+        "no sessions found; looked in",
+        f"  pi {tmp_path}/somebody/.pi/agent/sessions (does not exist)",
+    ]
+    assert given.stdout.splitlines()[1] == f"  {tmp_path}"
+    assert given.stderr == f"pal: {tmp_path}/notes.txt: text of no known program\n"
+    assert (done["searched"], done["ignored"]) == ([str(tmp_path)], [{"path": f"{tmp_path}/notes.txt", "why": "text of no known program"}])
+    assert "ignored" not in pal.json("import", str(tmp_path))
