@@ -16,6 +16,7 @@ from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder, Tra
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
 # Further runs of an instance are numbered behind the suffix: `name.traj-2.json`.
 _NUMBERED_RUN = re.compile(r"\.traj-[^/]*\.json")
+UNKNOWN = "not a session of a known program"
 _HEAD_BYTES = 64 * 1024
 _SPECIAL_FILES = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -120,7 +121,7 @@ class _SourceSearch:
         """Everything found, sorted by path. Problems of a file that any format recognised are dropped."""
         for path in self._maybe_transcripts:
             if not self._is_claimed(path):
-                self._problems.setdefault(path, "not a session of a known program")
+                self._problems.setdefault(path, UNKNOWN)
         problems = sorted((where, why) for where, why in self._problems.items() if os.path.realpath(where) not in self._format_by_path)
         sources = sorted(self._sources.values(), key=lambda source: (source.path, source.session))
         ignored = [path for path in sorted(self._other_files) if path not in self._problems and not self._is_claimed(path)]

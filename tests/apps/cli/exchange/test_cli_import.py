@@ -2,6 +2,7 @@ import os
 import pty
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from hashlib import sha256
@@ -298,9 +299,19 @@ def test_an_import_that_finds_nothing_says_where_it_looked(pal: Pal, tmp_path: P
     assert (named.exit_code, given.exit_code) == (0, 0)
     assert named.stdout.splitlines()[:2] == [
         "no sessions found; looked in",
-        f"  pi {tmp_path}/somebody/.pi/agent/sessions (does not exist)",
+        f"  pi {tmp_path}/somebody/.pi/agent/sessions (not there)",
     ]
     assert given.stdout.splitlines()[1] == f"  {tmp_path}"
     assert given.stderr == f"pal: {tmp_path}/notes.txt: text of no known program\n"
     assert (done["searched"], done["ignored"]) == ([str(tmp_path)], [{"path": f"{tmp_path}/notes.txt", "why": "text of no known program"}])
     assert "ignored" not in pal.json("import", str(tmp_path))
+
+
+def test_a_program_that_was_never_used_is_no_finding(pal: Pal, tmp_path: Path) -> None:
+    path = tmp_path / ".config" / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    path.parent.mkdir(parents=True)
+    sqlite3.connect(path).executescript("CREATE TABLE cursorDiskKV (key TEXT, value BLOB)").close()
+    done = pal("import", "cursor", HOME=str(tmp_path), XDG_CONFIG_HOME="")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == ["no sessions found; looked in", f"  cursor {path}"]

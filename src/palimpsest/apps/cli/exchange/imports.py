@@ -20,7 +20,7 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.finding import FoundSources, find_sources
+from palimpsest.foreign.reading.finding import UNKNOWN, FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
 from palimpsest.foreign.reading.own_logs import NAME, OwnLogs, bases_first
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder
@@ -96,7 +96,9 @@ def _places(arguments: tuple[str, ...]) -> list[_Place]:
 def _find(places: list[_Place], *, explain: bool) -> FoundSources:
     found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain) for place in places]
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
-    skipped = {bad.where: bad for each in found for bad in each.skipped}
+    # A program that is installed and was never used is no finding.
+    unused = {str(path) for place in places if place.name for path in place.paths}
+    skipped = {bad.where: bad for each in found for bad in each.skipped if bad.where not in unused or bad.why != UNKNOWN}
     # A folder may be searched for several programs; what one of them takes is not ignored.
     known = {*skipped, *(source.path for source in sources.values())}
     ignored = {other.where: other for each in found for other in each.ignored if other.where not in known}
@@ -212,7 +214,9 @@ def _print_places(places: list[_Place]) -> None:
     """Say that no session was found, and where it was looked for."""
     click.echo("no sessions found; looked in")
     for place in places:
-        for path in place.paths:
-            there = "" if os.path.lexists(path) else " (does not exist)"
-            click.echo(plain(f"  {place.name + ' ' if place.name else ''}{path}{there}"))
+        there = [path for path in place.paths if os.path.lexists(path)]
+        others = f" and {len(place.paths) - 1} more places" if len(place.paths) > 1 else ""
+        for path in there or place.paths[:1]:
+            missing = "" if there else f"{others} (not there)"
+            click.echo(plain(f"  {place.name + ' ' if place.name else ''}{path}{missing}"))
     click.echo("--verbose lists what is there instead; `pal import PATH` searches another file or folder")
