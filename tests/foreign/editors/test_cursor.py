@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from readings import Home, check_session, read_session, returned, said, shown
 
@@ -41,7 +42,7 @@ BUBBLES = [
     {"_v": 3, "type": 2, "bubbleId": "b4", "text": "", "toolFormerData": {"tool": 7, "params": '{"q":"x"}', "status": "cancelled"}},
     {"_v": 3, "type": 2, "bubbleId": "b5", "text": "Done."},
 ]
-COMPOSER = {
+COMPOSER: dict[str, Any] = {
     "_v": 10,
     "composerId": ID,
     "name": "Rate limit",

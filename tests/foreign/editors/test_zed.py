@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from readings import Home, called, check_session, read_session, returned, said, shown
@@ -18,7 +19,7 @@ data BLOB NOT NULL, parent_id TEXT, folder_paths TEXT, folder_paths_order TEXT)"
 CALL = {"id": "toolu_1", "name": "terminal", "raw_input": '{"command":"ls"}', "input": {"command": "ls"}, "is_input_complete": True}
 RESULT = {"tool_use_id": "toolu_1", "tool_name": "terminal", "is_error": False, "content": {"Text": "a.py"}, "output": None}
 MENTION = {"uri": {"File": {"abs_path": "/repo/a.py"}}, "content": "x = 1"}
-THREAD = {
+THREAD: dict[str, Any] = {
     "title": "Fix the build",
     "messages": [
         {"User": {"id": "u1", "content": [{"Text": "why is it red"}, {"Mention": MENTION}]}},

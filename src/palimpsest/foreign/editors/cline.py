@@ -81,7 +81,7 @@ class ClineFormat:
         if not isinstance(messages, list):
             yield not_a_document(path)
             return
-        task = _Task(path.parent, messages, blobs)
+        task = _TaskReader(path.parent, messages, blobs)
         growing = GrowingDocument(position)
         yield from growing.new_events(messages, task.opening_event(source), task.events_of)
         # A title that changed; the first one follows the opening.
@@ -101,7 +101,7 @@ def _document(path: Path) -> object:
         return None
 
 
-class _Task:
+class _TaskReader:
     """One pass over the messages of a task; the files beside them have times, usage, folder and version."""
 
     def __init__(self, folder: Path, messages: list[object], blobs: Blobs) -> None:

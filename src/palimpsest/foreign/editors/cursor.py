@@ -57,7 +57,7 @@ class CursorFormat:
         except sqlite3.Error as error:
             yield ReadProblem(source.path, f"conversation {source.session} cannot be read: {error}")
             return
-        conversation = _Conversation(composer, bubbles, blobs)
+        conversation = _ConversationReader(composer, bubbles, blobs)
         growing = GrowingDocument(position)
         yield from growing.new_events(bubbles, conversation.opening_event(source), conversation.events_of)
         # A title that changed; the first one follows the opening.
@@ -111,7 +111,7 @@ def _value(connection: sqlite3.Connection, key: str) -> Json:
     return value if is_json(value) else {}
 
 
-class _Conversation:
+class _ConversationReader:
     """One pass over the messages of a conversation; a reply spans several of them."""
 
     def __init__(self, composer: Json, bubbles: list[object], blobs: Blobs) -> None:

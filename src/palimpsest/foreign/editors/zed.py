@@ -57,11 +57,11 @@ class ZedFormat:
         except (sqlite3.Error, BadInput) as error:
             yield ReadProblem(source.path, f"thread {source.session} cannot be read: {error}")
             return
-        if not is_json(document) or not isinstance(document.get("messages"), list):
+        messages = document.get("messages") if is_json(document) else None
+        if not is_json(document) or not isinstance(messages, list):
             yield ReadProblem(source.path, f"thread {source.session} is no document that is known")
             return
-        messages: list[object] = document["messages"]
-        thread = _Thread(document, rows[0], blobs)
+        thread = _ThreadReader(document, rows[0], blobs)
         growing = GrowingDocument(position)
         yield from growing.new_events(messages, thread.opening_event(source), thread.events_of)
         # A title that changed; the first one follows the opening.
@@ -98,7 +98,7 @@ def _data(row: _Row) -> bytes:
     return unpacked(stored, LARGEST) if text_value(row.get("data_type")) == "zstd" else stored
 
 
-class _Thread:
+class _ThreadReader:
     """One pass over the messages of a thread. Messages have no times, so all events have that of the thread."""
 
     def __init__(self, document: Json, row: _Row, blobs: Blobs) -> None:

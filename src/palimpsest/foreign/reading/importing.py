@@ -265,7 +265,7 @@ class _LogImport:
             return bool(self._form) and isinstance(read_event.body, SessionOpened)
         if mark.origin not in self._origins:
             self._origins[mark.origin] = is_original(log, mark.origin)
-        if not self._origins[mark.origin]:
+        if not self._origins[mark.origin] or mark.seq > mark.origin.tip:
             return False
         self._last_imported = max(self._last_imported, mark.origin.tip)
         if self._local_tip <= mark.origin.tip:

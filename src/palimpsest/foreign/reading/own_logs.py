@@ -39,16 +39,16 @@ class OwnLogs:
 
 def bases_first(sources: Iterable[TranscriptSource]) -> list[TranscriptSource]:
     """Logs of this program in an order in which each fork follows its base."""
-    by_session = {source.session: source for source in sources}
-    ordered: dict[str, TranscriptSource] = {}
-    for source in by_session.values():
-        chain: dict[str, TranscriptSource] = {}
-        link: TranscriptSource | None = source
-        while link is not None and link.session not in ordered and link.session not in chain:
-            chain[link.session] = link
-            link = by_session.get(link.parent)
-        ordered.update(reversed(chain.items()))
-    return list(ordered.values())
+    listed = list(sources)
+    bases = {source.session: source.parent for source in listed}
+
+    def depth(source: TranscriptSource) -> int:
+        chain = [source.session]
+        while (base := bases.get(chain[-1], "")) and base not in chain:
+            chain.append(base)
+        return len(chain)
+
+    return sorted(listed, key=depth)
 
 
 def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, blobs: Blobs) -> Imported:
@@ -79,7 +79,7 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
                 if not new:
                     continue
                 problems += _copy_blobs(new, kept, blobs, lines.name)
-                target = _append(target, store, session, new)
+                target = _append(target, store, session, new, new=not start)
                 for event in _events_in(new, events):
                     tally.add(event.body)
         finally:
@@ -89,13 +89,20 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
     return Imported(session, tally.counts(len(problems)), tuple(problems), None, tip)
 
 
-def _append(target: LogFile | None, store: SessionStore, session: str, lines: bytes) -> LogFile:
-    if target is None:
-        if session not in store.sessions():
-            return store.create(session, lines)
-        target = store.open(session, write=True)
+def _append(target: LogFile | None, store: SessionStore, session: str, lines: bytes, *, new: bool) -> LogFile:
+    if target is None and new:
+        return store.create(session, lines)
+    target = store.open(session, write=True) if target is None else target
     target.append(lines)
     return target
+
+
+def _opened(store: SessionStore, session: str) -> LogFile | None:
+    """The log of a session; None if there is none."""
+    try:
+        return store.open(session)
+    except BadInput:
+        return None
 
 
 def _events_in(new: bytes, events: list[Event]) -> list[Event]:
@@ -110,8 +117,9 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
     if base is None:
         return
     link = ""
-    if base.session in store.sessions():
-        with closing(open_reader(store, base.session, store.open(base.session))) as reader:
+    lines = _opened(store, base.session)
+    if lines is not None:
+        with closing(open_reader(store, base.session, lines)) as reader:
             link = reader.link(base.seq)
     if link != base.link:
         raise BadInput(f"it is a fork of session {base.session}, which is not here up to event {base.seq}; import that too", where=where)
@@ -119,9 +127,10 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
 
 def _shared_bytes(lines: LogFile, session: str, store: SessionStore) -> int:
     """How many bytes of a log are here already. Raises `BadInput` if the log here has other lines."""
-    if session not in store.sessions():
+    log_here = _opened(store, session)
+    if log_here is None:
         return 0
-    with closing(store.open(session)) as here:
+    with closing(log_here) as here:
         for offset, chunk in here.chunks():
             if lines.read(offset, len(chunk)) != chunk[: max(0, lines.size - offset)]:
                 raise BadInput(

@@ -128,3 +128,15 @@ def test_the_home_itself_has_nothing_new(old: Pal) -> None:
     before = logs(old)
     assert old("import", str(old.home.folder)).stdout == "nothing new in 6 sessions\n"
     assert logs(old) == before
+
+
+def test_a_folder_with_an_older_copy_of_a_log_gives_the_newest(pal: Pal, old: Pal, tmp_path: Path) -> None:
+    path = old.home.store.path_of(SMALL)
+    backups = tmp_path / "backups"
+    for name, count in (("1", 5), ("2", 15), ("3", 9)):
+        (backups / name).mkdir(parents=True)
+        (backups / name / path.name).write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:count]))
+    done = pal.json("import", str(backups))
+
+    assert ([file["events"] for file in done["files"]], done["sessions"]) == ([5, 10, 0], 1)
+    assert path.read_bytes().startswith(logs(pal)[SMALL])
