@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import short_time
+from palimpsest.apps.cli.output.values import iso_time, short_time
 from palimpsest.apps.shown_text import dollars, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
@@ -186,7 +185,7 @@ def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, o
     return {
         "edit": number,
         "event": number,
-        "at": datetime.fromtimestamp(edit.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": iso_time(edit.at),
         "policy": edit.body.by,
         "why": edit.body.why,
         "moment": edit.body.moment,

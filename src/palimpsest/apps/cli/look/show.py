@@ -12,7 +12,7 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, local_time
+from palimpsest.apps.cli.output.values import emit, iso_time, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
@@ -31,9 +31,9 @@ _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": 
 
 
 def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
-    """Yield the events up to `last`, on all branches, as stored in the file."""
+    """Yield the events up to `last`, on all branches, as stored in the file but for their times, which are ISO 8601."""
     for event in log.reader.run(0, last):
-        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": event.at, "prev": event.prev}
+        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": iso_time(event.at), "prev": event.prev}
         shape["body"] = Raw(encode_body(event.body))
         if event.digest:
             shape["digest"] = event.digest
