@@ -189,8 +189,9 @@ class SqliteIndex:
     ) -> Hits:
         """Return texts that match a query of words, "quoted phrases", prefix* and -not; everything else counts as words.
 
-        The text of the newest event comes first, whichever session it is in; with `ranked` the best match. `before` (exclusive) and `after` (inclusive) are milliseconds since 1970. `width` is the
-        length of a snippet in characters, and `marks` enclose the matches in it.
+        The text of the newest event comes first, whichever session it is in; with `ranked` the best match. `before` (exclusive) and
+        `after` (inclusive) are milliseconds since 1970. `width` is the length of a snippet in characters, and `marks` enclose the matches
+        in it; without a width no snippets are read.
         """
         parsed = read_query(query)
         if not parsed.match:
@@ -201,6 +202,8 @@ class SqliteIndex:
 
     def _hit(self, found: _UnitRow, query: Query, marks: tuple[str, str], width: int) -> Hit:
         session, seq, item, kind, at, start, length = found
+        if not width:
+            return Hit(session, seq, item, kind, at, "")
         try:
             event = decode_line(self._log(session).read(start, length), session, start)
         except (PalimpsestError, OSError):

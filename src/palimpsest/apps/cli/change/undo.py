@@ -3,15 +3,15 @@
 import click
 from msgspec.structs import replace
 
+from palimpsest.apps.cli.look.hiding import hidden_pair
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument, view_tokens
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Item
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import pair_of, plan_undo
+from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -98,7 +98,7 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     location = find_session(home, session)
     with open_log(location, write=True) as log:
         hidden_item = log.item(item)
-        view_after = replace(log.view, items=(*log.view.items, *_hidden_pair(log, hidden_item)))
+        view_after = replace(log.view, items=(*log.view.items, *hidden_pair(log, hidden_item)))
         after, room = require_room(view_after, log, location, cards_of(home))
         event = bring_back(log, item, why)
         log.sync()
@@ -106,9 +106,3 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
         emit({"session": location.session, "event": event.seq, "item": item, "tokens_after": after, "room": room})
     else:
         click.echo(f"item {item} is visible again (event {event.seq}); the view has {after:,} tokens, room {room:,}")
-
-
-def _hidden_pair(log: Log, hidden_item: Item) -> list[Item]:
-    """Return the item and the other half of its pair, except what is visible."""
-    visible_ids = {item.id for item in log.view.items if item.mask is None}
-    return [item for item in pair_of(log, hidden_item) if item.id not in visible_ids]
