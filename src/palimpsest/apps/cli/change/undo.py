@@ -4,8 +4,9 @@ import click
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.look.hiding import hidden_pair
+from palimpsest.apps.cli.opening.counting import require_room, view_tokens
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument, view_tokens
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.core.errors import BadInput
@@ -40,8 +41,9 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     with open_log(location, write=not dry_run) as log:
         seq = _newest_edit(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
-        before = view_tokens(log.view, log, location)
-        after, room = require_room(plan.view, log, location, cards_of(home))
+        cards = cards_of(home)
+        before = view_tokens(log.view, log, location.blobs, cards)
+        after, room = require_room(plan.view, log, location, cards)
         if plan.resting and not yes and not dry_run:
             one = "s" if len(plan.resting) == 1 else ""
             confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)

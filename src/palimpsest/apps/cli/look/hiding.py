@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import structs
 
+from palimpsest.apps.cli.opening.counting import require_room
 from palimpsest.apps.cli.opening.home import SessionLocation
-from palimpsest.apps.cli.opening.logs import require_room
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, Rewound, ViewEdited
 from palimpsest.core.items import Item, Value, seq_of

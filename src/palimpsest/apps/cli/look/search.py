@@ -134,7 +134,8 @@ def _print_all(found: Sequence[FoundSession | FoundFile | FoundHit], limit: int)
         _print(hits)
         return
     rows = Columns("newest", "matches", "where", "", right=("matches",), keep=("newest", "where"))
-    for each in found[:limit]:
+    summed = [each for each in found if not isinstance(each, FoundHit)]
+    for each in summed[:limit]:
         name, about = (each.session, each.title) if isinstance(each, FoundSession) else (plain(each.path), each.session)
         rows.add_row(short_time(each.at), f"{each.hits:,}", name, one_line(about, 60))
     if found:

@@ -47,7 +47,7 @@ def _is_within(cwd: str, folders: tuple[str, ...]) -> bool:
     return any(cwd == folder or cwd.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 
-class _Since(click.ParamType):
+class _Since(click.ParamType[int]):
     """A date or time as ISO 8601 writes it, local if it names no zone, or an age: 90m, 12h, 7d, 2w."""
 
     name = "time"

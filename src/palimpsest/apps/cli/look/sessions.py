@@ -10,7 +10,7 @@ import click
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.look.session_filter import SessionFilter, filter_options
 from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index, view_tokens
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, iso_time, json_option, short_time
 from palimpsest.apps.shown_text import dollars
@@ -141,10 +141,12 @@ def _context_share(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...])
     """Return how much of its window the next request of a session fills, in percent; the log is opened where the index cannot tell."""
     tokens = row.context
     if tokens is None:
+        from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which few lists need
+
         try:
             location = find_session(home, row.id)
             with open_log(location) as log:
-                tokens = view_tokens(log.view, log, location)
+                tokens = view_tokens(log.view, log, location.blobs, cards)
         except PalimpsestError:
             return "-"
     return f"{tokens * 100 // budget_of(row.model, cards).window}%"
