@@ -268,10 +268,9 @@ def follow_path(projections: Sequence[Projection], reader: LogReader, path: Path
         for projection in projections:
             projection.reset()
     routes = Routes(projections)
-    for part in path.ranges:
-        for event in reader.run(max(part.first, after + 1), part.last) if part.last > after else ():
-            for take in routes[type(event.body)]:
-                take(event)
+    for event in reader.along(path, after):
+        for take in routes[type(event.body)]:
+            take(event)
 
 
 def _try_restore(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:

@@ -14,7 +14,7 @@ SOURCE_NAME: Final = "5e551011-0000-4000-8000-000000000000.jsonl"
 # Tokens of a reply's prompt, as the transcript reports them.
 _PROMPT_TOKENS: Final = 20_000
 _FILES: Final = 8
-_ATTACHMENTS_PER_TURN: Final = 40
+_ATTACHMENTS_PER_TURN: Final = 1_500
 _LINES_PER_COMPACTION: Final = 8
 _LINES_PER_AGENT: Final = 4
 
