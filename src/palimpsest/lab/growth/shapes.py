@@ -17,6 +17,7 @@ _FILES: Final = 8
 _ATTACHMENTS_PER_TURN: Final = 1_500
 _LINES_PER_COMPACTION: Final = 8
 _LINES_PER_AGENT: Final = 4
+_LINES_PER_EDIT: Final = 40
 
 
 class Shape(NamedTuple):
@@ -87,8 +88,11 @@ def _said(words: str) -> Json:
 
 
 def _edit(made: _Transcript, path: str, number: int) -> Iterator[Json]:
-    words = {"old_string": f"value_{number} = 1", "new_string": f"value_{number + 1} = 1"}
-    yield from made.call("Edit", {"file_path": path, **words}, f"The file {path} has been updated.")
+    """An edit of forty lines, so that some hundred edits fill a window: from there on, replaying one more takes no longer."""
+    old, new = (
+        "\n".join(f"    value_{each} = compute({each}, {number + version})" for each in range(_LINES_PER_EDIT)) for version in (0, 1)
+    )
+    yield from made.call("Edit", {"file_path": path, "old_string": old, "new_string": new}, f"The file {path} has been updated.")
 
 
 def _comb(count: int) -> Iterator[Json]:
