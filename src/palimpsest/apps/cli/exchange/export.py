@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path as EventPath
@@ -27,6 +27,7 @@ from palimpsest.foreign.reading.cleaning import as_is, clean_line
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, WireName
 
 _EXAMPLES = """\b
@@ -145,7 +146,9 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         lines = write_claude(log, blobs, cwd=options.cwd) if claude else write_codex(log, blobs, alone=options.alone, cwd=options.cwd)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
     if form in WIRES:
-        request = write_request(log, blobs, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        fetch = NotedFetch(blobs.get)
+        request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "markdown":
         from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each format is imported only if it is used

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
+from palimpsest.core.errors import BadInput, Locked, MissingBlob, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Blobs, Index
@@ -18,6 +18,7 @@ from palimpsest.core.tokens.estimate import Calibration
 from palimpsest.core.tokens.sizes import palimpsest_size, tool_list_size
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 
 _MOST_COMPLETIONS = 50
@@ -90,9 +91,19 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
 def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
     """Return the tokens of the tools of the last call."""
     call = view.call
-    if call is None or not call.tools or call.tools not in blobs:
+    if call is None or not call.tools:
         return 0
-    return counter.scaled(tool_list_size(blobs.get(call.tools)))
+    try:
+        return counter.scaled(tool_list_size(blobs.get(call.tools)))
+    except MissingBlob as error:
+        click.echo(plain(f"pal: {error}; the tools of the last request are not counted"), err=True)
+        return 0
+
+
+def warn_of_blobs(fetch: NotedFetch) -> None:
+    """Print a warning for each blob that a request should have shown and could not."""
+    for reason in fetch.unreported():
+        click.echo(plain(f"pal: {reason}"), err=True)
 
 
 def view_tokens(view: View, log: Log, found: SessionLocation) -> int:
