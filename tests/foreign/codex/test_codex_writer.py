@@ -26,7 +26,6 @@ from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.codex.format import rollout_name, write_codex
 from palimpsest.foreign.reading.transcript import Format
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.wire.encoding.media import no_blobs
 from palimpsest.wire.encoding.sendable import sendable_content
 from palimpsest.wire.models.cards import card
 
@@ -251,7 +250,7 @@ def test_a_session_of_claude_code_keeps_every_message_call_and_result_on_the_way
 
 def seen(log: Log) -> list[str]:
     """What a model of Codex is shown, thoughts apart: those of another provider stay closed to it."""
-    shown = (sendable_content(each, card("gpt-5.5"), no_blobs) for each in log.view.items if each.kind != "thinking")
+    shown = (sendable_content(each, card("gpt-5.5"), lambda _: b"") for each in log.view.items if each.kind != "thinking")
     return [text_of(content) for content in shown if content is not None and text_of(content)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from palimpsest.apps.cli.keep.kept_links import link_text
 from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
@@ -109,7 +110,8 @@ def export(
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
         events = sum(run.last - run.first + 1 for run in path.ranges)
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
+        link = link_text(path.tip, log.reader.link(path.tip))
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events, "link": link}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -198,7 +200,7 @@ def _create_folder(folder: Path) -> None:
 def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, install: bool) -> None:
     """Print the path and how to resume to standard error, because standard output may hold the export."""
     if shape["path"] is not None:
-        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events", err=True)
+        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
         where = "" if install else f"save it as {place.path}, then "
         click.echo(f"to resume it: {where}{place.command}", err=True)
