@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
-from palimpsest.apps.terminal.commands.completion import TerminalCompleter
+from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.commands.registry import completions, run_line
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display

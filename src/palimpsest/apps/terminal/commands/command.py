@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from palimpsest.apps.terminal.choosing import Row, RowChoice
+from palimpsest.apps.terminal.choosing import NO_SOURCE, Row, RowChoice, RowSource
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
@@ -61,8 +61,8 @@ class CommandRoom(Protocol):
         """Attach an image to the message that is being typed."""
         ...
 
-    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
-        """Let the user choose a row; `None` if the user chose none."""
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE) -> Row | None:
+        """Let the user choose a row; `None` if the user chose none. What was typed before is put back afterwards."""
         ...
 
     async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
@@ -73,8 +73,16 @@ class CommandRoom(Protocol):
         """Run a command of `pal`, such as `audit`, and show what it prints."""
         ...
 
+    async def ask_secret(self, question: str) -> str:
+        """Return a line that is typed without being shown; nothing keeps it. Empty if the user types none."""
+        ...
+
+    def renew_settings(self) -> None:
+        """Read the settings again. Raises `BadInput` if a file has a problem; the settings are then as before."""
+        ...
+
     async def pick_session(self, title: str) -> str | None:
-        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
+        """Return the id of a session with messages that the user chooses; empty if there is none, `None` if the user chose none."""
         ...
 
     async def shell(self, line: str) -> int:

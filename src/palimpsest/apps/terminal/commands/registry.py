@@ -7,11 +7,11 @@ from typing import Final
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
 from palimpsest.apps.terminal.commands.context import CONTEXT_COMMANDS
 from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
-from palimpsest.apps.terminal.commands.first_run import first_steps
+from palimpsest.apps.terminal.commands.first_run import FIRST_COMMANDS
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
-from palimpsest.apps.terminal.commands.own_running import run_own
+from palimpsest.apps.terminal.commands.own.running import run_own
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
@@ -45,10 +45,6 @@ async def _quit(room: CommandRoom, _: str) -> None:
     room.leave()
 
 
-async def _start(room: CommandRoom, _: str) -> None:
-    await first_steps(room, room.missing or "that is not so: one is at hand")
-
-
 async def _image(room: CommandRoom, _: str) -> None:
     image = await asyncio.to_thread(clipboard_image)
     if image is None:
@@ -64,7 +60,7 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     **MEMORY_COMMANDS,
     **WORKING_COMMANDS,
     **LOOKING_COMMANDS,
-    "start": SlashCommand("start", "first steps: import, replay, a local model, a key", _start, while_running=False),
+    **FIRST_COMMANDS,
     "image": SlashCommand("image", "attach the image of the clipboard", _image),
     "quit": SlashCommand("quit", "leave", _quit),
 }
