@@ -129,23 +129,3 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
     resumed = min(seconds_until("answer 2999", "--continue") for _ in range(3))
     fresh = min(seconds_until("of 200k") for _ in range(3))
     assert resumed - fresh < 1.0
-
-
-def test_first_steps_are_offered_without_a_key(room: Callable[..., Room]) -> None:
-    here = room(("unused",))
-    with here.terminal(ready="What first?", ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="", rows=40) as screen:
-        screen.wait_for("❯ import sessions of Claude Code, Codex, OpenCode and others")
-        screen.wait_until_quiet()
-        text = " ".join(" ".join(screen.scrollback()).split())
-        assert "· No model can be asked yet: " in text
-        assert "· What works now: import your sessions of other agents, and see what" in text
-        screen.press("down", "down", "enter")
-        screen.wait_for("Which server runs here?")
-        screen.press("enter")
-        screen.wait_for("config.toml now has providers.local.base_url = http://127.0.0.1:11434/v1")
-        assert '[providers.local]\nbase_url = "http://127.0.0.1:11434/v1"\n' in (here.home / "config.toml").read_text()
-        screen.press("down", "enter")
-        screen.wait_for("ANTHROPIC_API_KEY=")
-        screen.press("up", "up", "up", "enter")
-        screen.wait_for("session")
-        screen.wait_for(lambda: "What first?" not in "\n".join(screen.lines()))

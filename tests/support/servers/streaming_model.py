@@ -43,6 +43,7 @@ class StreamingModel:
     url: str = ""
     asked: list[Any] = field(default_factory=list)
     streams: list[Any] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
 
     def cut(self) -> None:
         """Cut all connections, as a network that is lost."""
@@ -101,6 +102,7 @@ def model_streaming(*replies: tuple[Part, ...]) -> Iterator[StreamingModel]:
     class Streaming(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            model.keys.append(self.headers["x-api-key"])
             number = len(model.asked)
             model.streams.append(self.connection)
             self.send_response(200)

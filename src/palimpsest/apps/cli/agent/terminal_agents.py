@@ -72,6 +72,7 @@ class TerminalAgents:
         hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
         notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
         missing = self._missing(agent.session.card)
+        notices += _differences(agent.session.log) if session else ()
         return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
 
     def renew(self, agent: "Agent") -> "RenewedSettings":
@@ -126,6 +127,16 @@ class TerminalAgents:
             return ""
         found = provider_or_reason(model, self._settings)
         return found if isinstance(found, str) else ""
+
+
+def _differences(log: Log) -> tuple[str, ...]:
+    """What is different in a session that another program began, or this one in another folder."""
+    opened, here = log.opened, str(Path.cwd())
+    place = f"it worked in {opened.cwd} and goes on in {here}" if opened.cwd and opened.cwd != here else ""
+    if opened.origin == "palimpsest":
+        return (f"this session began elsewhere: {place}",) if place else ()
+    tools = f"imported from {opened.origin}: from here on it has the tools and permissions of pal, and the original is not changed"
+    return ("; ".join(filter(None, (tools, place))), "files that it changed there cannot be taken back with /rewind")
 
 
 def _row(row: "SessionRow") -> "Row":
