@@ -7,7 +7,6 @@ import claude_session
 from terminal_room import Room, say
 from wire_server import Said, wire_server
 
-NO_MODEL = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": ""}
 OFFERED = [
     "❯ import sessions of Claude Code, Codex, OpenCode and others",
     "  replay a session under several profiles",
@@ -30,7 +29,7 @@ def with_a_session_of_claude(here: Room) -> None:
 def test_sessions_of_another_agent_are_imported_replayed_and_resumed(room: Callable[..., Room]) -> None:
     here = room(("it moved to src",))
     with_a_session_of_claude(here)
-    with here.terminal(ready="What first?", rows=50, **NO_MODEL) as screen:
+    with here.terminal(ready="What first?", rows=50, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="") as screen:
         screen.wait_for(OFFERED[0])
         screen.wait_until_quiet()
         first = screen.lines().index(OFFERED[0])
@@ -63,7 +62,10 @@ def test_sessions_of_another_agent_are_imported_replayed_and_resumed(room: Calla
 def test_a_model_of_a_local_server_answers_without_a_restart(room: Callable[..., Room]) -> None:
     here = room(("unused",))
     served = ({"id": "qwen:7b"}, {"id": "large", "max_model_len": 40_960})
-    with wire_server(Said("I run here."), models=served) as server, here.terminal(ready="What first?", rows=40, **NO_MODEL) as screen:
+    with (
+        wire_server(Said("I run here."), models=served) as server,
+        here.terminal(ready="What first?", rows=40, ANTHROPIC_API_KEY="", ANTHROPIC_BASE_URL="") as screen,
+    ):
         screen.type("machine")
         screen.wait_for("❯ use a model on this machine")
         screen.press("enter")

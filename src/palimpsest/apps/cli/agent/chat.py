@@ -64,7 +64,7 @@ def chat(
     options = {"model": model, "profile": profile_name, "mode": mode}
     settings = settings_of(home, options, strict=True)
     session = session_of(home, continues=continues, resume=resume, fork=fork)
-    agents = TerminalAgents(home, settings, options, allow, deny, folders)
+    agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
     from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
     from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415

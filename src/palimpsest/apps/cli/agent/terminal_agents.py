@@ -34,6 +34,7 @@ class TerminalAgents:
         home: AnyHome,
         settings: Settings,
         options: Mapping[str, object],
+        *,
         allow: tuple[str, ...],
         deny: tuple[str, ...],
         folders: tuple[Path, ...],

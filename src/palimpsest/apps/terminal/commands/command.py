@@ -9,7 +9,7 @@ from msgspec import Struct
 from palimpsest.apps.terminal.choosing import NO_SOURCE, Row, RowChoice, RowSource
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.input.attachments import PastedImage
-from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeLevel
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
 
@@ -28,6 +28,11 @@ class CommandRoom(Protocol):
         ...
 
     @property
+    def root(self) -> Path:
+        """The folder of the project."""
+        ...
+
+    @property
     def missing(self) -> str:
         """Why no model can be asked; empty if one can."""
         ...
@@ -35,6 +40,11 @@ class CommandRoom(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
         ...
 
     def own_commands(self) -> Mapping[str, OwnCommand]:
@@ -47,6 +57,14 @@ class CommandRoom(Protocol):
 
     def write(self, text: str) -> None:
         """Add text with escape sequences to the scrollback."""
+        ...
+
+    def show(self, block: Block, *, opened: bool = False) -> None:
+        """Add a block to the scrollback."""
+        ...
+
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that changes the session: now, or after the turn that is running."""
         ...
 
     def send(self, text: str) -> None:
@@ -97,6 +115,11 @@ class CommandRoom(Protocol):
         """Go on with a session that another terminal has."""
         ...
 
+    @property
+    def theme(self) -> str:
+        """The theme of now."""
+        ...
+
     def change_theme(self, theme: str) -> None:
         """Paint with another theme from now on."""
         ...
@@ -135,7 +158,9 @@ def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
 
 
 def agent_of(room: CommandRoom) -> Agent:
-    """Return the agent. Raises `BadInput` while the session is being opened."""
+    """Return the agent. Raises `BadInput` while the session is being opened, or only followed."""
+    if room.agent is None and room.session_id:
+        raise BadInput("another terminal has this session; /takeover asks for it, /fork goes on in a copy")
     if room.agent is None:
         raise BadInput("the session is not open yet")
     return room.agent

@@ -30,7 +30,7 @@ STEPS: Final = (
     Row(_IMPORT, "import sessions of Claude Code, Codex, OpenCode and others", "Their files are read, never changed; /resume opens them."),
     Row(_REPLAY, "replay a session under several profiles", "Nothing is sent; without sessions of your own, a made one is used."),
     Row(_LOCAL, "use a model on this machine", "A server that speaks the API of OpenAI: Ollama, LM Studio, llama.cpp, vLLM."),
-    Row(_KEY, "use a key of Anthropic, OpenAI or another provider", "It is typed without being shown, and kept in the keyring or your file."),
+    Row(_KEY, "use a key of Anthropic, OpenAI or another provider", "It is not shown, and kept in the keyring or in your file."),
 )
 _SERVERS: Final = (
     ("Ollama", "http://127.0.0.1:11434/v1"),

@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from palimpsest.apps.terminal.commands.choices import CHOICE_COMMANDS
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
 from palimpsest.apps.terminal.commands.context import CONTEXT_COMMANDS
+from palimpsest.apps.terminal.commands.costs import COST_COMMANDS
 from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
+from palimpsest.apps.terminal.commands.files import FILE_COMMANDS
 from palimpsest.apps.terminal.commands.first_run import FIRST_COMMANDS
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
-from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.commands.own.running import run_own
+from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
@@ -26,6 +29,8 @@ async def _help(room: CommandRoom, name: str) -> None:
     if wanted in own:
         room.notice(f"{_own_line(own[wanted])}, from {own[wanted].path}")
         return
+    if wanted and wanted not in COMMANDS:
+        raise BadInput(f"there is no command /{wanted[:40]}; /help lists them")
     shown = [COMMANDS[wanted]] if wanted in COMMANDS else list(COMMANDS.values())
     for command in shown:
         room.notice(f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help}")
@@ -53,10 +58,13 @@ async def _image(room: CommandRoom, _: str) -> None:
 
 
 COMMANDS: Final[dict[str, SlashCommand]] = {
-    "help": SlashCommand("help", "commands and keys", _help, "[command]"),
+    "help": SlashCommand("help", "commands and keys", _help, "[command]", lambda _: tuple(COMMANDS)),
     **CONTEXT_COMMANDS,
     **EDIT_COMMANDS,
     **SESSION_COMMANDS,
+    **CHOICE_COMMANDS,
+    **COST_COMMANDS,
+    **FILE_COMMANDS,
     **MEMORY_COMMANDS,
     **WORKING_COMMANDS,
     **LOOKING_COMMANDS,
@@ -93,7 +101,10 @@ def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -
         yield from ((f"/{command.name}", command.help) for command in COMMANDS.values() if command.name.startswith(name))
         yield from ((f"/{key}", each.help) for key, each in own.items() if key.startswith(name) and key not in COMMANDS)
     elif name in COMMANDS:
-        yield from ((value, "") for value in COMMANDS[name].complete(agent) if value.startswith(argument))
+        # Only the last word is replaced; a value of several words is offered one word at a time.
+        begun = len(argument) - len(argument.rpartition(" ")[2])
+        fitting = (value for value in COMMANDS[name].complete(agent) if value.startswith(argument))
+        yield from ((value[begun:], "") for value in fitting if " " not in value[begun:])
 
 
 async def _shell(room: CommandRoom, line: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -53,9 +53,27 @@ class CommandSide:
         return self.around.folder
 
     @property
+    def root(self) -> Path:
+        """The folder of the project."""
+        return self.around.root
+
+    @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
         return self.session.is_running
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
+        return self.session.session_id
+
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that changes the session: now, or after the turn that is running."""
+        conversation = self.session.conversation
+        if conversation is None or not conversation.is_running:
+            await work()
+            return
+        conversation.after_turn.append(work)
 
     def own_commands(self) -> Mapping[str, OwnCommand]:
         """The commands of files of the user and of the project, by name, as they are now."""
@@ -95,8 +113,9 @@ class CommandSide:
         if self.agent is not None:
             renewed = self.around.renew(self.agent)
             self.missing = renewed.missing
+            if renewed.config.theme != self.notifier.config.theme:
+                self.change_theme(renewed.config.theme)
             self.notifier.config = self.script.config = renewed.config
-            self.change_theme(renewed.config.theme)
             self.display.refresh()
 
     async def pick_session(self, title: str) -> str | None:
@@ -130,6 +149,11 @@ class CommandSide:
     async def take_over(self) -> None:
         """Go on with a session that another terminal has."""
         await self.session.take_over()
+
+    @property
+    def theme(self) -> Theme:
+        """The theme of now."""
+        return self.look.theme
 
     def change_theme(self, theme: str) -> None:
         """Paint with another theme from now on."""

@@ -83,6 +83,13 @@ class Attachment:
         return None if self.conversation is None else self.conversation.agent
 
     @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
+        if self.conversation is not None:
+            return self.conversation.agent.id
+        return "" if self.followed is None else self.followed.log.session
+
+    @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
         return self.conversation is not None and self.conversation.is_running
