@@ -44,6 +44,27 @@ def test_a_second_terminal_follows_read_only_and_goes_on_when_the_first_ends(roo
             assert second.text().count("second answer") == 1
 
 
+def test_a_followed_session_goes_on_in_a_copy_and_the_first_terminal_keeps_its_own(room: Callable[..., Room]) -> None:
+    here = room(("first answer",), ("answer in the copy",), ("second answer",))
+    with here.terminal() as first:
+        say(first, "one")
+        first.wait_for("first answer")
+        with here.terminal("--continue", ready=READ_ONLY) as second:
+            second.wait_for("first answer")
+            say(second, "/cost")
+            second.wait_for("/takeover asks for it, /fork goes on in a")
+            say(second, "/fork")
+            second.wait_for(", a copy of")
+            say(second, "in the copy")
+            second.wait_for("answer in the copy")
+            # What was followed stands on the screen once.
+            assert second.text().count("first answer") == 1
+            say(first, "in the first")
+            first.wait_for("second answer")
+        said = [[message["content"] for message in asked["messages"] if message["role"] == "user"] for asked in here.model.asked]
+        assert ("in the copy" in str(said[1]), "in the copy" in str(said[2]), "one" in str(said[1])) == (True, False, True)
+
+
 def test_a_session_is_asked_for_refused_and_then_given_away(room: Callable[..., Room]) -> None:
     here = room(("first answer",), ("answer in the second",))
     with here.terminal() as first:

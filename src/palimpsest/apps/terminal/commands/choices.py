@@ -11,6 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.session import Session
+from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.changing import change_key
 from palimpsest.stores.config.settings import FILE_NAME
 from palimpsest.stores.config.terminal_config import ThemeName
@@ -78,7 +79,7 @@ async def _profile(room: CommandRoom, name: str) -> None:
     session = agent.session
     if not name:
         made = [profile(each) for each in PROFILES]
-        rows = [Row(each.name, _profile_line(each.name, each.budget(session.card).compact_at, session), _PROFILE_NOTE) for each in made]
+        rows = [Row(each.name, _profile_line(each, session), _PROFILE_NOTE) for each in made]
         chosen = await room.walk("Which profile?", rows, {}, session.profile.name)
         if chosen is None:
             return
@@ -96,9 +97,10 @@ async def _profile(room: CommandRoom, name: str) -> None:
 _PROFILE_NOTE: Final = "other rules for folds and other context; if the head of the request changes, the next call writes the cache again"
 
 
-def _profile_line(name: str, compact_at: int | None, session: Session) -> str:
-    fold = "never folds by itself" if compact_at is None else f"folds at {short(compact_at)} tokens"
-    return f"{name}  {fold}{'  (now)' if name == session.profile.name else ''}"
+def _profile_line(profile: Profile, session: Session) -> str:
+    at = profile.budget(session.card).compact_at if profile.policies else None
+    fold = "never edits the context" if at is None else f"folds at {short(at)} tokens"
+    return f"{profile.name}  {fold}{'  (now)' if profile.name == session.profile.name else ''}"
 
 
 async def _mode(room: CommandRoom, name: str) -> None:

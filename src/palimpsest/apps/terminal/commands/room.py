@@ -142,7 +142,7 @@ class CommandSide:
             session = chosen
         self.line.keep()
         self.line.put("")
-        await self.session.close()
+        await self.session.close(shown=fork)
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)
 

@@ -33,6 +33,8 @@ async def _pin(room: CommandRoom, what: str) -> None:
     if what:
         _turn_pin(session, what)
         return
+    if not session.log.view.pins:
+        raise BadInput("nothing is pinned; /pin takes the id of an item, as /context shows it, or the path of a file")
     at = ""
     while pins := sorted(session.log.view.pins):
         rows = [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in pins]
@@ -44,7 +46,6 @@ async def _pin(room: CommandRoom, what: str) -> None:
             _turn_pin(session, at)
         else:
             room.write(f"{plain(_item_text(session, at) or at)}\n")
-    raise BadInput("nothing is pinned; /pin takes the id of an item, as /context shows it, or the path of a file")
 
 
 def _turn_pin(session: Session, what: str) -> None:
@@ -106,9 +107,11 @@ async def _resume(room: CommandRoom, session: str) -> None:
 
 
 async def _fork(room: CommandRoom, _: str) -> None:
-    if not room.session_id:
+    before = room.session_id
+    if not before:
         raise BadInput("the session is not open yet")
-    await room.switch_session(room.session_id, fork=True)
+    await room.switch_session(before, fork=True)
+    room.notice(f"this is {room.session_id}, a copy of {before}, which stays as it is")
 
 
 async def _takeover(room: CommandRoom, _: str) -> None:
