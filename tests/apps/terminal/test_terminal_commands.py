@@ -41,15 +41,11 @@ def leave_list(screen: PtyScreen) -> None:
     screen.wait_for(lambda: title not in screen.lines())
 
 
-def test_a_fold_is_one_line_with_its_saving_and_the_command_that_shows_it(room: Callable[..., Room]) -> None:
-    with folded(room) as (_, screen, edit):
+def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes_one(room: Callable[..., Room]) -> None:
+    with folded(room) as (here, screen, edit):
         lines = [line for line in screen.scrollback() if line.startswith("⤸")]
         assert len(lines) == 1
         assert re.fullmatch(rf"⤸ \d+k? → \d+k? tokens by fold, saves \$[\d.]+ a call, cost -?\$[\d.]+ · /audit {edit}", lines[0])
-
-
-def test_audit_walks_the_edits_and_u_undoes_one(room: Callable[..., Room]) -> None:
-    with folded(room) as (here, screen, edit):
         say(screen, "/audit")
         screen.wait_for("Edits of the context, newest first  (type to filter, Enter takes, u undoes,")
         screen.wait_for(lambda: re.search(rf"❯ {edit} fold \d+k? → \d+k? tokens hid \d+ items", screen.text()) is not None)
@@ -63,6 +59,10 @@ def test_audit_walks_the_edits_and_u_undoes_one(room: Callable[..., Room]) -> No
         screen.wait_for("(undone)")
         screen.press("esc")
         screen.wait_for(f"edit {edit} was undone")
+        say(screen, "/cost")
+        screen.wait_for("· together $")
+        # An edit that was undone saves nothing.
+        assert "edits of the context" not in screen.text()
         say(screen, "go on")
         screen.wait_for("after the fold")
         assert "1: line 700 of the file" in str(here.model.asked[-1]["messages"])
@@ -84,6 +84,10 @@ def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., R
         assert "0: line 700 of the file" in str(here.model.asked[-1]["messages"])
         say(screen, f"/restore {item}")
         screen.wait_for(f"item {item} is visible already")
+        say(screen, "/cost")
+        screen.wait_for(
+            lambda: re.search(r"edits of the context: 2, cost -?\$[\d.]+ once, saved about \$0\.\d+ so", screen.text()) is not None
+        )
 
 
 def test_context_walks_the_items_of_the_window_and_p_pins_one(room: Callable[..., Room]) -> None:
