@@ -49,7 +49,7 @@ def patch_files(patch: str) -> dict[str, tuple[DiffLine, ...]]:
 
 def _path_of(section: str) -> str:
     """The path of a section: behind its `+++`, that of a deleted file behind its `---`, else from its first line."""
-    head, *lines = section.split("\n@@ ", 1)[0].splitlines()
+    head, *lines = section.split("\n@@ ", 1)[0].split("\n")
     names = {line[:4]: line[4:].rstrip("\t") for line in lines if line[:4] in ("+++ ", "--- ")}
     found = names.get("+++ ", "/dev/null")
     found = names.get("--- ", found) if found == "/dev/null" else found
@@ -61,7 +61,8 @@ def _path_of(section: str) -> str:
 
 def _patch_lines(section: str) -> Iterator[DiffLine]:
     old = new = 0
-    for line in section.splitlines():
+    # Other marks that Python takes for the end of a line are part of a line to git.
+    for line in section.split("\n"):
         hunk = _HUNK.match(line)
         if hunk is not None:
             if new:
