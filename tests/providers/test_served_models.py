@@ -55,7 +55,7 @@ def test_an_answer_that_is_no_list_is_one_line(answer: bytes, said: str) -> None
 
 
 def test_a_port_on_which_nothing_listens_and_an_address_that_is_none_are_said() -> None:
-    with pytest.raises(ConnectionLost, match="no server answers at http://127.0.0.1:1/v1"):
+    with pytest.raises(ConnectionLost, match=r"no server answers at http://127\.0\.0\.1:1/v1"):
         served_models("http://127.0.0.1:1/v1", 5)
     with pytest.raises(BadInput, match="does not begin with http"):
         served_models("ftp://127.0.0.1", 5)
