@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from palimpsest.core.redaction.classes import SecretCandidate, Judge, SecretClass, generated, no_placeholder
+from palimpsest.core.redaction.classes import Judge, SecretCandidate, SecretClass, generated, no_placeholder
 from palimpsest.core.redaction.values import has_one_number, is_chosen, is_code, is_generated, is_login, is_placeholder, is_uuid
 from palimpsest.core.tokens.patterns import lazy_pattern
 
@@ -26,7 +26,8 @@ _KEY_OF_SECRET: Final = lazy_pattern(
 _VARIABLE_KEY: Final = lazy_pattern(r"(?<![a-z])[A-Z][A-Z0-9_]{0,20}_$")
 # Keys and tokens that find, order or page through data, and resources of clouds (`arn:aws:…:secret:NAME`, `AWS::…::Secret`).
 _NO_SECRET: Final = lazy_pattern(
-    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|confirmation|product|continuation|page|lock|change|request|"
+    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|"
+    r"confirmation|product|continuation|page|lock|change|request|"
     r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
 )
 _QUERY: Final = lazy_pattern(r"[?&]$")
@@ -159,7 +160,8 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place(
         "netrc",
         "machine |default login",
-        r"(?:machine[ \t]{1,4}[^\s\"']{1,200}|default)\s{1,40}login\s{1,8}[^\s\"']{1,200}\s{1,40}password\s{1,8}(?P<value>[^\s\"'\\]{4,256})",
+        r"(?:machine[ \t]{1,4}[^\s\"']{1,200}|default)\s{1,40}login\s{1,8}[^\s\"']{1,200}\s{1,40}"
+        r"password\s{1,8}(?P<value>[^\s\"'\\]{4,256})",
         _password,
     ),
     _place("pgpass", ":54", r":54[0-9]{2}:[^\s:]{1,60}:[^\s:]{1,60}:(?P<value>[^\s:\"'\\]{6,200})", _password),
