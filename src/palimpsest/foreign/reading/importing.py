@@ -211,6 +211,7 @@ class _LogImport:
                 self._index(event, provenance.key)
             self._estimator.replay(event, log)
         self._estimator.count_pending_call(log)
+        log.expect_jumps()
         self._local_tip = log.tip if log.tip != self._last_imported else -1
 
     def continues(self, since: int) -> bool:
@@ -279,6 +280,7 @@ class _LogImport:
             raise BadInput("the reader did not begin with the opening of the session", where=self._session)
         body = self._with_provenance(structs.replace(read_event.body, session=self._session), read_event)
         self._log = Log.create(self._store, body, _OpeningClock(read_event.at, self._clock))
+        self._log.expect_jumps()
         self._index(self._log.event(self._log.tip), read_event.key)
         self._last_imported = self._log.tip
         self._tally.add(body)
@@ -292,7 +294,7 @@ class _LogImport:
 
     def _rewind(self, log: Log, read_event: ReadEvent) -> None:
         if self._branch_from is not None:
-            self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at))
+            self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at, foreign=True))
             self._branch_from = None
 
     def _append(self, log: Log, body: Body, read_event: ReadEvent) -> None:
