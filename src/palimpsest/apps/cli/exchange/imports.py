@@ -28,7 +28,7 @@ from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
 # Logs of this program hold lines of others, so they are recognised first.
-_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(), *FORMATS)
+_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(related=True), *FORMATS)
 _EXAMPLES = """\b
 Examples:
   pal import                      all programs, from their default folders
@@ -76,7 +76,7 @@ def _check_arguments(arguments: tuple[str, ...]) -> None:
             )
 
 
-class _Place(NamedTuple):
+class _SearchPlace(NamedTuple):
     """Paths that are searched together, and by which finders; `name` is empty for paths that the user gave."""
 
     name: str
@@ -84,16 +84,16 @@ class _Place(NamedTuple):
     paths: tuple[Path, ...]
 
 
-def _places(arguments: tuple[str, ...]) -> list[_Place]:
+def _places(arguments: tuple[str, ...]) -> list[_SearchPlace]:
     """Where to search: the default paths of named programs for their own format, and given paths for any format."""
     home = Path.home()
     named = [_FORMATS_BY_NAME[name] for name in dict.fromkeys(arguments or _FORMATS_BY_NAME) if name in _FORMATS_BY_NAME]
     paths = [Path(os.path.abspath(expand_path(argument))) for argument in arguments if argument not in _FORMATS_BY_NAME]  # noqa: PTH100 - links are not resolved
-    places = [_Place(form.name, (form,), form.default_paths(home, os.environ)) for form in named]
-    return [*places, *([_Place("", _FINDERS, tuple(paths))] if paths else [])]
+    places = [_SearchPlace(form.name, (form,), form.default_paths(home, os.environ)) for form in named]
+    return [*places, *([_SearchPlace("", _FINDERS, tuple(paths))] if paths else [])]
 
 
-def _find(places: list[_Place], *, explain: bool) -> FoundSources:
+def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain) for place in places]
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     # A program that is installed and was never used is no finding.
@@ -124,7 +124,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
         yield on_progress
 
 
-def _report(run: ImportRun, places: list[_Place], found: FoundSources, *, as_json: bool, verbose: bool) -> None:
+def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, as_json: bool, verbose: bool) -> None:
     for bad in (*run.skipped, *found.ignored):
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     for row in run.rows:
@@ -186,7 +186,7 @@ def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: ImportRun, places: list[_Place]) -> None:
+def _print(run: ImportRun, places: list[_SearchPlace]) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in _FINDERS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:
@@ -210,7 +210,7 @@ def _print(run: ImportRun, places: list[_Place]) -> None:
         click.echo("nothing was written (--dry-run)")
 
 
-def _print_places(places: list[_Place]) -> None:
+def _print_places(places: list[_SearchPlace]) -> None:
     """Say that no session was found, and where it was looked for."""
     click.echo("no sessions found; looked in")
     for place in places:
