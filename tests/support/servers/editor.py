@@ -75,7 +75,9 @@ class Editor(Client):
             self.answers.append(kind)
             self._changed.notify_all()
 
-    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+    async def read_text_file(
+        self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_: Any
+    ) -> ReadTextFileResponse:
         if self.buffers is None or path not in self.buffers:
             raise RequestError.method_not_found("fs/read_text_file")
         return ReadTextFileResponse(content=self.buffers[path])
