@@ -82,6 +82,7 @@ def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., R
         say(screen, "go on")
         screen.wait_for("after the fold")
         assert "0: line 700 of the file" in str(here.model.asked[-1]["messages"])
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
         say(screen, f"/restore {item}")
         screen.wait_for(f"item {item} is visible already")
         say(screen, "/cost")
@@ -193,6 +194,13 @@ def test_settings_are_shown_checked_and_set(room: Callable[..., Room]) -> None:
         screen.wait_for("but PAL_RETRIES wins: retries = 2")
         say(screen, "/config providers.anthropic.api_key sk-ant-1")
         screen.wait_for("providers.anthropic.api_key is a secret")
+        # Commands that print may run an event loop of their own.
+        say(screen, "/mcp connect")
+        screen.wait_for("no MCP servers are configured")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
+        say(screen, "/hooks runs")
+        screen.wait_for("no hook has run in this session")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
         screen.type("/config terminal.theme d")
         screen.wait_for(lambda: "  dark" in screen.lines())
     assert (here.home / "config.toml").read_text() == (
