@@ -1,6 +1,7 @@
 """The agent in a terminal: what the user types becomes turns, commands and answers, and what happens becomes blocks on the screen."""
 
 import asyncio
+import gc
 import time
 from collections import deque
 from collections.abc import Awaitable, Iterable
@@ -38,6 +39,9 @@ from palimpsest.tools.permissions.decision import Approval
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
+# Objects between two collections of garbage while the terminal is open. The start of `pal` allows far more, see `apps.cli.start`: over
+# hundreds of turns the cycles that painting leaves behind would pile up.
+_COLLECT_EVERY: Final = 2_000
 
 
 class Terminal(CommandSide):
@@ -64,7 +68,7 @@ class Terminal(CommandSide):
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._guarded(self.session.open(self.around.session)))
+        opening = asyncio.ensure_future(self._open())
         try:
             await self.display.run()
         finally:
@@ -73,6 +77,12 @@ class Terminal(CommandSide):
             with suppress(asyncio.CancelledError):
                 await opening
             await self.session.close()
+
+    async def _open(self) -> None:
+        await self._guarded(self.session.open(self.around.session))
+        # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_EVERY)
 
     # What the session uses.
 
