@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
 from palimpsest.apps.terminal.commands.completion import TerminalCompleter
-from palimpsest.apps.terminal.commands.registry import completions, run_line
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
+from palimpsest.apps.terminal.loading import load_for_first_message
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import Questions
@@ -80,6 +80,7 @@ class Terminal(CommandSide):
 
     async def _open(self) -> None:
         await self._guarded(self.session.open(self.around.session))
+        await asyncio.to_thread(load_for_first_message)
         # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
         gc.freeze()
         gc.set_threshold(_COLLECT_EVERY)
@@ -148,6 +149,8 @@ class Terminal(CommandSide):
         self.display.write(text)
 
     def _completions(self, line: str) -> Iterable[tuple[str, str]]:
+        from palimpsest.apps.terminal.commands.registry import completions  # noqa: PLC0415 - loaded after the first prompt
+
         return completions(line, self.agent, self.own_commands())
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -220,6 +223,8 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
+        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - loaded after the first prompt
+
         try:
             await run_line(self, line)
         finally:

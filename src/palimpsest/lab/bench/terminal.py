@@ -183,7 +183,6 @@ def _key_seconds(workspace: BenchWorkspace) -> Iterator[float]:
     with _model(paced=True) as model, _opened(workspace, model, "--resume", "bench-long") as process:
         process.wait_for(b"of 200k")
         process.type("go\r")
-        process.wait_for(b"t60")
         for number in range(_KEYS):
             # A letter that nothing else prints, so that its echo is known by itself.
             letter = chr(0x4E00 + number)

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.apps.cli.agent.options import session_of
-from palimpsest.apps.cli.opening.engine_session import provider_or_reason
 from palimpsest.apps.cli.opening.home import AnyHome
-from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.settings import Settings
 
@@ -40,7 +38,8 @@ class TerminalAgents:
 
         Raises `Locked` if another process has the session.
         """
-        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.cli.opening.logs import cards_of  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
         from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
         from palimpsest.engine.coding.configured import (  # noqa: PLC0415
             coding_settings,
@@ -98,6 +97,8 @@ class TerminalAgents:
         named = (f"{model.provider.upper()}_API_KEY", _SCRIPT)
         if model.provider == _LOCAL or any(os.environ.get(name, "").strip() for name in named):
             return ""
+        from palimpsest.apps.cli.opening.engine_session import provider_or_reason  # noqa: PLC0415 - most often not needed, as above
+
         found = provider_or_reason(model, self._settings)
         return found if isinstance(found, str) else ""
 

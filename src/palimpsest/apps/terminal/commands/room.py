@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
@@ -19,7 +19,10 @@ from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
-from palimpsest.engine.agent import Agent
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 _NO_SOURCE: Final = RowSource()
 
@@ -36,7 +39,7 @@ class CommandSide:
     transcript: Transcript
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open."""
         return self.session.agent
 

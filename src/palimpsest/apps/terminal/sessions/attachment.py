@@ -3,19 +3,23 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import texts_of
+from palimpsest.apps.terminal.loading import load_for_replies
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
 from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
 from palimpsest.core.items import Image, Part, Text
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 # Seconds between two looks at what another terminal has written or asked for; a look costs a system call.
 _LOOK_SECONDS: Final = 0.2
@@ -78,7 +82,7 @@ class Attachment:
         self.hint = ""
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open, and while it is only followed."""
         return None if self.conversation is None else self.conversation.agent
 
@@ -112,10 +116,7 @@ class Attachment:
         terminal = self._terminal
         self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)
         self.hint = ""
-        for piece in opened.earlier:
-            # What a terminal has followed so far stands on its screen.
-            if not isinstance(piece, Event) or piece.seq > self._newest:
-                terminal.take(piece)
+        await self._show_again(opened.earlier)
         self._newest = 0
         terminal.attached(opened)
         unsent, self._unsent = self._unsent, []
@@ -185,12 +186,20 @@ class Attachment:
         followed = await asyncio.to_thread(self._around.follow, session)
         self.followed = followed
         self.hint = READ_ONLY
-        for piece in followed.earlier:
-            if not isinstance(piece, Event) or piece.seq > self._newest:
-                self._terminal.take(piece)
+        await self._show_again(followed.earlier)
         self._newest = followed.log.tip
         self._look_after(self._watch_log(followed, HandoverFile(self._around.folder, session)))
         self._terminal.changed()
+
+    async def _show_again(self, earlier: tuple[Piece, ...]) -> None:
+        """Show what an earlier conversation said. What this terminal has followed so far stands on its screen."""
+        if earlier:
+            await asyncio.to_thread(load_for_replies)
+        for piece in earlier:
+            if not isinstance(piece, Event) or piece.seq > self._newest:
+                self._terminal.take(piece)
+                # Painting hundreds of pieces takes long: keys are taken between two of them.
+                await asyncio.sleep(0)
 
     def _look_after(self, work: Coroutine[Any, Any, None]) -> None:
         if self._watch is not None and self._watch is not asyncio.current_task():
