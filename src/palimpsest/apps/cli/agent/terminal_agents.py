@@ -60,6 +60,8 @@ class TerminalAgents:
         coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
         hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
         notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
+        # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
+        agent.session.log.sync()
         missing = self._missing(agent.session.card)
         return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
 

@@ -25,6 +25,7 @@ __all__ = [
     "find_session",
     "is_of_sub_agent",
     "new_session_id",
+    "opening_of",
     "stores_of_folder",
 ]
 
@@ -98,12 +99,18 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
 
 def is_of_sub_agent(home: AnyHome, session: str) -> bool:
     """Whether another agent started a session. One that cannot be read counts as the user's, so that a command says what is wrong."""
+    body = opening_of(home, session)
+    return body is not None and body.opener is not None
+
+
+def opening_of(home: AnyHome, session: str) -> SessionOpened | None:
+    """Return the first event of a session, whatever its length; `None` if it cannot be read."""
     try:
         with closing(home.store.open(session)) as lines, closing(open_reader(home.store, session, lines, check=False)) as reader:
             body = reader.opened.body
     except PalimpsestError:
-        return False
-    return isinstance(body, SessionOpened) and body.opener is not None
+        return None
+    return body if isinstance(body, SessionOpened) else None
 
 
 def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
