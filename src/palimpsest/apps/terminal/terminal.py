@@ -39,9 +39,9 @@ from palimpsest.tools.permissions.decision import Approval
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
-# Objects between two collections of garbage while the terminal is open. The start of `pal` allows far more, see `apps.cli.start`: over
-# hundreds of turns the cycles that painting leaves behind would pile up.
-_COLLECT_EVERY: Final = 2_000
+# Objects between two collections of garbage while the terminal is open, and how many of these until older objects are included. The
+# start of `pal` allows far more, see `apps.cli.start`: over hundreds of turns the cycles that painting leaves behind would pile up.
+_COLLECT: Final = (1_000, 5, 5)
 
 
 class Terminal(CommandSide):
@@ -52,11 +52,11 @@ class Terminal(CommandSide):
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(self._completions, around.root))
+        self.line = InputLine(around.folder, around.root, TerminalCompleter(self._completions, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self._question_changed, self._call, seconds)
-        self.session = Attachment(around, self, self._ask)
+        self.session = Attachment(around, self, self._ask, self.line.waiting)
         self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
         self.script = StatusScript(around.config, around.root, self.display.refresh)
         self.lists = Lists(self.line, self.display.refresh)
@@ -83,7 +83,7 @@ class Terminal(CommandSide):
         await asyncio.to_thread(load_for_first_message)
         # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
         gc.freeze()
-        gc.set_threshold(_COLLECT_EVERY)
+        gc.set_threshold(*_COLLECT)
 
     # What the session uses.
 
@@ -95,6 +95,10 @@ class Terminal(CommandSide):
         self.missing = opened.missing
         if opened.missing and not opened.earlier:
             self.start(self._command("/start"))
+
+    def recorded(self) -> None:
+        """Forget the copies of messages that are recorded now."""
+        self.line.keep()
 
     def changed(self) -> None:
         """Paint again, and run the script of the status line."""

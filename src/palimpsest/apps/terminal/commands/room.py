@@ -100,8 +100,7 @@ class CommandSide:
             if chosen is None:
                 return
             session = chosen
-        self.line.keep()
-        self.line.put("")
+        self.line.leave_session()
         await self.session.close()
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)

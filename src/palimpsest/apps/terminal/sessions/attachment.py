@@ -57,6 +57,10 @@ class AttachedTerminal(Protocol):
         """Continue with an agent that is ready: show its notices, and the draft of its session."""
         ...
 
+    def recorded(self) -> None:
+        """Forget the copies of messages that waited for the session and are recorded now."""
+        ...
+
     def give_back(self, text: str) -> None:
         """Put what could not be sent before what is typed."""
         ...
@@ -67,13 +71,18 @@ class AttachedTerminal(Protocol):
 
 
 class Attachment:
-    """At most one session at a time. `hint` is what the status line says about it; empty while an agent is there."""
+    """At most one session at a time. `hint` is what the status line says about it; empty while an agent is there.
 
-    def __init__(self, around: TerminalSurroundings, terminal: AttachedTerminal, approve: Approve) -> None:
+    `unsent` are messages that wait for the session to be open; the input line keeps them on disk until then.
+    """
+
+    def __init__(self, around: TerminalSurroundings, terminal: AttachedTerminal, approve: Approve, unsent: list[Typed]) -> None:
         self._around = around
         self._terminal = terminal
         self._approve = approve
-        self._unsent: list[Typed] = [(around.prompt,)] if around.prompt else []
+        self._unsent = unsent
+        if around.prompt:
+            unsent.append((around.prompt,))
         self._watch: asyncio.Task[None] | None = None
         self._newest = 0
         self._has_asked = False
@@ -110,8 +119,7 @@ class Attachment:
             return
         except PalimpsestError:
             self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
-            unsent, self._unsent = self._unsent, []
-            self._terminal.give_back("\n".join(text for parts in unsent for text in texts_of(parts)))
+            self._give_back()
             raise
         terminal = self._terminal
         self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)
@@ -119,9 +127,7 @@ class Attachment:
         await self._show_again(opened.earlier)
         self._newest = 0
         terminal.attached(opened)
-        unsent, self._unsent = self._unsent, []
-        for parts in unsent:
-            self.send(parts)
+        self._send_waiting()
         self.conversation.go_on()
         self._look_after(self._watch_wishes(HandoverFile(self._around.folder, opened.agent.id)))
         terminal.changed()
@@ -154,6 +160,22 @@ class Attachment:
         blobs = conversation.agent.session.environment.blobs
         said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
         conversation.send(*said)
+
+    def _send_waiting(self) -> None:
+        """Send what waited for the session. What cannot be recorded goes back into the input, before the error is raised."""
+        try:
+            while self._unsent:
+                self.send(self._unsent[0])
+                del self._unsent[0]
+        except PalimpsestError:
+            self._give_back()
+            raise
+        self._terminal.recorded()
+
+    def _give_back(self) -> None:
+        texts = [text for parts in self._unsent for text in texts_of(parts)]
+        self._unsent.clear()
+        self._terminal.give_back("\n".join(texts))
 
     async def take_over(self) -> None:
         """Go on with a followed session here: at once if its terminal has ended, else after it was asked for and given.
