@@ -17,7 +17,6 @@ from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
-from palimpsest.apps.terminal.loading import load_for_first_message
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import Questions
@@ -29,6 +28,7 @@ from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuesti
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
+from palimpsest.apps.terminal.sessions.loading import load_for_first_message
 from palimpsest.apps.terminal.state import StatusReader
 from palimpsest.apps.terminal.surroundings import OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import PalimpsestError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import texts_of
-from palimpsest.apps.terminal.loading import load_for_replies
 from palimpsest.apps.terminal.screen.blocks import NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
+from palimpsest.apps.terminal.sessions.loading import load_for_replies
 from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
