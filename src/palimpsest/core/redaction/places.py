@@ -38,7 +38,9 @@ _IS: Final = (
     r"|(?<=[A-Za-z0-9])>|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})|,?\s{1,40}(?:-[ \t])?\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     r"(?:base64:)?"
 )
-_VALUE: Final = rf"(?:{_QUOTE}(?P<value>{_QUOTED_LETTER}{{6,256}}+)(?:{_CLOSED}|(?={_QUOTED_LETTER}))|(?P<bare>{_BARE_LETTER}{{6,256}}={{0,2}}))"
+_VALUE: Final = (
+    rf"(?:{_QUOTE}(?P<value>{_QUOTED_LETTER}{{6,256}}+)(?:{_CLOSED}|(?={_QUOTED_LETTER}))|(?P<bare>{_BARE_LETTER}{{6,256}}={{0,2}}))"
+)
 _CHINESE_NAMES: Final = ("密码", "密碼", "密钥", "密鑰", "口令", "令牌")
 _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
 
@@ -83,7 +85,11 @@ def _password(candidate: Candidate) -> bool:
     if is_placeholder(value) or len(value) < 4 or "://" in value:
         return False
     plain = value.strip("[]()*/").replace("_", "").replace("-", "")
-    return not plain.isalpha() and not plain.isdigit() and (plain.isalnum() or is_chosen(value, 6) or is_generated(value) or not is_code(value))
+    return (
+        not plain.isalpha()
+        and not plain.isdigit()
+        and (plain.isalnum() or is_chosen(value, 6) or is_generated(value) or not is_code(value))
+    )
 
 
 def _option(candidate: Candidate) -> bool:
@@ -138,7 +144,9 @@ _OPTION_NAMES: Final = r"(?:(?:api|access|secret|auth|account|private)-key|token
 _LOGIN: Final = r"[\"']?[^\s:\"'`/$<]{1,100}:(?![/\\]|[0-9]{1,6}(?:\s|$))"
 
 PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
-    _place("bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}(?P<value>[A-Za-z0-9._~+/-]{16,256}=*)", _header, r"[A-Za-z0-9._~+/-]*=*", folded=True),
+    _place(
+        "bearer", "bearer", r"(?i:Bearer)[ \t]{1,8}(?P<value>[A-Za-z0-9._~+/-]{16,256}=*)", _header, r"[A-Za-z0-9._~+/-]*=*", folded=True
+    ),
     _place(
         "authorization",
         "authorization",
@@ -156,18 +164,48 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place("pgpass", ":54", r":54[0-9]{2}:[^\s:]{1,60}:[^\s:]{1,60}:(?P<value>[^\s:\"'\\]{6,200})", _password),
     # A password may contain `@`: the last one before the path ends it.
     _place("url_password", "://", r"://(?P<name>[^\s:/@\"'`<>]{0,100}:)?(?P<value>[^\s/\"'`<>]{3,200})@(?=[A-Za-z0-9\[])", _in_url),
-    _place("signature", "sig=|signature=", r"(?<![A-Za-z0-9])(?i:X-Amz-)?(?i:sig(?:nature)?)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})", generated, folded=True),
-    _place("docker", "\"auth|_auth", rf"(?P<name>[\"_])auth\\{{0,3}}[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\{{0,3}}[\"']?(?P<value>[A-Za-z0-9+/]{{8,256}}={{0,2}})", _encoded_login),
-    _place("assignment", "key|token|secret|pass|pwd|credential", rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}", _assigned, _REST, folded=True),
-    _place("option", " --", rf" --(?:(?P<name>(?:[a-z]{{1,20}}-){{0,3}}){_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}", _option),
+    _place(
+        "signature",
+        "sig=|signature=",
+        r"(?<![A-Za-z0-9])(?i:X-Amz-)?(?i:sig(?:nature)?)=(?P<value>[A-Za-z0-9%+/]{30,256}={0,2})",
+        generated,
+        folded=True,
+    ),
+    _place(
+        "docker",
+        '"auth|_auth',
+        r"(?P<name>[\"_])auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?(?P<value>[A-Za-z0-9+/]{8,256}={0,2})",
+        _encoded_login,
+    ),
+    _place(
+        "assignment",
+        "key|token|secret|pass|pwd|credential",
+        rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}",
+        _assigned,
+        _REST,
+        folded=True,
+    ),
+    _place(
+        "option",
+        " --",
+        rf" --(?:(?P<name>(?:[a-z]{{1,20}}-){{0,3}}){_OPTION_NAMES}[ \t]{{1,8}}(?!-)|(?:proxy-)?user[ \t=]{{1,4}}{_LOGIN}){_SHELL_VALUE}",
+        _option,
+    ),
     _place("option", " -u", rf" -u[ \t]{{0,4}}{_LOGIN}{_SHELL_VALUE}", _password),
     _place("option", " -p| -a ", rf" -(?P<name>p|[pa][ \t]{{1,4}}){_SHELL_VALUE}", _client_option),
-    _place("assignment", "|".join(_CHINESE_NAMES), rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{4,256}})", _password),
+    _place(
+        "assignment",
+        "|".join(_CHINESE_NAMES),
+        rf"(?:{'|'.join(_CHINESE_NAMES)}){_CHINESE_IS}(?P<value>[!#-&(-\[\]-_a-~]{{4,256}})",
+        _password,
+    ),
 )
 
 
 _COOKIE_STARTS: Final = (b"cookie", b" -b ")
-_COOKIE_HEADER: Final = lazy_pattern(r"(?i:cookie)\\{0,3}[\"']?(?:[ \t]{0,4}[:,][ \t]{0,4}|[ \t]{1,4})\\{0,3}[\"']?| -b[ \t]{1,4}\\{0,3}[\"']?")
+_COOKIE_HEADER: Final = lazy_pattern(
+    r"(?i:cookie)\\{0,3}[\"']?(?:[ \t]{0,4}[:,][ \t]{0,4}|[ \t]{1,4})\\{0,3}[\"']?| -b[ \t]{1,4}\\{0,3}[\"']?"
+)
 _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,4096})(?:;[ \t]{0,4})?")
 
 
@@ -178,7 +216,7 @@ def find_cookies(text: str, folded: bytes) -> Iterator[tuple[int, int]]:
         while place >= 0:
             end = place + len(start)
             header = _COOKIE_HEADER.match(text, place)
-            while header and (cookie := _COOKIE.match(text, header.end() if end < header.end() else end)):
+            while header and (cookie := _COOKIE.match(text, max(end, header.end()))):
                 end = cookie.end()
                 if is_generated(cookie[1]):
                     yield cookie.span(1)

@@ -34,7 +34,9 @@ _STARTS: Final = tuple(
 # One search for the starts of all classes with `run`: most texts have none of them.
 _ANY_RUN: Final = lazy_pattern(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
 # The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
-_ANY_OTHER: Final = lazy_pattern(b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts))
+_ANY_OTHER: Final = lazy_pattern(
+    b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts)
+)
 # Compiled with their first use: most processes need none of them.
 _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096

@@ -38,7 +38,11 @@ _PATH: Final = lazy_pattern(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z][a-z0-9+.-]{1,12}://|[
 def is_placeholder(value: str) -> bool:
     """Return whether a value stands for a secret that is elsewhere: a reference, a redaction, or a filler such as `xxxxx`."""
     small = value[:MOST_JUDGED].lower()
-    return _REFERENCE.match(value) is not None or any(filler in small for filler in _FILLERS) or _FILLER.search(value[:MOST_JUDGED]) is not None
+    return (
+        _REFERENCE.match(value) is not None
+        or any(filler in small for filler in _FILLERS)
+        or _FILLER.search(value[:MOST_JUDGED]) is not None
+    )
 
 
 def is_generated(value: str, least: int = _GENERATED_LENGTH) -> bool:

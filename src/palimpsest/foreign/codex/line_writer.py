@@ -261,7 +261,7 @@ class LineWriter:
         self._view_changed = False
         view = self._walk.view_at(seq)
         model = card(_MODEL)
-        contents = ((item, sendable_content(item, model)) for item in view.items)
+        contents = ((item, sendable_content(item, model, self._blobs.get)) for item in view.items)
         shown = tuple(structs.replace(item, content=content, mask=None) for item, content in contents if content is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
         yield self.line("compacted", {"message": summary, "replacement_history": list(encode_items(shown, self._encoding))})

@@ -166,7 +166,9 @@ def _huge_line(count: int) -> Iterator[Json]:
     """One tool result of so many lines."""
     made = _Transcript()
     yield made.user("Print the log.")
-    yield from made.call("Bash", {"command": "cat build.log"}, "\n".join(f"{n}: src/part_{n % 97}.py compiled in {n} ms" for n in range(count)))
+    yield from made.call(
+        "Bash", {"command": "cat build.log"}, "\n".join(f"{n}: src/part_{n % 97}.py compiled in {n} ms" for n in range(count))
+    )
     yield made.reply(_said("It compiles."))
 
 

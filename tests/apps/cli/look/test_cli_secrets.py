@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pal_runs import SMALL, Pal, small
+from palimpsest.stores.import_cursors import ImportCursor
 from secret_sets import innocents, planted
 
 from palimpsest.apps.cli.exchange.export import FORMS
@@ -14,7 +15,6 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import find_secrets
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.stores.import_cursors import ImportCursor
 
 TOKEN = "ghp_" + "a1B2" * 9
 PASSWORD = "Bramble.Tin7"

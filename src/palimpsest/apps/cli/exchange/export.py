@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from palimpsest.apps.cli.keep.kept_links import link_text
 from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path as EventPath
@@ -28,6 +29,7 @@ from palimpsest.foreign.reading.origin import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, WireName
 
 _EXAMPLES = """\b
@@ -112,7 +114,8 @@ def export(
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
         events = sum(run.last - run.first + 1 for run in path.ranges)
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
+        link = link_text(path.tip, log.reader.link(path.tip))
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events, "link": link}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -151,7 +154,9 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
             lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
     if form in WIRES:
-        request = write_request(log, blobs, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        fetch = NotedFetch(blobs.get)
+        request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "markdown":
         from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each format is imported only if it is used
@@ -201,7 +206,7 @@ def _create_folder(folder: Path) -> None:
 def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, install: bool) -> None:
     """Print the path and how to resume to standard error, because standard output may hold the export."""
     if shape["path"] is not None:
-        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events", err=True)
+        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
         where = "" if install else f"save it as {place.path}, then "
         click.echo(f"to resume it: {where}{place.command}" if place.command else f"it cannot be resumed there: {place.why}", err=True)
