@@ -126,7 +126,7 @@ class HttpProvider:
                 yield piece
 
     async def _new_client(self) -> "httpx.AsyncClient":
-        # Reading the root certificates takes 25 to 100 ms, in which a user interface would take no keys.
+        # Reading the root certificates takes 30 ms, in which a user interface would take no keys.
         certificates = await asyncio.to_thread(_certificates)
         import httpx  # noqa: PLC0415 - as above
 
