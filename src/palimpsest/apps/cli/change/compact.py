@@ -14,10 +14,10 @@ from palimpsest.apps.cli.opening.engine_session import (
     environment_of,
     fold_profile,
     open_in_memory,
-    settings_of,
 )
 from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain

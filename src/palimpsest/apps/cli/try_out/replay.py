@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import provider_of, settings_of
+from palimpsest.apps.cli.opening.engine_session import provider_of
 from palimpsest.apps.cli.opening.home import AnyHome, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows

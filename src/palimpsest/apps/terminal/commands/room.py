@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
@@ -22,7 +22,10 @@ from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.agent import Agent
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 # Commands of `pal` that handle Ctrl-C themselves, which only the main thread can; the session waits for them.
 _OWN_CTRL_C: Final = frozenset({"import", "memory"})
@@ -43,7 +46,7 @@ class CommandSide:
     missing: str
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open."""
         return self.session.agent
 
@@ -140,8 +143,7 @@ class CommandSide:
             if not chosen:
                 raise BadInput("there is no session with messages yet; /start import brings those of other agents")
             session = chosen
-        self.line.keep()
-        self.line.put("")
+        self.line.leave_session()
         await self.session.close(shown=fork)
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)
