@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from pal_runs import SMALL, Pal, small
-from palimpsest.stores.import_cursors import ImportCursor
 from secret_sets import innocents, planted
 
 from palimpsest.apps.cli.exchange.export import FORMS
