@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -151,7 +151,10 @@ class Display:
         self._output.release()
         try:
             with interrupts_ignored():
-                return await run_in_terminal(action, in_executor=in_thread)
+                async with in_terminal():
+                    # What was written before comes before what the action prints.
+                    self._write_pending()
+                    return await asyncio.to_thread(action) if in_thread else action()
         finally:
             self._is_away = False
             self.refresh()
@@ -184,8 +187,9 @@ class Display:
 
     def _live(self) -> ANSI:
         size = self.size
-        lines = self._painted.live(size).splitlines()
-        return ANSI("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
+        lines = self._painted.live(size).splitlines()[-max(1, size.rows - _RESERVED_ROWS) :]
+        # An empty line always stands above the input, so that it does not move when a reply becomes final.
+        return ANSI("\n".join((*lines, "")))
 
     def _status(self) -> ANSI:
         return ANSI(self._painted.status(self.size))
