@@ -48,7 +48,7 @@ class _Emulator(pyte.HistoryScreen):
 
     def select_graphic_rendition(self, *attributes: int) -> None:
         is_extended = 38 in attributes or 48 in attributes
-        super().select_graphic_rendition(*(90 if each == 2 and not is_extended else each for each in attributes))  # noqa: PLR2004 - faint, and gray
+        super().select_graphic_rendition(*(90 if each == 2 and not is_extended else each for each in attributes))
 
 
 class PtyScreen:

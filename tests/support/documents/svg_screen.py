@@ -75,9 +75,8 @@ def svg(frozen: Frozen, title: str, description: str) -> str:
     """Return the picture as an SVG document without fonts, scripts or addresses."""
     width = round(frozen.columns * _WIDE + 2 * _MARGIN)
     height = len(frozen.lines) * _HIGH + 2 * _MARGIN
-    names = sorted(
-        {name for runs in frozen.lines for run in runs for name in (run.style.ink, run.style.paper) if name in _PALETTE} | {_INK}
-    )
+    used = {name for runs in frozen.lines for run in runs for name in (run.style.ink, run.style.paper)}
+    names = sorted((used & _PALETTE.keys()) | {_INK})
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-labelledby="t d">',
@@ -99,7 +98,8 @@ def _css(names: list[str]) -> str:
     return (
         f"\n:root{{{values(0)}}}\n@media (prefers-color-scheme:dark){{:root{{{values(1)}}}}}\n"
         ".box{fill:var(--paper);stroke:var(--edge)}"
-        f"text{{font:{_FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;fill:var(--{_INK})}}\n"
+        f"text{{font:{_FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+        f"white-space:pre;fill:var(--{_INK})}}\n"
         + "".join(f".{name}{{fill:var(--{name})}}" for name in names if name != _INK)
         + ".b{font-weight:700}.i{font-style:italic}.u{text-decoration:underline}.cursor{fill:var(--default);opacity:.5}\n"
     )
@@ -119,9 +119,8 @@ def _line(runs: tuple[Run, ...], row: int) -> list[str]:
         for run in runs
         if run.style.paper
     ]
-    spans = "".join(
-        f'<tspan x="{_places(run)}"{_looks(run.style)}>{escape(run.text.rstrip(), quote=False)}</tspan>' for run in runs if run.text.strip()
-    )
+    letters = [run for run in runs if run.text.strip()]
+    spans = "".join(f'<tspan x="{_places(run)}"{_looks(run.style)}>{escape(run.text.rstrip(), quote=False)}</tspan>' for run in letters)
     return [*papers, f'<text xml:space="preserve" y="{top + 13}">{spans}</text>'] if spans else papers
 
 
@@ -141,9 +140,7 @@ def _looks(style: Style) -> str:
 
 
 def _filled(paper: str) -> str:
-    return (
-        f' class="{paper}"' if paper in _PALETTE and paper != _INK else f' fill="var(--{_INK})"' if paper == _INK else f' fill="#{paper}"'
-    )
+    return f' fill="var(--{paper})"' if paper in _PALETTE else f' fill="#{paper}"'
 
 
 def _runs(row: list[Char]) -> tuple[Run, ...]:
@@ -161,7 +158,7 @@ def _runs(row: list[Char]) -> tuple[Run, ...]:
 
 
 def _is_wide(cell: Char) -> bool:
-    return not cell.data or wcwidth(cell.data[0]) == 2  # noqa: PLR2004 - columns
+    return not cell.data or wcwidth(cell.data[0]) == 2
 
 
 def _style(cell: Char) -> Style:

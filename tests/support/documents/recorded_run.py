@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
-from typing import NamedTuple
+from typing import Final
 
 from pty_screen import PtyScreen
 from streaming_model import Call, Gate, Part, Spent, Thought
@@ -66,6 +66,46 @@ _ANSWER = """34 of 1,500 titles get another address:
 | pies | 13 | `pate-en-croute` |
 
 """
+# Titles and descriptions of the pictures, for people who do not see them.
+_WORDS: Final = {
+    "edit": (
+        "A question about an edit",
+        (
+            "The agent has read two files, explained the fault with code in colour, and asks whether it may change slug.py. The "
+            "diff has the line numbers of the file; y, a, n and Esc answer."
+        ),
+    ),
+    "session": (
+        "A session in the terminal",
+        (
+            "A user asks for a failing test to be fixed. The agent reads two files, explains the fault, changes one line to two, "
+            "shown as a coloured diff with line numbers, and asks for permission to run pytest. The line below the input has the "
+            "model, how full the window is, the cost and the mode."
+        ),
+    ),
+    "fold": (
+        "A fold in mid-work",
+        (
+            "The agent reads six files. When the window is full to the chosen limit, one quiet line says how many tokens a fold "
+            "left of how many, what it saves with each call, what it costs once, and the key that shows it, Ctrl-T. The answer with "
+            "a table follows."
+        ),
+    ),
+    "audit": (
+        "What an edit hid and cost",
+        (
+            "Ctrl-T lists the edits of the context. The newest is the fold: its sizes, how many items it hid, why it happened, what "
+            "it saves and costs. Enter shows the items, u undoes the edit."
+        ),
+    ),
+    "context": (
+        "What fills the window",
+        (
+            "After the fold was undone, /context draws the window as a grid of a hundred cells in the colours of a legend: results, "
+            "tools, context, free space and the buffer. Below are the tokens by source and the five largest items."
+        ),
+    ),
+}
 
 
 def _replies(gate: Gate) -> tuple[tuple[Part, ...], ...]:
@@ -97,33 +137,21 @@ def _fill(project: Path) -> None:
         (project / "shelves" / f"{shelf}.csv").write_text("".join(lines))
 
 
-class Picture(NamedTuple):
-    """A picture: the name of its file, its title, what it shows in words, and the screen."""
-
-    name: str
-    title: str
-    description: str
-    screen: Frozen
-
-    def svg(self) -> str:
-        """Return the document."""
-        return svg(self.screen, self.title, self.description)
-
-
-def pictures() -> Iterator[Picture]:
-    """Run the session and yield its pictures in order."""
+def pictures() -> Iterator[tuple[str, str]]:
+    """Run the session and yield its pictures in order, each as the name of its file and an SVG document."""
     gate = Gate()
     # The path of the project is part of what the model reads: with as many digits everywhere, it has as many tokens.
     folder = Path(f"/tmp/pal-{os.getpid():07d}")  # noqa: S108 - made here, and fails if it exists
     folder.mkdir()
     try:
         with room_of(folder, *_replies(gate)) as room:
-            yield from _session(room, gate)
+            for name, screen in _session(room, gate):
+                yield f"{name}.svg", svg(screen, *_WORDS[name])
     finally:
         rmtree(folder)
 
 
-def _session(room: Room, gate: Gate) -> Iterator[Picture]:
+def _session(room: Room, gate: Gate) -> Iterator[tuple[str, Frozen]]:
     _fill(room.project)
     with (room.home / "config.toml").open("a") as config:
         config.write("[context]\ncompact_at = 60000\n")
@@ -133,33 +161,33 @@ def _session(room: Room, gate: Gate) -> Iterator[Picture]:
         yield from _working(screen, gate)
 
 
-def _fixing(screen: PtyScreen) -> Iterator[Picture]:
+def _fixing(screen: PtyScreen) -> Iterator[tuple[str, Frozen]]:
     say(screen, "slug('Crème brûlée') gives cr-me-br-l-e, so a test fails. Please fix it.")
     screen.wait_for("y  yes, once")
     screen.wait_until_quiet()
-    yield Picture("edit", "A question about an edit", "…", freeze(screen.screen, "❯ slug"))
+    yield "edit", freeze(screen.screen, "❯ slug")
     screen.type("y")
     screen.wait_for("allow bash(pytest")
     screen.wait_until_quiet()
-    yield Picture("session", "The terminal", "…", freeze(screen.screen, "❯ slug"))
+    yield "session", freeze(screen.screen, "❯ slug")
     screen.type("y")
     screen.wait_for("redirect.")
     screen.wait_for(lambda: "working" not in screen.lines()[-1])
 
 
-def _working(screen: PtyScreen, gate: Gate) -> Iterator[Picture]:
+def _working(screen: PtyScreen, gate: Gate) -> Iterator[tuple[str, Frozen]]:
     say(screen, "Which titles on the shelves get another address?")
     screen.wait_for(gate.reached.is_set)
     screen.wait_for("for example")
     screen.wait_until_quiet()
-    yield Picture("fold", "A fold in mid-work", "…", freeze(screen.screen, "❯ Which"))
+    yield "fold", freeze(screen.screen, "❯ Which")
     gate.opened.set()
     screen.wait_for("redirects.")
     screen.wait_for(lambda: "working" not in screen.lines()[-1])
     screen.press("ctrl-t")
     screen.wait_for("Edits of the context")
     screen.wait_until_quiet()
-    yield Picture("audit", "What an edit hid and cost", "…", freeze(screen.screen, "Edits"))
+    yield "audit", freeze(screen.screen, "Edits")
     screen.type("u")
     screen.wait_for("(undone)")
     screen.press("esc")
@@ -167,7 +195,7 @@ def _working(screen: PtyScreen, gate: Gate) -> Iterator[Picture]:
     say(screen, "/context")
     screen.wait_for("/context items")
     screen.wait_until_quiet()
-    yield Picture("context", "What fills the window", "…", freeze(screen.screen, "❯ /context"))
+    yield "context", freeze(screen.screen, "❯ /context")
 
 
 def _path() -> str:
