@@ -12,7 +12,7 @@ from palimpsest.apps.terminal.choosing import Chooser
 from palimpsest.apps.terminal.screen.blocks import Block
 from palimpsest.apps.terminal.screen.diffs import diff_of
 from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.screen.painting import gap, paint, painted
+from palimpsest.apps.terminal.screen.painting import gap, indented, paint, painted
 from palimpsest.apps.terminal.screen.question import PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status, status_line
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
@@ -110,7 +110,7 @@ def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool)
         else "or type a reason for a no, then Enter"
     )
     full = "" if question.call is None else "; Ctrl-O shows the call in full"
-    yield painted(Text(f"  {hint}{full}", look.style("dim")), look)
+    yield indented(Text(f"{hint}{full}", look.style("dim")), "  ", look, "")
 
 
 def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:

@@ -38,8 +38,8 @@ def paint(block: Block, look: ScreenLook, *, opened: bool = False) -> str:
         case FoldBlock():
             return _fold(block, look)
         case NoticeBlock(text=text, level=level):
-            style = {"info": "dim", "warning": "warning", "error": "bad"}[level]
-            return painted(Text(f"{look.symbols.notice} {one_line(plain(text))}", look.style(style)), look)
+            style = look.style({"info": "dim", "warning": "warning", "error": "bad"}[level])
+            return indented(Text(one_line(plain(text)), style), f"{look.symbols.notice} ", look, style)
         case _:
             assert_never(block)
 
@@ -75,7 +75,7 @@ def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
         text.append(f"\n[{name}]", look.style("dim"))
     if block.steering:
         text.append("  (while it worked)", look.style("dim"))
-    return "\n" + _indented(text, f"{mark} ", look, style)
+    return "\n" + indented(text, f"{mark} ", look, style)
 
 
 def _reply(text: str, look: ScreenLook, *, continues: bool) -> str:
@@ -89,7 +89,7 @@ def _reply(text: str, look: ScreenLook, *, continues: bool) -> str:
 def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
     style = f"italic {look.style('dim')}"
     if opened:
-        return _indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
+        return indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
     return painted(_cut(Text(f"{look.symbols.thinking} {one_line(plain(block.text))}", style), look), look)
 
 
@@ -124,7 +124,7 @@ def _output(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     hidden = len(lines) - most
     shown = [f"{look.symbols.more} {hidden:,} lines before"] if hidden > 0 else []
     shown += [line[:_LONGEST_LINE] for line in lines[-most:]]
-    return _indented(Text("\n".join(shown), look.style("dim")), "  ", look, "")
+    return indented(Text("\n".join(shown), look.style("dim")), "  ", look, "")
 
 
 def _diff(lines: tuple[DiffLine, ...], look: ScreenLook, *, opened: bool) -> str:
@@ -171,7 +171,7 @@ def gap(before: Block | None, block: Block) -> str:
     return "\n" if isinstance(before, ReplyBlock) and not isinstance(block, ReplyBlock | UserBlock) else ""
 
 
-def _indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
+def indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
     """Return wrapped text whose first line begins with a mark, and whose other lines are indented as far."""
     indent = cell_len(first)
     width = max(10, look.text_width - indent)
