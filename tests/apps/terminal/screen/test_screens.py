@@ -14,9 +14,8 @@ from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status, status_line
 
 CODE = 'def area(width, height):\n    """Return the area."""\n    return width + height\n'
-EDIT = Call(
-    "edit", {"path": "shape.py", "old": "    return width + height\n", "new": "    # An area is a product.\n    return width * height\n"}
-)
+OLD, NEW = "    return width + height\n", "    # An area is a product.\n    return width * height\n"
+EDIT = Call("edit", {"path": "shape.py", "old": OLD, "new": NEW})
 DIFF = ["  3 -     return width + height", "  3 +     # An area is a product.", "  4 +     return width * height"]
 CHINESE = "一段很长的中文文字，没有空格，"
 TABLE = "| 名称 | 数量 |\n|---|---:|\n| 面包 | 12 |\n\n- 一\n- two\n"
@@ -92,12 +91,8 @@ def test_a_reply_streams_an_edit_is_asked_about_and_its_output_opens(room: Calla
 
 def test_sixty_columns_without_colour_in_chinese(room: Callable[..., Room]) -> None:
     here = room((Call("bash", {"command": "mkdir 一 && cat 二"}),), (CHINESE * 4 + "\n\n" + TABLE,))
-    asked = [
-        "· There is no sandbox (it is turned off): every command",
-        "  that may change something asks first.",
-        "",
-        "❯ 请看看这个目录里有什么文件",
-    ]
+    notice = ["· There is no sandbox (it is turned off): every command that", "  may change something asks first."]
+    asked = [*notice, "", "❯ 请看看这个目录里有什么文件"]
     with here.terminal(columns=60, NO_COLOR="1") as screen:
         say(screen, "请看看这个目录里有什么文件")
         screen.wait_for("y  yes, once")
@@ -179,7 +174,7 @@ def test_for_a_screen_reader_there_are_words_instead_of_symbols(room: Callable[.
         (ScreenLook(80), "▾ fold 63: 64k → 29k tokens, saves $0.01 a call, costs $0.02 once (Ctrl-T)"),
         (ScreenLook(60), "▾ fold 63: 64k → 29k tokens, saves $0.01 a call (Ctrl-T)"),
         (ScreenLook(40), "▾ fold 63: 64k → 29k tokens (Ctrl-T)"),
-        (ScreenLook(20), "▾ fold 63… (Ctrl-T)"),
+        (ScreenLook(20), "▾ fold 63:… (Ctrl-T)"),
         (ScreenLook(80, spoken=True), "edit: fold 63: 64k to 29k tokens, saves $0.01 a call, costs $0.02 once (Ctrl-T)"),
     ],
     ids=["80", "60", "40", "20", "spoken"],
@@ -193,12 +188,12 @@ def test_the_line_of_a_fold_keeps_its_key_in_any_width(look: ScreenLook, line: s
     [
         (
             ScreenLook(120),
-            "claude-sonnet-4-6 · █░░░░░ 15% of 200k · $0.23 · ask · 2 queued · 1 processes · fold in 30k · cache 55% · palimpsest",
+            "claude-sonnet-4-6 · █░░░░░ 15% of 200k · $0.23 · ask · 2 queued · 1 process · fold in 30k · cache 55% · palimpsest",
         ),
-        (ScreenLook(80), "claude-sonnet-4-6 · █░░░░░ 15% of 200k · $0.23 · ask · 2 queued · 1 processes"),
+        (ScreenLook(80), "claude-sonnet-4-6 · █░░░░░ 15% of 200k · $0.23 · ask · 2 queued · 1 process"),
         (ScreenLook(60), "claude-sonnet-4-6 · █░░░░░ 15% of 200k · $0.23 · ask"),
         (ScreenLook(30), "claude-sonnet-4-6"),
-        (ScreenLook(80, spoken=True), "claude-sonnet-4-6, 15% of 200k, $0.23, ask, 2 queued, 1 processes, fold in 30k"),
+        (ScreenLook(80, spoken=True), "claude-sonnet-4-6, 15% of 200k, $0.23, ask, 2 queued, 1 process, fold in 30k"),
     ],
     ids=["120", "80", "60", "30", "spoken"],
 )

@@ -56,12 +56,16 @@ def _parts(status: Status, look: ScreenLook) -> list[str]:
         dollars(status.cost_usd) if status.cost_usd else "",
         status.mode,
         f"{status.queued} queued" if status.queued else "",
-        f"{status.processes} processes" if status.processes else "",
-        f"{status.agents} sub-agents" if status.agents else "",
+        _counted(status.processes, "process", "processes"),
+        _counted(status.agents, "sub-agent", "sub-agents"),
         _until_fold(status),
         "" if status.cached is None else f"cache {status.cached:.0%}",
         status.profile,
     ]
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}" if number else ""
 
 
 def _context(status: Status, look: ScreenLook) -> str:
