@@ -10,8 +10,8 @@ from wcwidth import wcwidth
 
 # A cell of 8.4 by 18 at this size of the font, in pixels; most monospaced fonts are 0.6 of their size wide.
 _FONT, _WIDE, _HIGH, _MARGIN = 14, 8.4, 18, 14
-# Symbols from here on are missing in many monospaced fonts.
-_RARE: Final = 0x2600
+# Symbols from here on are missing in some monospaced fonts.
+_RARE: Final = 0x25A0
 _INK: Final = "default"
 # The colours of the emulator, for a light page and for a dark one. Each has a contrast of at least 4.5 to its paper.
 _PALETTE: Final = {
