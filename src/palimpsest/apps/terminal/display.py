@@ -17,6 +17,7 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
@@ -30,6 +31,7 @@ Result = TypeVar("Result")
 FRAME_SECONDS: Final = 0.05
 _MOST_INPUT_LINES: Final = 12
 _MOST_CHOICES: Final = 8
+_DIM: Final = "fg:ansibrightblack"
 # Rows that the live part leaves for the input and the status.
 _RESERVED_ROWS: Final = 6
 _DEPTHS: Final = {
@@ -202,8 +204,11 @@ def _choices(buffer: Buffer) -> StyleAndTextTuples:
         return []
     chosen = state.complete_index or 0
     first = max(0, min(chosen - _MOST_CHOICES // 2, len(state.completions) - _MOST_CHOICES))
+    offered = state.completions[first : first + _MOST_CHOICES]
+    width = max((get_cwidth(completion.display_text) for completion in offered), default=0)
     shown: StyleAndTextTuples = []
-    for place, completion in enumerate(state.completions[first : first + _MOST_CHOICES], first):
-        style = "reverse" if place == state.complete_index else ""
-        shown += [(style, f"  {completion.display_text}"), ("class:dim", f"  {completion.display_meta_text}\n")]
+    for place, completion in enumerate(offered, first):
+        name = completion.display_text
+        shown += [("", "\n" if shown else ""), ("reverse" if place == state.complete_index else "", f"  {name}")]
+        shown += [(_DIM, f"{' ' * (width - get_cwidth(name))}  {completion.display_meta_text}")]
     return shown

@@ -124,7 +124,7 @@ def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
     if chooser.left_out:
         yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
     if text := chooser.preview:
-        preview = "\n".join(f"  {line}" for line in plain(text).splitlines()[:_PREVIEW_LINES])
-        yield painted(Text(preview, look.style("dim")), look)
+        preview = "\n".join(plain(text).splitlines()[:_PREVIEW_LINES])
+        yield indented(Text(preview, look.style("dim")), "  ", look, "")
     keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
     yield painted(Text(f"  (type to filter, Enter takes{keys}, Esc leaves)", look.style("dim")), look)
