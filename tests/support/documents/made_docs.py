@@ -31,7 +31,7 @@ def tables() -> Iterator[tuple[Path, str]]:
     """Yield the pages with tables that the code states, as they are with the tables of now."""
     agent = (DOCS / "agent.md").read_text(encoding="utf-8")
     agent = _with_table(agent, "keys", ("key", "does"), KEYS)
-    rows = [(f"`/{each.name}`", each.argument, each.help) for each in COMMANDS.values()]
+    rows = [(f"`/{each.name}`{'' if each.while_running else '*'}", each.argument, each.help) for each in COMMANDS.values()]
     agent = _with_table(agent, "commands", ("command", "argument", "does"), rows)
     yield DOCS / "agent.md", _with_table(agent, "terminal settings", ("key", "default", "meaning"), _settings("terminal."))
     settings = (DOCS / "configuration.md").read_text(encoding="utf-8")

@@ -192,10 +192,10 @@ def _working(screen: PtyScreen, gate: Gate) -> Iterator[tuple[str, Frozen]]:
     screen.wait_for("(undone)")
     screen.press("esc")
     screen.wait_for("was undone")
-    say(screen, "/context")
-    screen.wait_for("/context items")
+    say(screen, "/context grid")
+    screen.wait_for("Autocompact buffer")
     screen.wait_until_quiet()
-    yield "context", freeze(screen.screen, "❯ /context")
+    yield "context", freeze(screen.screen, "❯ /context grid")
 
 
 def _path() -> str:

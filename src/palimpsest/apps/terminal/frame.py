@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 from prompt_toolkit.data_structures import Size
+from rich.cells import cell_len
 from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
@@ -115,7 +116,11 @@ def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool)
 
 def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
     """Yield the rows of a list around its cursor, and the preview of the row under it."""
-    yield painted(Text(f"\n{chooser.title}", f"bold {look.style('accent')}"), look)
+    keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
+    hint = f"(type to filter, Enter takes{keys}, Esc leaves)"
+    # Title and keys stand on one line if both fit.
+    between = "  " if cell_len(chooser.title) + cell_len(hint) + 2 <= look.text_width else "\n"
+    yield painted(Text.assemble(("\n" + chooser.title, f"bold {look.style('accent')}"), between, (hint, look.style("dim"))), look)
     for is_chosen, row in chooser.rows():
         mark = look.symbols.user if is_chosen else " "
         line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
@@ -126,5 +131,3 @@ def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
     if text := chooser.preview:
         preview = "\n".join(plain(text).splitlines()[:_PREVIEW_LINES])
         yield indented(Text(preview, look.style("dim")), "  ", look, "")
-    keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
-    yield painted(Text(f"  (type to filter, Enter takes{keys}, Esc leaves)", look.style("dim")), look)
