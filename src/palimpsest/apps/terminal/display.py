@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from prompt_toolkit.application import in_terminal
@@ -144,10 +145,11 @@ class Display:
             self.app.renderer.reset()
             self.app.invalidate()
 
-    async def above(self, action: Callable[[], Result], *, in_thread: bool = False) -> Result:
+    async def above(self, action: Callable[[], Result], *, in_thread: bool = False, reads_keys: bool = True) -> Result:
         """Take the input away, run an action that uses the terminal itself, show the input again, and return the result.
 
-        With `in_thread` the session goes on meanwhile; what it has to show waits.
+        With `in_thread` the session goes on meanwhile; what it has to show waits. What is typed during an action that reads no keys
+        is for the input.
         """
         self._is_away = True
         self._output.release()
@@ -156,7 +158,9 @@ class Display:
                 async with in_terminal():
                     # What was written before comes before what the action prints.
                     self._write_pending()
-                    return await asyncio.to_thread(action) if in_thread else action()
+                    # Otherwise the terminal would echo what is typed, and an Enter would come as a new line.
+                    with nullcontext() if reads_keys else self.app.input.raw_mode():
+                        return await asyncio.to_thread(action) if in_thread else action()
         finally:
             self._is_away = False
             self.refresh()
