@@ -256,7 +256,7 @@ def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped
             screen.wait_for(lambda: "working" not in screen.lines()[-1])
         assert screen.lines()[-1].endswith(" · 1 process")
         say(screen, "/processes")
-        screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\nbegun", screen.text()) is not None)
+        screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\n  begun", screen.text()) is not None)
         pid = int(re.findall(r"pid (\d+)", screen.text())[-1])
         screen.press("enter")
         screen.wait_for(lambda: "begun" in screen.scrollback()[: -len(screen.lines())] + screen.lines()[:-6])
