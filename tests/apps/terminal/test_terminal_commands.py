@@ -134,7 +134,8 @@ def test_memory_is_added_walked_and_forgotten_inside_of_the_session(room: Callab
         # The terminal takes its keys back once the command has printed.
         screen.wait_until_quiet()
         say(screen, "/memory search database")
-        screen.wait_for(lambda: screen.text().count("5433") >= 3)
+        screen.wait_for("  The tests need a database on port 5433.")
+        screen.wait_until_quiet()
         say(screen, "/memory")
         screen.wait_for(f"❯ {name} project The tests")
         screen.type("f")
