@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
+        "delete": ("keep.delete:delete", "Delete sessions, unless a fork depends on them."),
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {
