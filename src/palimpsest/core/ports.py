@@ -235,21 +235,20 @@ class Blobs(Protocol):
         ...
 
     def get(self, address: str) -> bytes:
-        """Return the bytes at an address without verifying them. Raises `MissingBlob`, or `BadInput` for an invalid address."""
+        """Return the bytes at an address, verified by their digest.
+
+        Raises `MissingBlob`, `DamagedBlob` if they are others, or `BadInput` for an invalid address.
+        """
         ...
 
     def __contains__(self, address: str) -> bool: ...
 
 
 class BlobStore(Blobs, Protocol):
-    """A blob store that can also list and verify its blobs."""
-
-    def check(self, address: str) -> bool:
-        """Whether the bytes at an address match its SHA-256; raises as `get` does."""
-        ...
+    """A blob store that can also list its blobs."""
 
     def size(self, address: str) -> int:
-        """Return the size of a blob in bytes; raises as `get` does."""
+        """Return the size of a blob in bytes. Raises `MissingBlob` or `BadInput` as `get` does."""
         ...
 
     def addresses(self) -> Iterator[str]:

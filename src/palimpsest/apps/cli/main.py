@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("look.jobs:jobs", "Show the background jobs of a session: how far they are, how they ended, what they cost."),
         "why": ("look.why:why", "Show when a text entered the view, which edit hid it, and how to bring it back."),
         "search": ("look.search:search", "Find words in all sessions."),
+        "secrets": ("look.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },

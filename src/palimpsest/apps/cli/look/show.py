@@ -11,7 +11,7 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, iso_time, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
@@ -23,6 +23,7 @@ from palimpsest.core.projections.children import RUNNING
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.engine.children.costs import child_state, recorded_spending
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.past_requests import PastRequest, next_request, past_request
 
@@ -182,12 +183,16 @@ def _number(word: str) -> int:
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
     name = model or view.model or _DEFAULT_MODELS[wire or "anthropic"]
-    request = next_request(view, location.blobs.get, cards_of(home), wire=wire, model=name)
+    fetch = NotedFetch(location.blobs.get)
+    request = next_request(view, fetch, cards_of(home), wire=wire, model=name)
+    warn_of_blobs(fetch)
     _write(request.body, f"as it would be sent to {name}")
 
 
 def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
-    past = past_request(log, number, location.blobs.get, cards_of(home), wire=wire, model=model)
+    fetch = NotedFetch(location.blobs.get)
+    past = past_request(log, number, fetch, cards_of(home), wire=wire, model=model)
+    warn_of_blobs(fetch)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import click
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.opening.home import SessionLocation
 from palimpsest.apps.cli.opening.logs import budget_of
+from palimpsest.apps.shown_text import plain
 from palimpsest.audit.pricing.size_rules import SIZE_RULES
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import LedgerProjection
@@ -21,6 +23,7 @@ from palimpsest.profiles.profile import Count, Profile
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card
 from palimpsest.wire.past_requests import recorded_tools
+from palimpsest.wire.request import Tool
 
 # Only our own estimate is calibrated; the rules of imitated programs count as the originals do.
 _CALIBRATED = "palimpsest"
@@ -45,9 +48,7 @@ def count_of(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = 
     is_calibrated = session_profile.size_rule == _CALIBRATED
     factor = _calibration(view, log).factor(model.name) if is_calibrated else 1.0
     counter = TokenCounter(SIZE_RULES[session_profile.size_rule], factor, drops_cached=model.cache_edits)
-    call = view.call
-    tools = recorded_tools(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
-    return ViewCount(counter, counter.scaled(sum(map(tool_list_size, tools_bytes(tools)))), session_profile.count)
+    return ViewCount(counter, counter.scaled(sum(map(tool_list_size, tools_bytes(_tools(view, blobs))))), session_profile.count)
 
 
 def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> int:
@@ -65,6 +66,18 @@ def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[Mod
         numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
         raise BadInput(f"the resulting view would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
     return tokens, room
+
+
+def _tools(view: View, blobs: Blobs) -> tuple[Tool, ...]:
+    """Return the tools of the last call; none, with a warning, if their declarations cannot be read."""
+    call = view.call
+    if call is None or not call.tools:
+        return ()
+    try:
+        return recorded_tools(call.tools, blobs.get)
+    except MissingBlob as error:
+        click.echo(plain(f"pal: {error}; the tools of the last request are not counted"), err=True)
+        return ()
 
 
 def _profile_of(view: View) -> Profile:

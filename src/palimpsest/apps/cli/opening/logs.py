@@ -8,12 +8,13 @@ from click.shell_completion import CompletionItem
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
+from palimpsest.core.errors import BadInput, Locked, MissingBase, PalimpsestError, StoreError
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Index
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 
 _MOST_COMPLETIONS = 50
@@ -37,9 +38,17 @@ _DEFAULT_WINDOW, _DEFAULT_REPLY = 200_000, 32_000
 def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False) -> Log:
     """Open a session for reading or writing; `whole` verifies every line, for commands that show the log.
 
-    For writing, a model call that a crash left open is closed first, because an open call blocks edits.
+    For writing, a model call that a crash left open is closed first, because an open call blocks edits. A fork whose base is gone is
+    read as far as it goes, with a warning, and is not written.
     """
-    return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    try:
+        return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    except MissingBase as error:
+        if write:
+            raise
+        log = Log.open(found.store, found.session, found.clock, whole=whole, alone=True)
+        click.echo(plain(f"pal: {error}; only its own events, from {log.reader.first} on, can be read"), err=True)
+        return log
 
 
 def close_open_call(log: Log, *, write: bool = True) -> Log:
@@ -75,6 +84,12 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
     except BadInput:
         return palimpsest_budget(window or _DEFAULT_WINDOW, _DEFAULT_REPLY)
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
+
+
+def warn_of_blobs(fetch: NotedFetch) -> None:
+    """Print a warning for each blob that a request should have shown and could not."""
+    for reason in fetch.unreported():
+        click.echo(plain(f"pal: {reason}"), err=True)
 
 
 _MOST_FAULTS = 5
