@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.look.session_filter import SessionFilter, filter_options
+from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session, list_sessions
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
@@ -32,9 +32,7 @@ class Deleted(Struct, frozen=True):
     freed: int
 
 
-@click.command(
-    epilog="\b\nExamples:\n  pal delete 20310401-090000-aaaa\n  pal delete x7ab 3fqz\n  pal delete --origin codex --cwd ~/old-project"
-)
+@click.command(epilog=_EXAMPLES)
 @click.argument("sessions", nargs=-1, metavar="[ID…]", shell_complete=complete_session)
 @filter_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
