@@ -82,6 +82,8 @@ def same_words(text: str, home: AnyHome) -> str:
     if home.folder is not None:
         text = re.sub(rf"{re.escape(str(home.store.name))}/([\w.-]+?)\.jsonl", r"memory:\1", text)
         text = text.replace(home.store.name, "memory").replace(home.name, "memory")
+    # Only a folder has side files, which are deleted with a session.
+    text = re.sub(r"\([\d,]+ bytes\)", "(… bytes)", text)
     return text
 
 
