@@ -83,8 +83,7 @@ def same_words(text: str, home: AnyHome) -> str:
         text = re.sub(rf"{re.escape(str(home.store.name))}/([\w.-]+?)\.jsonl", r"memory:\1", text)
         text = text.replace(home.store.name, "memory").replace(home.name, "memory")
     # Only a folder has side files, which are deleted with a session.
-    text = re.sub(r"\([\d,]+ bytes\)", "(… bytes)", text)
-    return text
+    return re.sub(r"\([\d,]+ bytes\)|[\d,]+ bytes freed", "… bytes", text)
 
 
 @pytest.fixture(scope="module")
