@@ -26,6 +26,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("show", LONG, "--json"),
     ("context", SMALL, "--json"),
     ("audit", SMALL, "--json"),
+    ("why", SMALL, "timeout"),
     ("search", "timeout", "--json"),
     ("search", "timeout", "--session", SMALL),
     ("agents", SMALL, "--json"),
