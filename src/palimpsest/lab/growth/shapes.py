@@ -21,12 +21,16 @@ _LINES_PER_EDIT: Final = 40
 
 
 class Shape(NamedTuple):
-    """A shape of a session: what it has many of, how many in the smaller of two sessions, and the lines of a session with so many."""
+    """A shape of a session: what it has many of, how many in the smaller of two sessions, and the lines of a session with so many.
+
+    `commands` are run after the import.
+    """
 
     name: str
     about: str
     count: int
     lines: Callable[[int], Iterable[Json]]
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
@@ -192,17 +196,20 @@ def _forks(count: int) -> Iterator[Json]:
         yield made.reply(_said(f"Version {number} is written."))
 
 
+_EXPORT: Final = ("export", "last", "--to", "markdown")
+_REPLAY: Final = ("replay", "last", "--profiles", "palimpsest", "--card", MODEL)
+
 SHAPES: Final[tuple[Shape, ...]] = (
-    Shape("comb", "branches that form a comb", 400, _comb),
-    Shape("back_jumps", "messages that go back to an earlier one", 750, _back_jumps),
-    Shape("edits_of_one_file", "edits of one file", 400, _edits_of_one_file),
-    Shape("edited_files", "edited files", 400, _edited_files),
-    Shape("compactions", "compactions", 150, _compactions),
+    Shape("comb", "branches that form a comb", 800, _comb, (_EXPORT, ("audit", "last"))),
+    Shape("back_jumps", "messages that go back to an earlier one", 1_500, _back_jumps, (_EXPORT,)),
+    Shape("edits_of_one_file", "edits of one file", 800, _edits_of_one_file, (_REPLAY,)),
+    Shape("edited_files", "edited files", 800, _edited_files, (_REPLAY,)),
+    Shape("compactions", "compactions", 400, _compactions, (("audit", "last"), _EXPORT)),
     Shape("sub_agents", "sub-agents in the file of their parent", 150, _sub_agents),
-    Shape("small_results", "small tool results", 500, _small_results),
-    Shape("huge_line", "lines of text in one line of the file", 60_000, _huge_line),
-    Shape("attachments", "attachments", 1_000, _attachments),
-    Shape("forks", "branches from one line", 750, _forks),
+    Shape("small_results", "small tool results", 1_000, _small_results, (_EXPORT, ("verify", "last"))),
+    Shape("huge_line", "lines of text in one line of the file", 60_000, _huge_line, (_EXPORT,)),
+    Shape("attachments", "attachments", 1_500, _attachments, (_EXPORT,)),
+    Shape("forks", "branches from one line", 1_500, _forks, (("verify", "last"),)),
 )
 
 
