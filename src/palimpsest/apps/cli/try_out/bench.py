@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import click
@@ -119,7 +119,9 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
     from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the table of commands names this module
 
     def run(home: Path, arguments: Sequence[str]) -> None:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
+        # Exports write bytes, which a buffer of text has no room for.
+        output = TextIOWrapper(BytesIO(), encoding="utf-8")
+        with redirect_stdout(output), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
             with cli.make_context("pal", list(arguments), obj=Home(home)) as context:
                 cli.invoke(context)
         if errors.getvalue():
