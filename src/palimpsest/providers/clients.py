@@ -52,7 +52,9 @@ class ClientProvider:
     closed here, and its own retries are turned off, because the engine records each attempt. `limits` bound a whole reply.
     """
 
-    def __init__(self, client: Any, card: ModelCard, *, limits: ReplyLimits = DEFAULT_LIMITS) -> None:  # the SDKs are optional and have no common type
+    def __init__(
+        self, client: Any, card: ModelCard, *, limits: ReplyLimits = DEFAULT_LIMITS
+    ) -> None:  # the SDKs are optional and have no common type
         missing = _missing_method(client, card.wire)
         if missing:
             raise BadInput(f"the client {type(client).__name__} has no {missing}, which the wire {card.wire} needs", where=card.name)

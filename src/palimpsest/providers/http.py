@@ -39,7 +39,8 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager it keeps connections open between requests.
+    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager it keeps connections open
+    between requests.
     """
 
     def __init__(

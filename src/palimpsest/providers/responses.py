@@ -18,7 +18,6 @@ from palimpsest.wire.failures import http_error
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.stream import Decoder, decode_response, decoder
 
-
 Opened = TypeVar("Opened")
 # Bytes of an error page that are read for its message.
 _ERROR_BYTES: Final = 1_000_000

@@ -33,7 +33,9 @@ from palimpsest.core.log.log import Log
 from palimpsest.stores.home import Home
 
 # Escape sequences of seven and of eight bits, a title of a window, a bell, deletions, and every sign that reorders text.
-SIGNS = "\x1b[31m\x1b]0;mine\x07\x9b2J\x90\x08\x7f\x061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c"
+SIGNS = (
+    "\x1b[31m\x1b]0;mine\x07\x9b2J\x90\x08\x7f\x061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c"
+)
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 SESSION = "hostile"
 

@@ -1,10 +1,12 @@
 """Imports do work in proportion to their input: the bytes of the log that are read again, not the time, are counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import LogFile
 from palimpsest.foreign.claude.format import ClaudeFormat
@@ -22,37 +24,43 @@ class CountedSessions:
 
     def __init__(self) -> None:
         self._store = MemorySessions()
-        self.read = 0
-
-    def create(self, session: str, first: bytes = b"") -> LogFile:
-        return CountedFile(self._store.create(session, first), self)
-
-    def open(self, session: str, *, write: bool = False) -> LogFile:
-        return CountedFile(self._store.open(session, write=write), self)
+        self.bytes_read = 0
 
     def sessions(self) -> Sequence[str]:
         return self._store.sessions()
 
+    def create(self, session: str, first: bytes = b"") -> LogFile:
+        return self._counted(self._store.create(session, first))
+
+    def open(self, session: str, *, write: bool = False) -> LogFile:
+        return self._counted(self._store.open(session, write=write))
+
+    def _counted(self, file: LogFile) -> LogFile:
+        chunks, read = file.chunks, file.read
+
+        def counted_chunks(start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
+            for offset, chunk in chunks(start, stop):
+                self.bytes_read += len(chunk)
+                yield offset, chunk
+
+        def counted_read(start: int, length: int) -> bytes:
+            data = read(start, length)
+            self.bytes_read += len(data)
+            return data
+
+        return cast("LogFile", CountedFile(file, counted_chunks, counted_read))
+
 
 class CountedFile:
-    """A log file that adds what is read of it to the count of its store."""
+    """A log file that is read through other functions."""
 
-    def __init__(self, file: LogFile, counts: CountedSessions) -> None:
+    def __init__(self, file: LogFile, chunks: Callable[..., object], read: Callable[..., object]) -> None:
         self._file = file
-        self._counts = counts
+        self.chunks = chunks
+        self.read = read
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
-
-    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        for offset, chunk in self._file.chunks(start, stop):
-            self._counts.read += len(chunk)
-            yield offset, chunk
-
-    def read(self, start: int, length: int) -> bytes:
-        data = self._file.read(start, length)
-        self._counts.read += len(data)
-        return data
 
 
 def imported(shape: Shape, folder: Path, count: int) -> tuple[CountedSessions, list[str]]:
@@ -66,14 +74,14 @@ def imported(shape: Shape, folder: Path, count: int) -> tuple[CountedSessions, l
 
 @pytest.mark.parametrize("name", ["comb", "back_jumps", "forks", "edited_files", "compactions", "small_results", "attachments"])
 def test_twice_as_many_parts_read_at_most_twice_as_much_of_the_log(name: str, tmp_path: Path) -> None:
-    few, many = (imported(BY_NAME[name], tmp_path, count)[0].read for count in (120, 240))
+    few, many = (imported(BY_NAME[name], tmp_path, count)[0].bytes_read for count in (120, 240))
     assert 0 < many <= 2.3 * few
 
 
 def test_a_comb_that_is_imported_has_the_path_of_its_spine(tmp_path: Path) -> None:
     store, (session,) = imported(BY_NAME["comb"], tmp_path, 40)
     with Log.open(store, session, FixedClock(1)) as log:
-        texts = [item.content.text for item in log.view.items]  # type: ignore[union-attr]
+        texts = [text_of(item.content) for item in log.view.items]
     assert texts == [*(f"Message {number} of the spine." for number in range(40)), "Tooth 39."]
 
 
@@ -81,7 +89,7 @@ def test_each_sub_agent_of_a_file_becomes_a_session_of_its_own_lines(tmp_path: P
     store, ids = imported(BY_NAME["sub_agents"], tmp_path, 12)
     assert len(ids) == 13
     with Log.open(store, ids[5], FixedClock(1)) as log:
-        texts = [item.content.text for item in log.view.items]  # type: ignore[union-attr]
+        texts = [text_of(item.content) for item in log.view.items]
     assert texts == ["Read module 4 and report.", *(f"Step {step} of agent 4." for step in range(3))]
 
 

@@ -57,7 +57,9 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     metavar="N",
     help="Instead, run N turns of the agent in one session, and check that memory stays flat.",
 )
-@click.option("--growth", is_flag=True, help="Instead, double sessions of ten shapes, and check that no command takes over 2.3 times as long.")
+@click.option(
+    "--growth", is_flag=True, help="Instead, double sessions of ten shapes, and check that no command takes over 2.3 times as long."
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -122,8 +124,7 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         # Exports write bytes, which a buffer of text has no room for.
         output = TextIOWrapper(BytesIO(), encoding="utf-8")
         with redirect_stdout(output), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
-            with cli.make_context("pal", list(arguments), obj=Home(home)) as context:
-                cli.invoke(context)
+            cli.invoke(cli.make_context("pal", list(arguments), obj=Home(home)))
         if errors.getvalue():
             raise BadInput(f"`pal {arguments[0]}` failed: {errors.getvalue().strip()}", where=str(home))
 
