@@ -54,6 +54,12 @@ class MissingBlob(PalimpsestError):
     kind = "blob"
 
 
+class DamagedBlob(MissingBlob):
+    """The bytes of a blob do not match its address."""
+
+    kind = "damaged_blob"
+
+
 class StoreError(PalimpsestError):
     """A file, directory or database operation failed."""
 

@@ -18,6 +18,7 @@ from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
@@ -47,6 +48,7 @@ class Session:
         self.environment = environment
         self.params: Params = replace(profile.params, cache_key=log.session)
         self._model = model
+        self.fetch = NotedFetch(environment.blobs.get)
         self._encoder: tuple[ModelCard, RequestEncoder] | None = None
         self._tools_address: tuple[tuple[Tool, ...], str] = ((), "")
         if derived is None:
@@ -142,12 +144,12 @@ class Session:
         One for a request `beside` a turn shares nothing: it may be used at the same time as that of the turn, in another thread.
         """
         if beside:
-            return self.environment.encoder(model, tools, params, self.environment.blobs.get)
+            return self.environment.encoder(model, tools, params, self.fetch)
         previous = self._encoder
         if previous is not None and previous[0] is model:
             encoder = previous[1].revised(params, tools)
         else:
-            encoder = self.environment.encoder(model, tools, params, self.environment.blobs.get)
+            encoder = self.environment.encoder(model, tools, params, self.fetch)
         self._encoder = (model, encoder)
         return encoder
 
@@ -206,7 +208,7 @@ class Session:
         """Undo an edit and the edits that depend on it, and return the events. Raises `BadInput` if the view would not fit then."""
         undoing = plan_undo(self.log, seq, edits, why)
         room = self.budget.block_at or self.budget.window
-        tokens = self.counter.total(undoing.view) + self.tools_tokens
+        tokens = self.profile.count(undoing.view, self.counter, self.tools_tokens)
         if tokens >= room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
         return tuple([self.log.append(body) for body in undoing.undone])

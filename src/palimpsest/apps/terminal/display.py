@@ -124,7 +124,7 @@ class Display:
     async def run(self) -> None:
         """Show the screen until `exit` is called."""
         try:
-            await self.app.run_async(handle_sigint=False)
+            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         finally:
             self._write_pending()
             self._output.release()

@@ -28,7 +28,7 @@ class StatusReader:
         return replace(
             counted,
             cost_usd=counted.cost_usd + agent.children_usd(),
-            processes=len(agent.processes()),
+            processes=0 if agent.shell is None else len(agent.shell.running()),
             agents=0 if agent.children is None else len(agent.children.live()),
             queued=len(conversation.queued),
             activity="working (Esc interrupts)" if conversation.is_running else "",

@@ -48,6 +48,13 @@ class OpenAgent(Protocol):
         ...
 
 
+class RenewedSettings(Struct, frozen=True):
+    """What holds after the settings were read again: why no model can be asked, empty if one can, and the settings of the terminal."""
+
+    missing: str = ""
+    config: TerminalConfig = TerminalConfig()
+
+
 class SessionList(Struct, frozen=True):
     """The rows of the list of sessions, and where previews and further rows come from."""
 
@@ -59,12 +66,14 @@ class TerminalSurroundings(Struct, frozen=True):
     """What a terminal needs of the program around it.
 
     `open_agent`, `follow` and `sessions` run outside of the event loop. `run_pal` runs a command of `pal` that prints to the terminal.
+    `renew` reads the settings again: the agent uses their providers and model cards from its next call on, later sessions all of them.
     """
 
     open_agent: OpenAgent
     follow: Callable[[str], FollowedLog]
     run_pal: Callable[[Sequence[str]], None]
     sessions: Callable[[], SessionList]
+    renew: Callable[[Agent], RenewedSettings]
     root: Path
     folder: Path | None = None
     session: str = ""

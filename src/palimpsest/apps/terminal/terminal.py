@@ -3,18 +3,18 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
-from palimpsest.apps.terminal.commands.completion import TerminalCompleter
 from palimpsest.apps.terminal.commands.registry import completions, run_line
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
+from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.programs.notifying import Notifier
@@ -159,6 +159,11 @@ class Terminal(CommandSide):
     def failed(self, error: PalimpsestError) -> None:
         """Show an error."""
         self.notice(str(error), "error")
+
+    def broke(self, context: Mapping[str, Any]) -> None:
+        """Show a defect of this program in one line: the session goes on."""
+        error = context.get("exception")
+        self.notice(f"a defect of pal: {context.get('message', '')} {type(error).__name__ if error else ''} {error or ''}", "error")
 
     # What the frame shows.
 

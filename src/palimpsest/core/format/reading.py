@@ -38,6 +38,8 @@ class LogReader:
         self.lines = lines
         self.opened = opened
         self.first = opened.seq
+        # The link that the first line continues; that of a fork stands in its own opening too, so it is known without the base.
+        self.opening_link = opened.body.base.link if isinstance(opened.body, SessionOpened) and opened.body.base is not None else GENESIS
         self.base = base
         self.jumps: list[tuple[int, int]] = []
         self.undone: list[tuple[int, EditUndone]] = []
@@ -110,7 +112,7 @@ class LogReader:
         if self.base is not None:
             self.base.check(self.first - 1)
         stop = self.locate(last + 1) if last >= self.first else 0
-        link: str | None = self.opened.prev if self.base is not None else GENESIS
+        link: str | None = self.opening_link
         for offset, chunk in self.lines.chunks(0, stop):
             link = check_chain(chunk, self.lines.name, offset, link)
         self._check_next(stop, link)
@@ -254,10 +256,10 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> LogReader:
+def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True, alone: bool = False) -> LogReader:
     """Return a reader of a log and of its bases. The caller still has to note the branches of this file.
 
-    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork.
+    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork. With `alone` bases are not read.
     """
     first, has_ended = b"", False
     while not has_ended and (block := lines.read(len(first), _BLOCK)):
@@ -269,7 +271,7 @@ def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: boo
     if not isinstance(opened.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
     place = opened.body.base
-    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
+    return LogReader(session, lines, opened, None if place is None or alone else _open_base(store, lines, place, check=check))
 
 
 def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:

@@ -112,15 +112,17 @@ class Log:
         write: bool = False,
         derived: Derived | None = None,
         whole: bool = False,
+        alone: bool = False,
     ) -> Self:
         """Open an existing session; only the lines after its checkpoint are read and verified.
 
-        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken.
+        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken, `MissingBase` if a fork has lost its
+        base; with `alone` its own events are read nevertheless, which is for reading only.
         """
         lines = store.open(session, write=write)
         with ExitStack() as opened:
             opened.callback(lines.close)
-            reader = open_reader(store, session, lines)
+            reader = open_reader(store, session, lines, alone=alone)
             opened.callback(reader.close)
             projections = Projections(reader, derived)
             tail = projections.open(whole=whole)

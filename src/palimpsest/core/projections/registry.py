@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
 from palimpsest.core.format.chain import check_chain
 from palimpsest.core.format.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
-from palimpsest.core.format.codec import GENESIS, decode_chunk
+from palimpsest.core.format.codec import decode_chunk
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
@@ -72,7 +72,7 @@ class Projections:
     def _reset_position(self) -> None:
         """Go back to the position before the first event."""
         self.seq = self._reader.first - 1
-        self.link = GENESIS if self._reader.base is None else self._reader.opened.prev
+        self.link = self._reader.opening_link
         self.last_line = 0
 
     @property
@@ -252,7 +252,7 @@ class Projections:
 
     def _check_parent(self, event: Event, offset: int) -> None:
         first = self._reader.first
-        lowest = 0 if self._reader.base is not None else first
+        lowest = 0 if self._reader.opening_link else first
         if event.parent < lowest and not (event.seq == first and event.parent == first - 1):
             where = f"{self._reader.lines.name}, after byte {offset}"
             raise BadLog(f"event {event.seq} follows event {event.parent}, which does not exist; see `pal verify`", where=where)

@@ -11,6 +11,7 @@ from palimpsest.foreign.claude.reader import TranscriptReader
 from palimpsest.foreign.claude.side_agents import SideAgents
 from palimpsest.foreign.reading.files import changed, decoded, head_of, object_on, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
+from palimpsest.foreign.reading.origin import first_origin
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
@@ -52,7 +53,7 @@ class ClaudeFormat:
             agent = path.stem.removeprefix("agent-")
             yield TranscriptSource(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
             return
-        yield TranscriptSource(self.name, str(path), path.stem, stamp)
+        yield TranscriptSource(self.name, str(path), path.stem, stamp, origin=first_origin(head))
         for root in self._side_agents_of(path).roots if _may_have_side_agents(head) else ():
             yield TranscriptSource(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
 

@@ -15,6 +15,7 @@ from palimpsest.foreign.claude.events import FORMAT, EventBuilder, line_event, n
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import PromptQueue, copied_from, result_keys, speaker
 from palimpsest.foreign.reading.files import raw_of
+from palimpsest.foreign.reading.origin import mark_on
 from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
@@ -98,9 +99,11 @@ class TranscriptReader:
             if group.kind == "result":
                 self._result_keys.update(result_keys(group.lines[0].json, group.key))
             if group.lines[-1].stop > self._read_before:
+                mark = mark_on(group.lines[-1].json)
                 for index, event in enumerate(self._events(group)):
                     # The first event of a branch says which event it follows.
-                    yield structs.replace(event, after=group.follows.rewind_key) if not index and group.follows is not None else event
+                    after = group.follows.rewind_key if not index and group.follows is not None else event.after
+                    yield structs.replace(event, after=after, mark=mark) if mark or after else event
             elif group.kind == "note":
                 # A line that was read before still determines what later lines mean.
                 self._note_body(group.lines[0])

@@ -15,6 +15,7 @@ from palimpsest.core.format.checkpoint import load_checkpoint
 from palimpsest.core.format.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.items import Value
+from palimpsest.core.log.verify import LOST
 from palimpsest.core.ports import LogFile, SessionStore
 
 # A single event number this far from the previous one is taken for damaged.
@@ -169,7 +170,7 @@ class _LogRebuilder:
             read = placed.get(number)
             if read is None:
                 self._changes.append(f"event {number} was missing; an event that says so replaces it")
-                self._add(number, number - 1, 0, encode_body(Failed("read", "missing", f"event {number} could not be read")))
+                self._add(number, number - 1, 0, encode_body(Failed(*LOST, f"event {number} could not be read")))
             else:
                 self._keep(read, number)
         return RebuiltLog(tuple(self._lines), tuple(self._changes))

@@ -11,7 +11,7 @@ from msgspec import Struct
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation
 from palimpsest.apps.cli.opening.logs import close_open_call
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, NoModel
+from palimpsest.core.errors import BadInput, MissingBlob, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import configured_provider, is_offline, profile_name_of
@@ -173,7 +173,11 @@ def environment_of(
 def engine_session(log: Log, profile_used: Profile, model: ModelCard, environment: Environment) -> Session:
     """Return the engine session of a command, with the tools of its last call."""
     call, blobs = log.view.call, environment.blobs
-    tools = recorded_tools(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
+    try:
+        tools = recorded_tools(call.tools, blobs.get) if call is not None else ()
+    except MissingBlob as error:
+        click.echo(plain(f"pal: {error}; the tools of the last request are left out"), err=True)
+        tools = ()
     return Session(log, profile_used, model, environment, tools)
 
 

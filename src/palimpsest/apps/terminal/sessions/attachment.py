@@ -83,6 +83,13 @@ class Attachment:
         return None if self.conversation is None else self.conversation.agent
 
     @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
+        if self.conversation is not None:
+            return self.conversation.agent.id
+        return "" if self.followed is None else self.followed.log.session
+
+    @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
         return self.conversation is not None and self.conversation.is_running
@@ -125,8 +132,11 @@ class Attachment:
         self._look_after(self._watch_wishes(HandoverFile(self._around.folder, opened.agent.id)))
         terminal.changed()
 
-    async def close(self) -> None:
-        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
+    async def close(self, *, shown: bool = False) -> None:
+        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released.
+
+        With `shown` the session that is opened next begins with what stands on the screen already, and only the rest is shown.
+        """
         watch, self._watch = self._watch, None
         if watch is not None and watch is not asyncio.current_task():
             watch.cancel()
@@ -138,7 +148,10 @@ class Attachment:
             followed.log.close()
         if conversation is not None:
             await conversation.interrupt()
+            self._newest = conversation.agent.session.log.tip
             await conversation.agent.__aexit__(None, None, None)
+        if not shown:
+            self._newest = 0
 
     def send(self, parts: Typed) -> None:
         """Send a message, or keep it until the session is open. Raises `BadInput` while another terminal has the session."""
@@ -175,7 +188,7 @@ class Attachment:
         HandoverFile(self._around.folder, session).clear()
         self._has_asked = False
         try:
-            await self.close()
+            await self.close(shown=True)
             await self.open(session)
         except PalimpsestError as error:
             self._terminal.failed(error)
@@ -234,7 +247,7 @@ class Attachment:
             agent = self.agent
             if agent is None:
                 return
-            session, self._newest = agent.id, agent.session.log.tip
-            await self.close()
+            session = agent.id
+            await self.close(shown=True)
             await self._follow(session)
             return
