@@ -90,6 +90,8 @@ LINES = {
     "cards": [[], [evil("card")]],
     "agents": [[SESSION], [evil("agent")], [SESSION, "--json"]],
     "mcp-servers": [[], ["--json"]],
+    "why": [[SESSION, "printed"], [SESSION, evil("nothing")], [SESSION, "printed", "--json"]],
+    "secrets": [[SESSION], [SESSION, "--json"], [evil("session")]],
     "memory": [["list"], ["show", evil("note")], ["search", evil("words")]],
     "compact": [[SESSION, "--preview"], [SESSION, "--preview", "--json"]],
     "pin": [[SESSION, evil("/a.py")], [SESSION, evil("/b.py"), "--json"]],
