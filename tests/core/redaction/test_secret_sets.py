@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_sets import HALVES, innocents, planted, score
 
-from palimpsest.core.redaction import CLASSES, find_secrets, redact
+from palimpsest.core.redaction.search import CLASSES, find_secrets, redact
 from palimpsest.core.redaction.values import is_chosen, is_code, is_generated, is_placeholder
 
 INNOCENTS = [sample.text for sample in innocents()]
