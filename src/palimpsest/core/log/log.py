@@ -294,8 +294,7 @@ class Log:
 
     def trial(self, edits: tuple[Edit, ...]) -> View:
         """Return the view after the edits, without recording them. Raises `BadEdit` as `append` does."""
-        trial = check_fit(self.view, edits, self.find, self._never_paired)
-        return structs.replace(trial.view, reported=None)
+        return structs.replace(check_fit(self.view, edits, self.find, self._never_paired).view, reported=None)
 
     def follow(self) -> tuple[Event, ...]:
         """Read the events that another process has appended since the last call, and return them. For readers."""
@@ -374,10 +373,9 @@ class Log:
 
     def _checkpoint_if_possible(self) -> None:
         """Save a checkpoint and ignore errors, because a missing checkpoint costs only time."""
-        try:
+        with suppress(PalimpsestError):
             self.checkpoint()
-        except PalimpsestError:
-            self._since_checkpoint = 0
+        self._since_checkpoint = 0
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.shown_text import escaped_json
 from palimpsest.core.errors import BadInput
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
@@ -27,7 +28,7 @@ def confirm(what: str, where: str) -> None:
 def emit(value: object) -> None:
     """Print one JSON value to standard output."""
     # Raw parts of a damaged log may not be valid UTF-8; invalid bytes are replaced.
-    click.echo(msgspec.json.encode(value).decode(errors="replace"))
+    click.echo(escaped_json(msgspec.json.encode(value).decode(errors="replace")))
 
 
 def iso_time(at: int) -> str:
