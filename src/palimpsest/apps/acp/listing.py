@@ -1,7 +1,6 @@
 """The sessions that an editor can load, by page, newest first."""
 
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +8,7 @@ from acp.schema import ListSessionsResponse, SessionInfo
 
 from palimpsest.apps.acp.texts import valid
 from palimpsest.core.errors import BadInput, Locked
+from palimpsest.core.times import iso_time
 from palimpsest.stores.home import AnyHome
 from palimpsest.tools.tool import one_line
 
@@ -36,7 +36,7 @@ def list_page(home: AnyHome, cwd: str | None = None, cursor: str | None = None) 
             session_id=row.id,
             cwd=valid(row.cwd),
             title=valid(one_line(row.title, _LONGEST_TITLE)) or None,
-            updated_at=datetime.fromtimestamp(row.updated / 1_000, UTC).isoformat(),
+            updated_at=iso_time(row.updated),
         )
         for row in rows[first : first + PAGE]
     ]

@@ -1,7 +1,6 @@
 """Writes a session of any origin as a file that Claude Code can resume; imported lines are written unchanged."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -27,6 +26,7 @@ from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
+from palimpsest.core.times import iso_time
 from palimpsest.foreign.claude.blocks import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude.compacting import CompactionWriter, EditLine
 from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_calls
@@ -347,7 +347,7 @@ class _TranscriptWriter:
         return str(uuid5(NAMESPACE_URL, f"palimpsest:{self.session}:{self._seq}:{what}"))
 
     def _time(self) -> str:
-        return datetime.fromtimestamp(self._at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return iso_time(self._at)
 
 
 def _encoded(line: Json) -> bytes:

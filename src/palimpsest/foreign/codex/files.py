@@ -4,13 +4,14 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 import msgspec
 
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
+from palimpsest.foreign.reading.opening import BoundedPieces, ByteReader, UnpackingReader, open_regular, read_regular
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -39,25 +40,20 @@ class RolloutLine(NamedTuple):
 
 
 class _ZstdModule(Protocol):
-    def open(self, path: str, mode: str) -> object: ...
+    def open(self, file: BinaryIO, mode: str) -> object: ...
 
 
-class _ByteReader(Protocol):
-    def read(self, size: int = -1) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-def open_rollout(path: Path) -> _ByteReader:
-    """A reader of the decompressed bytes. Raises `BadInput` with the package to install if a file cannot be decompressed here."""
+def open_rollout(path: Path) -> ByteReader:
+    """A reader of the unpacked bytes, within the limits of reading. Raises `BadInput` if a package for unpacking is missing."""
     if path.suffix != ".zst":
-        return path.open("rb")
+        return open_regular(path)
     for name in _ZSTD:
         try:
             module = cast("_ZstdModule", importlib.import_module(name))
         except ImportError:
             continue
-        return cast("_ByteReader", module.open(str(path), "rb"))
+        packed = open_regular(path)
+        return UnpackingReader(cast("ByteReader", module.open(packed, "rb")), packed, path)
     raise BadInput("a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again")
 
 
@@ -66,22 +62,24 @@ def rollout_lines(path: Path) -> Iterator[RolloutLine]:
     file = open_rollout(path)
     try:
         # A line may span many chunks, so its pieces are joined once.
-        pieces: list[bytes] = []
+        pieces = BoundedPieces()
         number = start = 0
         while chunk := file.read(_CHUNK_BYTES):
             first, *complete = chunk.split(b"\n")
-            pieces.append(first)
+            pieces.add(first)
             if not complete:
                 continue
-            complete.insert(0, b"".join(pieces))
-            pieces = [complete.pop()]
-            for data in complete:
-                yield RolloutLine(number, start + len(data), data)
-                start += len(data) + 1
+            last = complete.pop()
+            lines = [(pieces.joined(), pieces.length), *((data, len(data)) for data in complete)]
+            pieces = BoundedPieces()
+            pieces.add(last)
+            for data, length in lines:
+                yield RolloutLine(number, start + length, data)
+                start += length + 1
                 number += 1
-        rest = b"".join(pieces)
+        rest = pieces.joined()
         if rest.strip() and decoded(rest) is not None:
-            yield RolloutLine(number, start + len(rest), rest)
+            yield RolloutLine(number, start + pieces.length, rest)
     finally:
         file.close()
 
@@ -168,7 +166,7 @@ def thread_name(thread: str, beside: Path) -> _ThreadName | None:
     if home is None:
         return None
     try:
-        data = (home / "session_index.jsonl").read_bytes()
+        data = read_regular(home / "session_index.jsonl")
     except OSError:
         return None
     newest: _ThreadName | None = None

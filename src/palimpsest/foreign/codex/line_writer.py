@@ -1,7 +1,6 @@
 """Writes events that were not imported from Codex as the lines that Codex would have written."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -36,6 +35,7 @@ from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewReplay
+from palimpsest.core.times import iso_time
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
@@ -67,7 +67,7 @@ def thread_of(session: str, at: int) -> str:
 
 def stamp(at: int) -> str:
     """A time in milliseconds as Codex writes it."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_time(at)
 
 
 class LineWriter:

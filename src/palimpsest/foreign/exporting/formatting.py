@@ -2,10 +2,10 @@
 
 import json
 import re
-from datetime import UTC, datetime
 from html import escape
 
 from palimpsest.core.items import Thinking, ToolCall, text_of
+from palimpsest.core.times import utc_text
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
@@ -57,10 +57,7 @@ def counted(number: int, word: str) -> str:
 
 def utc_time(at: int) -> str:
     """A time in milliseconds as UTC text."""
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ms"
+    return utc_text(at, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def dollars(cost: float) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from palimpsest.foreign.opencode.rows import OpencodeSession, PartRow, messages_of, part_of, row_or_none, try_parse
+from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json
 
@@ -40,7 +41,7 @@ _TIMES = ("created", "updated", "compacting", "archived")
 
 def is_database(path: Path) -> bool:
     """Whether a file is an SQLite database."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(HEADER)) == HEADER
 
 
@@ -88,7 +89,7 @@ def _query_once(path: Path, options: str, run: Callable[[sqlite3.Connection], Qu
 
 
 def _uses_wal(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(20)[18:] == b"\x02\x02"
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.items import Value
+from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 
 # Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
@@ -148,7 +149,7 @@ def _obstacle(path: str) -> str:
 def _is_data(path: str) -> bool:
     """Whether a file starts with a complete JSON object."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             head = file.read(_HEAD_BYTES).lstrip()
     except OSError:
         return False

@@ -21,6 +21,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
+from palimpsest.foreign.reading.opening import ReadLimits, reading_limits
 
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
@@ -35,8 +36,12 @@ Examples:
 @click.argument("arguments", nargs=-1, metavar="[NAME|PATH]…")
 @click.option("--dry-run", "dry", is_flag=True, help="Read and count; write nothing.")
 @click.option("--redact", is_flag=True, help="Replace keys, tokens and passwords before anything is written.")
+@click.option("--most-unpacked", type=click.IntRange(1), metavar="BYTES", help="Bytes that a compressed file may unpack to; default 4 GiB.")
+@click.option("--most-ratio", type=click.IntRange(1), metavar="N", help="Times its size that a compressed file may unpack to; default 200.")
 @json_option
-def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, as_json: bool) -> None:
+def import_(
+    *, arguments: tuple[str, ...], dry: bool, redact: bool, most_unpacked: int | None, most_ratio: int | None, as_json: bool
+) -> None:
     """Import sessions of other agents; a second import reads only what is new.
 
     NAME is a program, whose default folder is searched. PATH is a file or folder of any program.
@@ -44,7 +49,7 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, as_json: boo
     """
     _check_arguments(arguments)
     run = ImportRun(find_home(), redact=redact, dry=dry)
-    with run.stoppable():
+    with run.stoppable(), reading_limits(_limits(most_unpacked, most_ratio)):
         found = _find(arguments)
         run.skipped += found.skipped
         with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
@@ -53,6 +58,11 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, as_json: boo
                     break
                 run.take(_FORMATS_BY_NAME[source.format], source)
     _report(run, len(found.sources), as_json=as_json)
+
+
+def _limits(unpacked: int | None, ratio: int | None) -> ReadLimits:
+    given = {"unpacked": unpacked, "ratio": ratio}
+    return ReadLimits(**{name: value for name, value in given.items() if value is not None})
 
 
 def _check_arguments(arguments: tuple[str, ...]) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.projections.view import ViewProjection
+from palimpsest.core.times import iso_time
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.wire.models.cards import ModelCard, Prices
@@ -186,7 +186,7 @@ def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, o
     return {
         "edit": number,
         "event": number,
-        "at": datetime.fromtimestamp(edit.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": iso_time(edit.at),
         "policy": edit.body.by,
         "why": edit.body.why,
         "moment": edit.body.moment,

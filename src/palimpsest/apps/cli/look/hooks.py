@@ -1,7 +1,5 @@
 """`pal hooks`: the hooks that would run in this folder, or the runs of hooks in a session."""
 
-from datetime import UTC, datetime
-
 import click
 from msgspec import Struct
 
@@ -11,6 +9,7 @@ from palimpsest.apps.cli.opening.logs import complete_session, open_log
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.events import HookRan
+from palimpsest.core.times import iso_time
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 
@@ -85,7 +84,7 @@ def _row(hook: HookConfig, origin: str, *, trusted: bool) -> ShownHook:
 
 
 def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_time(at)
 
 
 def _show_runs(word: str, limit: int, *, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """`pal memory why`: the events that a note rests on, quoted, and every change of it."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_m
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
+from palimpsest.core.times import iso_time
 from palimpsest.engine.memory.access.evidence import CitedEvent, NoteChange, changes_of, cited_events
 from palimpsest.engine.memory.access.writing import locate
 from palimpsest.engine.memory.notebook import Notebook
@@ -69,4 +69,4 @@ def _change_fields(change: NoteChange) -> dict[str, object]:
 
 
 def _utc(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_time(at)

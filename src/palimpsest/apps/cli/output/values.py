@@ -10,6 +10,7 @@ import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.core.errors import BadInput
+from palimpsest.core.times import is_date
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 
@@ -31,11 +32,13 @@ def emit(value: object) -> None:
 
 def local_time(at: int) -> str:
     """Format a time in milliseconds as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000)) if is_date(at) else f"{at} ms"
 
 
 def short_time(at: int) -> str:
     """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
+    if not is_date(at):
+        return f"{at} ms"
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
 
