@@ -11,7 +11,7 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadLog, NewerFormat, PalimpsestError
 from palimpsest.core.events import Body, Event, Failed, SessionOpened
-from palimpsest.core.format.checkpoint import load_checkpoint
+from palimpsest.core.format.checkpoint import load_checkpoint, stored_checkpoint
 from palimpsest.core.format.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.items import Value
@@ -245,9 +245,11 @@ def _drop_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
     except BadLog:
         lines.save_checkpoint(b"")
         return ["the checkpoint did not match the log and was dropped"]
-    if changed:
+    checkpoint = stored_checkpoint(lines)
+    is_ahead = checkpoint is not None and checkpoint.offset > lines.size
+    if changed or is_ahead:
         lines.save_checkpoint(b"")
-    return []
+    return ["the checkpoint of lines that are gone was dropped"] if is_ahead else []
 
 
 def _base_link(store: SessionStore, session: str) -> str | None:
