@@ -229,6 +229,13 @@ def repair(store: SessionStore, session: str) -> RepairReport:
 
     Raises `Locked` while a writer holds the session, `NewerFormat` if the log was written by a newer version.
     """
+    first = _repair_once(store, session)
+    # The opening of a fork, which names its base, may be where it belongs only now.
+    second = _repair_once(store, session) if first.copy else RepairReport("")
+    return RepairReport(first.copy, (*first.changes, *second.changes))
+
+
+def _repair_once(store: SessionStore, session: str) -> RepairReport:
     with closing(store.open(session)) as lines:
         changes = [f"the torn end of {lines.torn} bytes was set aside"] if lines.torn else []
     with closing(store.open(session, write=True)) as lines:
