@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Final
 
 from palimpsest.core.items import Item, Piece, seq_of
@@ -51,10 +52,11 @@ def counts_by_folder(paths: Sequence[str]) -> list[str]:
 
 def path_lines(paths: Sequence[str], room: int, size: Callable[[str], int]) -> list[str]:
     """Lines of at most `room` tokens: all paths, or the newest that fit and counts by folder for the rest, or only the total."""
-    whole = lines_by_folder(paths)
-    if size("\n".join(whole)) <= room:
+    most = min(len(paths), room * _MOST_PER_TOKEN)
+    whole = lines_by_folder(paths) if most == len(paths) else []
+    if whole and size("\n".join(whole)) <= room:
         return whole
-    low, high = 0, len(paths)
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
         if size("\n".join(_newest_and_counts(paths, middle))) <= room:
@@ -69,6 +71,8 @@ def path_lines(paths: Sequence[str], room: int, size: Callable[[str], int]) -> l
 
 
 _MOST_FOLDERS = 30
+# More paths than these cannot fit; trying would take longer with each file that a long session has edited.
+_MOST_PER_TOKEN = 4
 
 
 def _newest_and_counts(paths: Sequence[str], newest: int) -> list[str]:
@@ -87,6 +91,7 @@ def _split_path(path: str) -> tuple[str, str]:
     return sign.join(parts[:-2]) + sign, sign.join(parts[-2:])
 
 
+@lru_cache(maxsize=8_192)
 def _folder(path: str) -> str:
     sign = "\\" if "\\" in path and "/" not in path else "/"
     folder, found, _ = path.rpartition(sign)

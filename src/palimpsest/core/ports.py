@@ -18,8 +18,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 class SessionRow(Struct, frozen=True):
     """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
 
-    `path` is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork
-    counts only its own events. Times are milliseconds since 1970.
+    `context` is the size of the next request in tokens: what a provider or an edit reported last, and an estimate of what came since. It
+    is `None` where only the view tells it: in a fork, and after a rewind, an undo or an edit without sizes, until the next report. `path`
+    is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork counts only
+    its own events. Times are milliseconds since 1970.
     """
 
     id: str
@@ -34,6 +36,7 @@ class SessionRow(Struct, frozen=True):
     events: int = 0
     turns: int = 0
     tokens: int = 0
+    context: int | None = 0
     usage: dict[str, Usage] = {}
     base: EventRef | None = None
     opener: EventRef | None = None
@@ -312,7 +315,7 @@ class Index(Protocol):
     ) -> Sequence[Hit]:
         """Return texts that contain all words of the query, newest or, if `ranked`, best first.
 
-        `before` and `after` are milliseconds since 1970; `marks` enclose each match in a snippet of about `width` characters.
+        `before` and `after` are milliseconds since 1970; `marks` enclose each match in a snippet of about `width` characters; 0: none.
         """
         ...
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -39,6 +39,9 @@ from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
+
+if TYPE_CHECKING:
+    from palimpsest.tools.shell.bash import Shell
 
 # Seconds of each hook at the end of a session that was interrupted.
 _LAST_SECONDS = 2.0
@@ -153,9 +156,9 @@ class Agent:
         self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
         self.children: SubAgents | None = None
         self.mode: AgentMode | None = None
-        # Lines about open tasks and about processes in the background, for user interfaces.
+        # Lines about open tasks, and the shell with its processes in the background, for user interfaces.
         self.open_tasks: Callable[[], tuple[str, ...]] = tuple
-        self.processes: Callable[[], tuple[str, ...]] = tuple
+        self.shell: Shell | None = None
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None

@@ -208,7 +208,7 @@ class Session:
         """Undo an edit and the edits that depend on it, and return the events. Raises `BadInput` if the view would not fit then."""
         undoing = plan_undo(self.log, seq, edits, why)
         room = self.budget.block_at or self.budget.window
-        tokens = self.counter.total(undoing.view) + self.tools_tokens
+        tokens = self.profile.count(undoing.view, self.counter, self.tools_tokens)
         if tokens >= room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
         return tuple([self.log.append(body) for body in undoing.undone])

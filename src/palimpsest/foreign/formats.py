@@ -5,12 +5,16 @@ from palimpsest.foreign.aider import AiderFormat
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.codex.format import CodexFormat
 from palimpsest.foreign.copilot import CopilotFormat
+from palimpsest.foreign.editors.cline import ClineFormat
+from palimpsest.foreign.editors.cursor import CursorFormat
+from palimpsest.foreign.editors.zed import ZedFormat
 from palimpsest.foreign.gemini.format import GeminiFormat
 from palimpsest.foreign.opencode.format import OpencodeFormat
 from palimpsest.foreign.openhands.format import OpenhandsFormat
 from palimpsest.foreign.pi import PiFormat
 from palimpsest.foreign.reading.transcript import Format
-from palimpsest.foreign.swe_agent import SweAgentFormat
+from palimpsest.foreign.trajectories.moatless import MoatlessFormat
+from palimpsest.foreign.trajectories.swe_agent import SweAgentFormat
 
 FORMATS: tuple[Format, ...] = (
     ClaudeFormat(),
@@ -22,6 +26,10 @@ FORMATS: tuple[Format, ...] = (
     OpenhandsFormat(),
     GeminiFormat(),
     AiderFormat(),
+    ClineFormat(),
+    CursorFormat(),
+    ZedFormat(),
+    MoatlessFormat(),
 )
 
 

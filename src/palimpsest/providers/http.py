@@ -1,7 +1,9 @@
 """Provider for models over HTTP, in any of the three wire formats."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
@@ -16,6 +18,8 @@ from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.models.cards import ModelCard, WireName
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _PATHS: Mapping[str, str] = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
@@ -68,7 +72,7 @@ class HttpProvider:
         return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
     async def __aenter__(self) -> Self:
-        self._client = self._new_client()
+        self._client = await self._new_client()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -83,7 +87,7 @@ class HttpProvider:
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client = self._client or self._new_client()
+        client = self._client or await self._new_client()
         try:
             with provider_errors(self._redactor, self._as_provider_error):
                 async with (
@@ -121,10 +125,13 @@ class HttpProvider:
             async for piece in pieces:
                 yield piece
 
-    def _new_client(self) -> "httpx.AsyncClient":
+    async def _new_client(self) -> "httpx.AsyncClient":
+        # Reading the root certificates takes 30 ms, in which a user interface would take no keys.
+        certificates = await asyncio.to_thread(_certificates)
         import httpx  # noqa: PLC0415 - as above
 
-        return httpx.AsyncClient(timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout)))
+        timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout))
+        return httpx.AsyncClient(timeout=timeout, verify=certificates)
 
     def _request_headers(self, wire: WireName) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
@@ -135,6 +142,14 @@ class HttpProvider:
         elif self._key:
             headers["authorization"] = f"Bearer {self._key}"
         return headers | self._headers
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Return the root certificates that servers are checked by, read once in a process."""
+    import httpx  # noqa: PLC0415 - as above
+
+    return httpx.create_ssl_context()
 
 
 def _secrets(headers: Mapping[str, str]) -> Iterator[str]:

@@ -74,6 +74,20 @@ def http_provider(card: ModelCard, options: ProviderOptions, timeout: float, env
     return HttpProvider(card, found.base_url, key, timeout=timeout, headers=headers, environment={})
 
 
+def keep_in_keyring(provider: str, key: Credential) -> bool:
+    """Keep the key of a provider in the keyring of the system. Returns false if there is none, or it does not give the key back."""
+    try:
+        keyring = import_module("keyring")
+    except ImportError:
+        return False
+    try:
+        keyring.set_password(KEYRING_SERVICE, provider, key.reveal())
+    except Exception:  # noqa: BLE001 - as in `_keyring_password`
+        return False
+    # Some backends accept every password and keep none.
+    return _keyring_password(provider) == key.reveal()
+
+
 def _first(*candidates: tuple[str, str]) -> tuple[str, str]:
     return next((each for each in candidates if each[0]), ("", UNSET))
 

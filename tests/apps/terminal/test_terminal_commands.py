@@ -1,12 +1,14 @@
 """Commands of the terminal on the real process: edits, items, notes, exports, instructions and colours."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from pty_screen import PtyScreen
-from streaming_model import Call, Part
+from streaming_model import Call, Gate, Part
 from terminal_room import Room, say
 
 READS: tuple[tuple[Part, ...], ...] = tuple(
@@ -32,15 +34,18 @@ def folded(room: Callable[..., Room]) -> Iterator[tuple[Room, PtyScreen, str]]:
         yield here, screen, edit
 
 
-def test_a_fold_is_one_line_with_its_saving_and_the_command_that_shows_it(room: Callable[..., Room]) -> None:
-    with folded(room) as (_, screen, edit):
+def leave_list(screen: PtyScreen) -> None:
+    """Close the list that is open."""
+    title = next(line for line in reversed(screen.lines()) if "(type to filter" in line)
+    screen.press("esc")
+    screen.wait_for(lambda: title not in screen.lines())
+
+
+def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes_one(room: Callable[..., Room]) -> None:
+    with folded(room) as (here, screen, edit):
         lines = [line for line in screen.scrollback() if line.startswith("⤸")]
         assert len(lines) == 1
         assert re.fullmatch(rf"⤸ \d+k? → \d+k? tokens by fold, saves \$[\d.]+ a call, cost -?\$[\d.]+ · /audit {edit}", lines[0])
-
-
-def test_audit_walks_the_edits_and_u_undoes_one(room: Callable[..., Room]) -> None:
-    with folded(room) as (here, screen, edit):
         say(screen, "/audit")
         screen.wait_for("Edits of the context, newest first  (type to filter, Enter takes, u undoes,")
         screen.wait_for(lambda: re.search(rf"❯ {edit} fold \d+k? → \d+k? tokens hid \d+ items", screen.text()) is not None)
@@ -54,6 +59,10 @@ def test_audit_walks_the_edits_and_u_undoes_one(room: Callable[..., Room]) -> No
         screen.wait_for("(undone)")
         screen.press("esc")
         screen.wait_for(f"edit {edit} was undone")
+        say(screen, "/cost")
+        screen.wait_for("· together $")
+        # An edit that was undone saves nothing.
+        assert "edits of the context" not in screen.text()
         say(screen, "go on")
         screen.wait_for("after the fold")
         assert "1: line 700 of the file" in str(here.model.asked[-1]["messages"])
@@ -73,8 +82,13 @@ def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., R
         say(screen, "go on")
         screen.wait_for("after the fold")
         assert "0: line 700 of the file" in str(here.model.asked[-1]["messages"])
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
         say(screen, f"/restore {item}")
         screen.wait_for(f"item {item} is visible already")
+        say(screen, "/cost")
+        screen.wait_for(
+            lambda: re.search(r"edits of the context: 2, cost -?\$[\d.]+ once, saved about \$0\.\d+ so", screen.text()) is not None
+        )
 
 
 def test_context_walks_the_items_of_the_window_and_p_pins_one(room: Callable[..., Room]) -> None:
@@ -83,8 +97,18 @@ def test_context_walks_the_items_of_the_window_and_p_pins_one(room: Callable[...
         say(screen, "the question")
         screen.wait_for("the answer")
         say(screen, "/context")
-        screen.wait_for("/context items walks them one by one")
-        assert "Free space" in screen.text()
+        screen.wait_for("Free space")
+        screen.wait_for("What fills the window; Enter opens a kind")
+        screen.type("user")
+        screen.wait_for(lambda: re.search(r"❯ user 9 tokens 0.0% of the window 1 items", screen.text()) is not None)
+        screen.press("enter")
+        screen.wait_for("Items of the kind user, largest first")
+        screen.press("enter")
+        screen.wait_for(
+            lambda: re.search(r"^\d+\.\d+  user  9 tokens  the question\nthe question$", screen.text(), re.MULTILINE) is not None
+        )
+        leave_list(screen)
+        leave_list(screen)
         say(screen, "/context items")
         screen.wait_for("What fills the window")
         screen.type("tokens the question")
@@ -116,17 +140,23 @@ def test_memory_is_added_walked_and_forgotten_inside_of_the_session(room: Callab
         assert "5433" not in "".join(path.read_text() for path in here.home.rglob("*.md"))
 
 
-def test_export_writes_a_page_into_the_project_without_options(room: Callable[..., Room]) -> None:
+def test_export_writes_every_form_into_the_project(room: Callable[..., Room]) -> None:
     here = room(("the answer",))
     with here.terminal() as screen:
         say(screen, "the question")
         screen.wait_for("the answer")
-        say(screen, "/export")
-        screen.wait_for(lambda: list(here.project.glob("session-*.html")) != [])
-        say(screen, "/export markdown")
-        screen.wait_for(lambda: list(here.project.glob("session-*.md")) != [])
-    assert "the question" in next(here.project.glob("session-*.html")).read_text()
-    assert "the answer" in next(here.project.glob("session-*.md")).read_text()
+        for form in ("", "markdown", "claude", "codex", "messages", "responses", "chat"):
+            say(screen, f"/export {form}".strip())
+            screen.wait_for(f"· {form or 'html'} is in")
+        say(screen, "/export pdf")
+        screen.wait_for("/export takes html, markdown, claude, codex, messages, responses, chat")
+        (here.project / "mine.md").write_text("mine")
+        say(screen, "/export markdown mine.md")
+        screen.wait_for("exists")
+    written = {re.sub(r"^session-[^.]+", "", path.name): path.read_text() for path in here.project.glob("session-*")}
+    assert sorted(written) == [".chat.json", ".claude.jsonl", ".codex.jsonl", ".html", ".md", ".messages.json", ".responses.json"]
+    assert [name for name, text in written.items() if "the question" not in text or "the answer" not in text] == []
+    assert (here.project / "mine.md").read_text() == "mine"
 
 
 @pytest.mark.parametrize(("present", "said"), [("", "Write AGENTS.md in the root"), ("CLAUDE.md", "Read CLAUDE.md and compare it")])
@@ -140,28 +170,113 @@ def test_init_lets_the_agent_draft_or_improve_the_instructions(room: Callable[..
         assert said in str(here.model.asked[0]["messages"])
 
 
-def test_a_theme_is_kept_in_the_configuration(room: Callable[..., Room]) -> None:
+def test_settings_are_shown_checked_and_set(room: Callable[..., Room]) -> None:
     here = room(("unused",))
-    with here.terminal() as screen:
+    with here.terminal(PAL_RETRIES="2") as screen:
         say(screen, "/theme light")
-        screen.wait_for(lambda: 'theme = "light"' in (here.home / "config.toml").read_text())
+        screen.wait_for("the theme is light, also for later sessions")
         say(screen, "/theme pink")
         screen.wait_for("/theme takes dark or light")
-    assert (here.home / "config.toml").read_text() == '[memory]\njobs = "off"\n\n[terminal]\ntheme = "light"\n'
+        say(screen, "/config")
+        screen.wait_for("Settings  (type to filter")
+        screen.type("notify_seconds")
+        screen.wait_for("❯ terminal.notify_seconds = 10.0 default")
+        screen.press("enter")
+        screen.wait_for("❯ /config terminal.notify_seconds")
+        screen.type("3.5")
+        screen.press("enter")
+        screen.wait_for("terminal.notify_seconds = 3.5 from")
+        say(screen, "/config terminal.notify loud")
+        screen.wait_for("terminal.notify must be one of off, bell,")
+        say(screen, "/config modle x")
+        screen.wait_for("the key 'modle' is not known; the nearest known is mode or model")
+        say(screen, "/config retries 5")
+        screen.wait_for("but PAL_RETRIES wins: retries = 2")
+        say(screen, "/config providers.anthropic.api_key sk-ant-1")
+        screen.wait_for("providers.anthropic.api_key is a secret")
+        # Commands that print may run an event loop of their own.
+        say(screen, "/mcp connect")
+        screen.wait_for("no MCP servers are configured")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
+        say(screen, "/hooks runs")
+        screen.wait_for("no hook has run in this session")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
+        screen.type("/config terminal.theme d")
+        screen.wait_for(lambda: "  dark" in screen.lines())
+    assert (here.home / "config.toml").read_text() == (
+        'retries = 5\n[memory]\njobs = "off"\n\n[terminal]\nnotify_seconds = 3.5\ntheme = "light"\n'
+    )
 
 
-def test_tasks_and_processes_show_details(room: Callable[..., Room]) -> None:
+def test_another_model_is_chosen_by_its_price_and_holds_after_the_turn_that_runs(room: Callable[..., Room]) -> None:
+    gate = Gate()
+    here = room((gate, "from the first"), ("from the second",))
+    with here.terminal(rows=40) as screen:
+        say(screen, "go")
+        screen.wait_for(gate.reached.is_set)
+        say(screen, "/model claude-none")
+        screen.wait_for("no card is known for the model 'claude-none'")
+        say(screen, "/model")
+        screen.wait_for("❯ claude-sonnet-4-6 200k $3 in, $15 out a million tokens (now)")
+        screen.type("opus-4-1")
+        screen.wait_for("❯ claude-opus-4-1 200k $15 in, $75 out a million tokens")
+        screen.wait_for("tokens into another cache: about $")
+        screen.press("enter")
+        screen.wait_for("it holds from the end of this turn on")
+        gate.opened.set()
+        screen.wait_for("model claude-opus-4-1, was claude-sonnet-4-6")
+        say(screen, "go on")
+        screen.wait_for("from the second")
+        assert [asked["model"] for asked in here.model.asked] == ["claude-sonnet-4-6", "claude-opus-4-1"]
+        say(screen, "/profile codex")
+        screen.wait_for("profile codex, was palimpsest")
+        say(screen, "/profile codex")
+        screen.wait_for("the profile is codex already")
+        say(screen, "/mode sometimes")
+        screen.wait_for("sometimes")
+        say(screen, "/mode plan")
+        screen.wait_for("mode plan, was ask")
+        say(screen, "/cost")
+        screen.wait_for("· claude-opus-4-1 turn: 1 calls, 1000 in (0% from the cache), 50 out, $0.02")
+        screen.wait_for("· together $0.02")
+        screen.wait_for("· $0.02 1 calls go on")
+
+
+def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped(room: Callable[..., Room]) -> None:
     here = room(
         (Call("task_create", {"subject": "Write the parser", "description": "by hand"}),),
-        (Call("bash", {"command": "cat < never", "background": True}),),
+        (Call("write", {"path": "a.txt", "content": "one\ntwo\n"}), Call("bash", {"command": "echo begun; cat never", "background": True})),
         ("started",),
+        (Call("edit", {"path": "a.txt", "old": "two", "new": "2"}),),
+        ("changed",),
     )
-    with here.terminal("--allow", "bash(cat:*)") as screen:
-        (here.project / "never").write_text("")
-        say(screen, "go")
-        screen.wait_for("started")
+    os.mkfifo(here.project / "never")
+    with here.terminal("--mode", "edits", "--allow", "bash(echo:*)", "--allow", "bash(cat:*)", rows=40) as screen:
+        for message, answer in (("go", "started"), ("go on", "changed")):
+            say(screen, message)
+            screen.wait_for(answer)
+            screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        assert screen.lines()[-1].endswith(" · 1 processes")
         say(screen, "/processes")
-        screen.wait_for(lambda: re.search(r"ended with 0|runs \d+ s, pid \d+ cat < never", screen.text()) is not None)
+        screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\nbegun", screen.text()) is not None)
+        pid = int(re.findall(r"pid (\d+)", screen.text())[-1])
+        screen.press("enter")
+        screen.wait_for(lambda: "begun" in screen.scrollback()[: -len(screen.lines())] + screen.lines()[:-6])
+        screen.type("s")
+        screen.wait_for("❯ p1 ended with -15: stopped by the user")
+        assert not Path("/proc", str(pid)).exists()
+        leave_list(screen)
+        screen.wait_for("· process p1 ended with -15: stopped by the user")
+        say(screen, "/processes p9")
+        screen.wait_for("there is no process 'p9' of this run")
+        say(screen, "/diff")
+        screen.wait_for("❯ turn 2 a.txt changed +1 -1")
+        screen.wait_for("  turn 1 a.txt created +2 -0")
+        screen.press("enter")
+        screen.wait_for("● a.txt (+1 -1)\n  1   one\n  2 - two\n  2 + 2\n")
+        leave_list(screen)
+        say(screen, "/diff 7")
+        screen.wait_for("there is no turn 7; this session has 2")
         say(screen, "/tasks")
         screen.wait_for("Write the parser")
         screen.wait_for("Tasks  (type")

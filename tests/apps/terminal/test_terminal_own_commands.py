@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from streaming_model import Gate
+from streaming_model import Call
 from terminal_room import Room, say
 
 
@@ -82,21 +82,36 @@ def test_a_script_that_hangs_ends_in_time_and_is_said(room: Callable[..., Room])
         screen.wait_for("answer")
 
 
-def test_the_user_is_notified_when_a_turn_ends_only_if_away(room: Callable[..., Room]) -> None:
-    gate = Gate()
-    here = room((gate, "answer"))
-    config = '[terminal]\nnotify = "terminal"\nnotify_seconds = {}\nnotify_command = "cat > notified.json"\n'
-    (here.home / "config.toml").write_text(config.format(3600))
+def test_a_user_who_is_away_is_notified_of_questions_and_ends_in_every_way(room: Callable[..., Room]) -> None:
+    asks = (Call("bash", {"command": "touch made"}),)
+    here = room(("no news",), asks, ("first end",), asks, ("second end",))
+    ways = '[terminal]\nnotify = "terminal"\nnotify_seconds = 3600\nnotify_command = "cat >> notified.jsonl; echo >> notified.jsonl"\n'
+    (here.home / "config.toml").write_text(f'[memory]\njobs = "off"\n{ways}')
+
+    def notified() -> list[tuple[str, str, str]]:
+        path = here.project / "notified.jsonl"
+        found = [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+        return [(each["event"], each["message"], each["cwd"]) for each in found]
+
+    expected = [("question", "bash needs your permission", str(here.project)), ("turn_ended", "the agent is done", str(here.project))]
     with here.terminal() as screen:
         say(screen, "go")
-        gate.opened.set()
-        screen.wait_for("answer")
-        screen.wait_until_quiet()
-        assert b"\x1b]9;" not in screen.raw
-    (here.home / "config.toml").write_text(config.format(0.001))
-    with here.terminal() as screen:
-        say(screen, "go")
+        screen.wait_for("no news")
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        assert (notified(), b"\x1b]9;" in screen.raw) == ([], False)
+        say(screen, "/config terminal.notify_seconds 0.001")
+        screen.wait_for("it holds now")
+        say(screen, "ask me")
+        screen.wait_for(lambda: b"\x1b]9;bash needs your permission\x07" in screen.raw)
+        screen.wait_for("y  yes, once")
+        screen.wait_for(lambda: notified() == expected[:1])
+        screen.type("y")
         screen.wait_for(lambda: b"\x1b]9;the agent is done\x07" in screen.raw)
-        screen.wait_for(lambda: (here.project / "notified.json").exists() and (here.project / "notified.json").read_text() != "")
-        notified = json.loads((here.project / "notified.json").read_text())
-        assert (notified["event"], notified["message"], notified["cwd"]) == ("turn_ended", "the agent is done", str(here.project))
+        screen.wait_for(lambda: notified() == expected)
+        assert screen.raw.count(b"\x07") == 2
+        say(screen, "/config terminal.notify bell")
+        screen.wait_for('terminal.notify = "bell"')
+        say(screen, "ask me again")
+        screen.wait_for(lambda: screen.raw.count(b"\x07") == 3)
+        assert screen.raw.count(b"\x1b]9;") == 2
+        screen.wait_for(lambda: notified() == [*expected, expected[0]])

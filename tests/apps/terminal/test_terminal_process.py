@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,21 +117,6 @@ def test_a_message_while_it_works_steers_and_can_be_taken_back_before(room: Call
         gate.opened.set()
         screen.wait_for("steered")
         assert [m["content"] for m in here.model.asked[1]["messages"] if "other way" in str(m)] != []
-
-
-def test_after_a_kill_the_same_conversation_and_the_unsent_text_are_there(room: Callable[..., Room]) -> None:
-    here = room(("the answer",))
-    with here.terminal() as screen:
-        say(screen, "the question")
-        screen.wait_for("the answer")
-        screen.type("half a thou")
-        drafts = here.home / "drafts"
-        screen.wait_for(lambda: any(path.read_text() == "half a thou" for path in drafts.glob("*.txt")))
-        os.killpg(screen.process.pid, signal.SIGKILL)
-    with here.terminal("--continue") as screen:
-        screen.wait_for("half a thou")
-        screen.wait_until_quiet()
-        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", *NOTICE, "", "❯ half a thou"]
 
 
 def test_a_paste_of_a_megabyte_is_a_mark_and_the_model_can_read_all_of_it(room: Callable[..., Room]) -> None:

@@ -1,5 +1,6 @@
 """Questions in a real terminal: what they show, and the ways to answer them."""
 
+import re
 from collections.abc import Callable
 
 from streaming_model import Call, Gate
@@ -86,15 +87,53 @@ def test_an_unanswered_question_is_refused_in_time(room: Callable[..., Room]) ->
 
 
 def test_one_rule_is_asked_about_once_and_another_call_again(room: Callable[..., Room]) -> None:
-    calls = [(Call("bash", {"command": f"git add {name}"}),) for name in ("a", "b")]
-    here = room(*calls, (Call("bash", {"command": "mkdir c"}),), ("done",))
+    here = room(
+        # Two calls of one reply wait for the user at once.
+        (Call("bash", {"command": "git add a"}), Call("bash", {"command": "git add b"})),
+        (Call("bash", {"command": "git add c"}),),
+        (Call("bash", {"command": "mkdir c"}),),
+        (Call("bash", {"command": "mkdir d"}),),
+        ("done",),
+    )
     with here.terminal() as screen:
         say(screen, "go")
         screen.wait_for("a  always: allow bash(git add:*)")
         screen.type("a")
-        screen.wait_for("mkdir c")
+        screen.wait_for("Run this command?\nmkdir c")
         screen.wait_for("y  yes, once")
-        screen.wait_until_quiet()
         assert len(here.model.asked) == 3
+        # Once is for this call and not for what differs from it.
+        screen.type("y")
+        screen.wait_for("Run this command?\nmkdir d")
         screen.type("n")
         screen.wait_for("done")
+        assert ((here.project / "c").is_dir(), (here.project / "d").exists()) == (True, False)
+
+
+def test_the_question_of_a_sub_agent_names_it_and_its_session_is_shown_by_agents(room: Callable[..., Room]) -> None:
+    here = room(
+        (Call("spawn_agent", {"message": "The folder is your task.", "nickname": "Ada"}),),
+        (Call("wait_agent", {"ids": ["Ada"]}),),
+        ("all is done",),
+        about={"The folder is your task.": [(Call("bash", {"command": "mkdir made"}),), ("I made the folder.",)]},
+    )
+    with here.terminal(rows=40) as screen:
+        say(screen, "/agents")
+        screen.wait_for("this session has no sub-agents")
+        say(screen, "go")
+        screen.wait_for("Sub-agent Ada asks: Run this command?\nmkdir made")
+        screen.type("y")
+        screen.wait_for("all is done")
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
+        assert (here.project / "made").is_dir()
+        say(screen, "/agents")
+        screen.wait_for(lambda: re.search(r"❯ Ada default completed \$0\.0\d+", screen.text()) is not None)
+        screen.press("enter")
+        screen.wait_for("I made the folder.")
+        screen.wait_for("Sub-agents  (type to filter")
+        screen.press("esc")
+        screen.wait_for(lambda: "Sub-agents  (type to filter" not in screen.text())
+        say(screen, "/agents Bob")
+        screen.wait_for("there is no sub-agent 'Bob'; there are Ada")
+        say(screen, "/cost")
+        screen.wait_for("· sub-agent Ada (default, completed): $0.0")

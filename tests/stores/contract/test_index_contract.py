@@ -61,8 +61,12 @@ def test_sessions_are_listed_by_their_newest_event(index: Index, store: SessionA
     write(store, "old", *said("hello"), at=1_000)
     write(store, "new", Titled("A title"), *said("hello"), at=2_000)
     assert list(index.list()) == [
-        SessionRow("new", store.stat("new").name, "A title", "palimpsest", "", "m", created=2_000, updated=2_002, events=3, turns=1),
-        SessionRow("old", store.stat("old").name, "hello", "palimpsest", "", "m", created=1_000, updated=1_001, events=2, turns=1),
+        SessionRow(
+            "new", store.stat("new").name, "A title", "palimpsest", "", "m", created=2_000, updated=2_002, events=3, turns=1, context=6
+        ),
+        SessionRow(
+            "old", store.stat("old").name, "hello", "palimpsest", "", "m", created=1_000, updated=1_001, events=2, turns=1, context=6
+        ),
     ]
     write(store, "newest", at=3_000)
     assert [row.id for row in index.list(refresh=False)] == ["new", "old"]

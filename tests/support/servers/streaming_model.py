@@ -43,6 +43,8 @@ class StreamingModel:
     url: str = ""
     asked: list[Any] = field(default_factory=list)
     streams: list[Any] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    plain: int = 0
 
     def cut(self) -> None:
         """Cut all connections, as a network that is lost."""
@@ -93,27 +95,40 @@ def _delta(part: Part) -> dict[str, Any]:
 
 
 @contextmanager
-def model_streaming(*replies: tuple[Part, ...]) -> Iterator[StreamingModel]:
-    """The model while it runs: the replies in order, the last one for all later requests."""
+def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part, ...]]] | None = None) -> Iterator[StreamingModel]:
+    """The model while it runs: the replies in order, the last one for all later requests.
+
+    `about` has the replies to requests whose first message contains a text, such as those of a sub-agent, in order.
+    """
     model = StreamingModel()
+    special = {text: list(own) for text, own in (about or {}).items()}
     gates = [part for reply in replies for part in reply if isinstance(part, Gate)]
 
     class Streaming(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            model.keys.append(self.headers["x-api-key"])
             number = len(model.asked)
             model.streams.append(self.connection)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             with suppress(OSError):
-                for event in _events(replies[min(number, len(replies)) - 1], number):
+                for event in _events(self.reply(model.asked[-1]), number):
                     if isinstance(event, Gate):
                         event.reached.set()
                         event.opened.wait()
                         continue
                     self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
                     self.wfile.flush()
+
+        def reply(self, asked: Any) -> tuple[Part, ...]:
+            first = json.dumps(asked["messages"][0])
+            own = next((own for text, own in special.items() if text in first), None)
+            if own is not None:
+                return own.pop(0)
+            model.plain += 1
+            return replies[min(model.plain, len(replies)) - 1]
 
         def log_message(self, *_: object) -> None:
             return

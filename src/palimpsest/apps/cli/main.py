@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("look.audit:audit", "Show every edit of the view: its reason, its price, what it hides."),
         "diff": ("look.diff:diff", "Show what the turns of a session changed in files."),
         "jobs": ("look.jobs:jobs", "Show the background jobs of a session: how far they are, how they ended, what they cost."),
+        "why": ("look.why:why", "Show when a text entered the view, which edit hid it, and how to bring it back."),
         "search": ("look.search:search", "Find words in all sessions."),
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
@@ -52,6 +53,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("keep.trust:trust", "Show the commands that a project's files start, and trust them."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
+        "secrets": ("keep.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
         "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
@@ -134,7 +136,8 @@ def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
 def cli() -> None:
     """Context you can audit, undo and price: a coding agent, and the commands around its sessions.
 
-    Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
+    Name a session by its id, by a unique beginning or end of its id, by the path of its file, or by
+    `last`: the first row of `pal sessions`, which is the one with the newest event.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
     Every command but acp takes --json.
     """

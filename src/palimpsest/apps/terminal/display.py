@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from prompt_toolkit.application import run_in_terminal
@@ -50,6 +51,10 @@ class Device(NamedTuple):
 
 class Painted(Protocol):
     """The parts of the screen that are painted again for each frame, as text with escape sequences."""
+
+    def advance(self) -> None:
+        """Take what still changes as it is now, for this frame and those of keys that follow."""
+        ...
 
     def live(self, size: Size) -> str:
         """What still changes: the open reply, running tools, a question."""
@@ -124,7 +129,7 @@ class Display:
     async def run(self) -> None:
         """Show the screen until `exit` is called."""
         try:
-            await self.app.run_async(handle_sigint=False)
+            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         finally:
             self._write_pending()
             self._output.release()
@@ -174,6 +179,7 @@ class Display:
             self._output.hold()
             self.app.renderer.erase()
             self._write_pending()
+        self._painted.advance()
         self.app.invalidate()
 
     def _write_pending(self) -> None:
@@ -185,10 +191,16 @@ class Display:
     def _live(self) -> ANSI:
         size = self.size
         lines = self._painted.live(size).splitlines()
-        return ANSI("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
+        return _parsed("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
 
     def _status(self) -> ANSI:
-        return ANSI(self._painted.status(self.size))
+        return _parsed(self._painted.status(self.size))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> ANSI:
+    """Return a text with its escape sequences parsed. Most frames are those of a key, with the texts of the frame before."""
+    return ANSI(text)
 
 
 def _choices(buffer: Buffer) -> StyleAndTextTuples:

@@ -59,8 +59,15 @@ class Frame:
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
+        self._blocks: tuple[Block, ...] = ()
         self._painted: dict[Block, str] = {}
+        self._status: tuple[Status, ScreenLook] | None = None
+        self._status_line = ""
         self._width = 0
+
+    def advance(self) -> None:
+        """Take the blocks as they are now. Until the next call a key paints the same ones: their Markdown may take long."""
+        self._blocks = self._shown.live_blocks()
 
     def live(self, size: Size) -> str:
         """Return what stands above the input."""
@@ -68,8 +75,7 @@ class Frame:
         if size.columns != self._width:
             self._painted.clear()
             self._width = size.columns
-        blocks = self._shown.live_blocks()
-        self._painted = {block: self._painted.get(block) or paint(block, look) for block in blocks}
+        self._painted = {block: self._painted.get(block) or paint(block, look) for block in self._blocks}
         question = self._shown.question()
         chooser = self._shown.list()
         parts = [*self._painted.values(), *_queue(self._shown.queued(), look)]
@@ -79,7 +85,10 @@ class Frame:
 
     def status(self, size: Size) -> str:
         """Return the line below the input."""
-        return status_line(self._shown.status(), replace(self._shown.look, width=size.columns))
+        drawn = (self._shown.status(), replace(self._shown.look, width=size.columns))
+        if drawn != self._status:
+            self._status, self._status_line = drawn, status_line(*drawn)
+        return self._status_line
 
 
 def _queue(texts: tuple[str, ...], look: ScreenLook) -> Iterator[str]:

@@ -27,6 +27,7 @@ async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bo
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(ending, terminal.leave)
+    loop.set_exception_handler(lambda _, context: terminal.broke(context))
     loop.add_signal_handler(signal.SIGCONT, terminal.display.come_back)
     try:
         await terminal.run()

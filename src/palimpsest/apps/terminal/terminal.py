@@ -1,20 +1,20 @@
 """The agent in a terminal: what the user types becomes turns, commands and answers, and what happens becomes blocks on the screen."""
 
 import asyncio
+import gc
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
-from palimpsest.apps.terminal.commands.completion import TerminalCompleter
-from palimpsest.apps.terminal.commands.registry import completions, run_line
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
+from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.programs.notifying import Notifier
@@ -28,6 +28,7 @@ from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuesti
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
+from palimpsest.apps.terminal.sessions.loading import load_for_first_message
 from palimpsest.apps.terminal.state import StatusReader
 from palimpsest.apps.terminal.surroundings import OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import PalimpsestError
@@ -38,6 +39,9 @@ from palimpsest.tools.permissions.decision import Approval
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
+# Objects between two collections of garbage while the terminal is open, and how many of these until older objects are included. The
+# start of `pal` allows far more, see `apps.cli.start`: over hundreds of turns the cycles that painting leaves behind would pile up.
+_COLLECT: Final = (1_000, 5, 5)
 
 
 class Terminal(CommandSide):
@@ -48,11 +52,11 @@ class Terminal(CommandSide):
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(self._completions, around.root))
+        self.line = InputLine(around.folder, around.root, TerminalCompleter(self._completions, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self._question_changed, self._call, seconds)
-        self.session = Attachment(around, self, self._ask)
+        self.session = Attachment(around, self, self._ask, self.line.waiting)
         self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
         self.script = StatusScript(around.config, around.root, self.display.refresh)
         self.lists = Lists(self.line, self.display.refresh)
@@ -64,7 +68,7 @@ class Terminal(CommandSide):
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._guarded(self.session.open(self.around.session)))
+        opening = asyncio.ensure_future(self._open())
         try:
             await self.display.run()
         finally:
@@ -73,6 +77,13 @@ class Terminal(CommandSide):
             with suppress(asyncio.CancelledError):
                 await opening
             await self.session.close()
+
+    async def _open(self) -> None:
+        await self._guarded(self.session.open(self.around.session))
+        await asyncio.to_thread(load_for_first_message)
+        # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
+        gc.freeze()
+        gc.set_threshold(*_COLLECT)
 
     # What the session uses.
 
@@ -84,6 +95,10 @@ class Terminal(CommandSide):
         self.missing = opened.missing
         if opened.missing and not opened.earlier:
             self.start(self._command("/start"))
+
+    def recorded(self) -> None:
+        """Forget the copies of messages that are recorded now."""
+        self.line.keep()
 
     def changed(self) -> None:
         """Paint again, and run the script of the status line."""
@@ -138,6 +153,8 @@ class Terminal(CommandSide):
         self.display.write(text)
 
     def _completions(self, line: str) -> Iterable[tuple[str, str]]:
+        from palimpsest.apps.terminal.commands.registry import completions  # noqa: PLC0415 - loaded after the first prompt
+
         return completions(line, self.agent, self.own_commands())
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -159,6 +176,11 @@ class Terminal(CommandSide):
     def failed(self, error: PalimpsestError) -> None:
         """Show an error."""
         self.notice(str(error), "error")
+
+    def broke(self, context: Mapping[str, Any]) -> None:
+        """Show a defect of this program in one line: the session goes on."""
+        error = context.get("exception")
+        self.notice(f"a defect of pal: {context.get('message', '')} {type(error).__name__ if error else ''} {error or ''}", "error")
 
     # What the frame shows.
 
@@ -210,6 +232,8 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
+        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - loaded after the first prompt
+
         try:
             await run_line(self, line)
         finally:

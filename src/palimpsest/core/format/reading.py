@@ -126,10 +126,16 @@ class LogReader:
         if prev is not None and prev != link:
             raise broken(_number(line, 0) or 0, f"{self.lines.name}, byte {start}")
 
-    def along(self, path: Path) -> Iterator[Event]:
-        """Yield the events of a path, in order."""
-        for part in path.ranges:
-            yield from self.run(part.first, part.last)
+    def along(self, path: Path, after: int = -1) -> Iterator[Event]:
+        """Yield the events of a path after event `after`, in order. Ranges that are close together are read at once."""
+        parts = [EventRange(max(part.first, after + 1), part.last) for part in path.ranges if part.last > after]
+        start = 0
+        for stop in range(1, len(parts) + 1):
+            if stop < len(parts) and parts[stop].first - parts[stop - 1].last <= _CLOSE:
+                continue
+            close = Path(tuple(parts[start:stop]))
+            yield from (event for event in self.run(parts[start].first, close.tip) if event.seq in close)
+            start = stop
 
     def event(self, seq: int) -> Event:
         """Return one event of this log or of its bases. Raises `BadInput` if there is none."""

@@ -180,6 +180,10 @@ class Log:
         """Update every projection to the newest event. The properties of this class do so themselves."""
         self._projections.catch_up()
 
+    def expect_jumps(self) -> None:
+        """Keep the pending calls after each event in memory, so that going back does not read the log again; for imports."""
+        self._projections.pending.remember(self.tip)
+
     def share(self, lock: AbstractContextManager[object]) -> None:
         """Allow several threads to use the log, guarded by `lock`, which must be reentrant.
 

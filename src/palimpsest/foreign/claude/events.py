@@ -76,6 +76,8 @@ class EventBuilder:
     def __init__(self, session: str, path: Path, blobs: Blobs) -> None:
         self.session = session
         self.calls: dict[str, ToolUse] = {}
+        # The newest call that started a sub-agent with each prompt.
+        self.prompted: dict[str, str] = {}
         self.requests: dict[str, tuple[int, str]] = {}
         self.tools: dict[str, str] = {}
         # Key of the line that first named each sub-agent.
@@ -97,6 +99,8 @@ class EventBuilder:
                         path = text(tool_input, "file_path") or text(tool_input, "notebook_path")
                         call = ToolUse(text(block, "name"), path, text(tool_input, "prompt"), text(tool_input, "subagent_type"))
                         self.calls[text(block, "id")] = call
+                        if call.prompt:
+                            self.prompted[call.prompt] = text(block, "id")
             case "user":
                 agent = text(table_at(source_line.json, "toolUseResult"), "agentId")
                 if agent:

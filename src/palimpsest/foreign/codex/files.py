@@ -1,34 +1,34 @@
 """The files of a Codex home: rollouts, plain or compressed, the lines that a fork copied, and the names of threads."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 import msgspec
 
-from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
 from palimpsest.foreign.reading.opening import BoundedPieces, ByteReader, UnpackingReader, open_regular, read_regular
+from palimpsest.foreign.reading.origin import ExportOrigin, first_origin
+from palimpsest.foreign.reading.unpacking import open_zstd
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "token_usage_record"})
 # Bytes that are read to recognise a rollout: its first line has the base instructions.
 _CHUNK_BYTES = 1 << 20
-_ZSTD = ("compression.zstd", "zstandard", "pyzstd", "backports.zstd")
 ROLLOUT_SUFFIXES = (".jsonl", ".jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
 
 
 class RolloutStart(NamedTuple):
-    """The start of a rollout: its thread, the thread that opened it, and the payload of its first line."""
+    """The start of a rollout: its thread, the thread that opened it, the payload of its first line, and what it was exported from."""
 
     thread: str
     parent: str
     meta: Json
+    origin: ExportOrigin | None = None
 
 
 class RolloutLine(NamedTuple):
@@ -39,22 +39,10 @@ class RolloutLine(NamedTuple):
     data: bytes
 
 
-class _ZstdModule(Protocol):
-    def open(self, file: BinaryIO, mode: str) -> object: ...
-
-
 def open_rollout(path: Path) -> ByteReader:
     """A reader of the unpacked bytes, within the limits of reading. Raises `BadInput` if a package for unpacking is missing."""
-    if path.suffix != ".zst":
-        return open_regular(path)
-    for name in _ZSTD:
-        try:
-            module = cast("_ZstdModule", importlib.import_module(name))
-        except ImportError:
-            continue
-        packed = open_regular(path)
-        return UnpackingReader(cast("ByteReader", module.open(packed, "rb")), packed, path)
-    raise BadInput("a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again")
+    packed = open_regular(path)
+    return UnpackingReader(open_zstd(packed), packed, path) if path.suffix == ".zst" else packed
 
 
 def rollout_lines(path: Path) -> Iterator[RolloutLine]:
@@ -97,7 +85,7 @@ def rollout_start(path: Path) -> RolloutStart | None:
             continue
         kind, payload = envelope(table)
         if kind == "session_meta":
-            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload)
+            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload, first_origin(head))
         if kind in _LINE_TYPES and ("payload" in table or kind == "response_item"):
             return RolloutStart(thread_in_name(path), "", {})
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from palimpsest.core.items import Value
 from palimpsest.foreign.reading.opening import bounded_lines, open_regular, read_regular
@@ -42,7 +42,7 @@ class ReadExtent(Value, frozen=True):
 
 
 def sources_below(
-    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource]]
+    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource | ReadProblem]]
 ) -> Iterator[TranscriptSource | ReadProblem]:
     """What `sources_in` finds in the file itself, or in every file below a folder; a file that cannot be read is a problem."""
     for file in files_below(path, suffixes):
@@ -263,9 +263,15 @@ class GrowingDocument:
         start = self.read_before(messages)
         if not start:
             yield opened
+        # The program changed a message that was read before: what differs now is a branch beside it.
+        has_changed = bool(self._old.count) and not start
+        previous = opened.key
         for index, message in enumerate(messages):
             # Messages that were read before still determine what later ones mean.
             events = list(events_of(index, message))
+            if has_changed and events:
+                events[0] = structs.replace(events[0], after=events[0].after or previous)
+                previous = events[-1].key
             if index >= start:
                 yield from events
 

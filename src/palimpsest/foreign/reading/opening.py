@@ -19,6 +19,10 @@ _KEPT_BYTES: Final = 400
 _BLOCK_BYTES: Final = 1024 * 1024
 
 
+# Bytes. A document is read whole, so a limit protects memory from files that are none.
+LARGEST: Final = 1024 * 1024 * 1024
+
+
 class ReadLimits(Value, frozen=True):
     """Limits on a file of another program, all in bytes but `ratio`.
 
@@ -28,7 +32,7 @@ class ReadLimits(Value, frozen=True):
     ratio: how many times its own size a compressed file may unpack to.
     """
 
-    file: int = 1024 * 1024 * 1024
+    file: int = LARGEST
     line: int = 256 * 1024 * 1024
     unpacked: int = 4 * 1024 * 1024 * 1024
     ratio: int = 200

@@ -248,9 +248,13 @@ class Key(Struct, frozen=True):
         """What a value must be, for error messages."""
         if self.name in _WANTED:
             return _WANTED[self.name]
+        return f"one of {', '.join(self.choices)}" if self.choices else _WANTED_KINDS.get(get_args(self.type)[0], "a text")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that a value can be, if the key allows only some."""
         kind = get_args(self.type)[0]
-        choices = get_args(kind) if get_origin(kind) is Literal else ()
-        return f"one of {', '.join(choices)}" if choices else _WANTED_KINDS.get(kind, "a text")
+        return get_args(kind) if get_origin(kind) is Literal else ()
 
     @property
     def is_secret(self) -> bool:

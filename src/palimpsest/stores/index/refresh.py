@@ -27,14 +27,14 @@ _LAST_LINE_BYTES = 512
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
 
-VERSION = 2
+VERSION = 3
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.
 SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
-    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, usage TEXT, base TEXT, opener TEXT,
+    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, usage TEXT, base TEXT, opener TEXT,
     size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
     bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
 CREATE TABLE units(
@@ -45,8 +45,8 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remo
 INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 # The columns of `sessions`: its number, the fields of `SessionRow`, and the fields of `ReadState`.
-_ROW_FIELDS, _STATE_FIELDS = slice(1, 16), slice(16, 28)
-_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW_FIELDS, _STATE_FIELDS = slice(1, 17), slice(17, 29)
+_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The range of numbers makes this fast: units of a session are looked up by number, not by session.
 _DELETE_UNITS = """DELETE FROM units WHERE session = (SELECT num FROM sessions WHERE id = :id)
     AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"""

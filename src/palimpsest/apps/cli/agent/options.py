@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias, get_args
 
 import click
 
-from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list_sessions
+from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.home import new_id
@@ -93,11 +93,7 @@ def session_of(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str
 def _newest_here(home: AnyHome) -> str:
     """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
     here = str(Path.cwd())
-    for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
-        try:
-            with Log.open(home.store, stat_.session, home.clock) as log:
-                if log.opened.cwd == here and log.opened.opener is None:
-                    return stat_.session
-        except PalimpsestError:
-            continue
+    for row in list_sessions(home):
+        if row.cwd == here and row.opener is None:
+            return row.id
     raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)

@@ -25,6 +25,7 @@ from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
+from palimpsest.foreign.reading.origin import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
@@ -54,6 +55,7 @@ class ExportOptions:
     full: bool
     model: str
     cwd: str
+    origin: ExportOrigin | None = None
     alone: bool = False
 
 
@@ -101,6 +103,8 @@ def export(
         log = stack.enter_context(open_log(location, whole=True))
         if at is not None and not 0 <= at <= log.tip:
             raise BadInput(f"there is no event {at}; the newest is {log.tip}", where=log.session)
+        # What is exported of an earlier state belongs to the same session.
+        wanted = replace(wanted, origin=origin_of(log, at))
         path, cards = log.path if at is None else log.reader.path(at), cards_of(home)
         exported_log = stack.enter_context(_open_at(log, location.store, at)) if form in AGENTS else log
         chunks = _chunks(exported_log, location, path, cards, wanted)
@@ -144,8 +148,10 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
     """Return the chunks of an export, encoded while the log is read."""
     form, blobs, clean = options.form, location.blobs, redact if options.redact else as_is
     if form in AGENTS:
-        claude = form == "claude"
-        lines = write_claude(log, blobs, cwd=options.cwd) if claude else write_codex(log, blobs, alone=options.alone, cwd=options.cwd)
+        if form == "claude":
+            lines = write_claude(log, blobs, cwd=options.cwd, origin=options.origin)
+        else:
+            lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
     if form in WIRES:
         fetch = NotedFetch(blobs.get)
@@ -203,4 +209,4 @@ def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, insta
         click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
         where = "" if install else f"save it as {place.path}, then "
-        click.echo(f"to resume it: {where}{place.command}", err=True)
+        click.echo(f"to resume it: {where}{place.command}" if place.command else f"it cannot be resumed there: {place.why}", err=True)

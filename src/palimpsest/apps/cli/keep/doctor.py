@@ -26,6 +26,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.ports import LogFile
+from palimpsest.core.redaction.search import CERTAIN_KINDS
 from palimpsest.foreign.reading.cursors import Cursors
 
 _OLDEST_PYTHON = (3, 11)
@@ -244,7 +245,7 @@ def _first_names(names: list[str]) -> str:
 
 
 def check_secrets(home: AnyHome) -> Check:
-    """Check for keys, tokens and passwords in imported sessions, by class and session."""
+    """Check for keys, tokens and passwords in imported sessions, by class and session; guesses are reported, but are no problem."""
     existing = set(home.store.sessions())
     kinds: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
@@ -257,7 +258,10 @@ def check_secrets(home: AnyHome) -> Check:
     named = _first_names([f"{session} ({count})" for session, count in sessions.most_common()])
     classes = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     message = f"{kinds.total():,} in {len(sessions):,} imported sessions: {classes}; most in {named}"
-    return Check("secrets", "warn", message, "revoke them; `pal delete ID`, then `pal import PATH --redact` imports a session without them")
+    if not CERTAIN_KINDS & kinds.keys():
+        return Check("secrets", "ok", f"{message}; all of them are guesses, `pal secrets` lists them")
+    advice = "`pal secrets` lists them; revoke them; `pal delete ID`, then `pal import PATH --redact` imports a session without them"
+    return Check("secrets", "warn", message, advice)
 
 
 _CHECKS: tuple[Callable[[AnyHome], Check], ...] = (

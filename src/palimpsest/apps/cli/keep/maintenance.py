@@ -32,7 +32,8 @@ def index(*, rebuild: bool, as_json: bool) -> None:
         numbers = {"read": report.read, "bytes": report.bytes, "bad_lines": report.bad_lines, "gone": report.gone}
         emit({**numbers, "skipped": skipped, "note": note})
     else:
-        click.echo(f"{report.read:,} sessions read, {report.bytes:,} new bytes, {report.gone:,} removed")
+        done = ((report.read, "sessions read"), (report.bytes, "new bytes"), (report.gone, "sessions removed"))
+        click.echo(", ".join(f"{count:,} {what}" for count, what in done if count) or "the index is up to date")
         print_index_faults(faults)
         if note:
             click.echo(f"pal: {note}", err=True)

@@ -8,8 +8,9 @@ import click
 import msgspec
 from rich.text import Text
 
+from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -108,8 +109,9 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
     found = find_session(home, session)
     with open_log(found, whole=True) as log:
         view = log.view if at is None else log.state_at(at).view
-        counter = counter_of(view, log.ledger.calibration)
-    counted = census(view, counter, budget_of(view.model, cards_of(home), window), tools_tokens(view, found.blobs, counter))
+        cards = cards_of(home)
+        counts = count_of(view, log, found.blobs, cards)
+    counted = census(view, counts.counter, budget_of(view.model, cards, window), counts.tools, counts.used(view))
     if as_json:
         emit(msgspec.to_builtins(counted))
         return

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import short_time
+from palimpsest.apps.cli.output.values import iso_time, short_time
 from palimpsest.apps.shown_text import dollars, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
@@ -19,7 +19,6 @@ from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.times import iso_time
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.wire.models.cards import ModelCard, Prices
@@ -133,10 +132,10 @@ class AuditedEdit:
     codes: dict[str, int]
 
 
-def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[AuditedEdit]:
+def audited_edits(log: Log, count: Callable[[View], int], model: ModelCard) -> Iterator[AuditedEdit]:
     """Yield the edits of the current branch, oldest first, each with the views before and after it, including undone edits.
 
-    Sizes, prices and losses that an edit did not record are computed from these views.
+    Sizes, prices and losses that an edit did not record are computed from these views; `count` returns the tokens of a request with one.
     """
     skip = log.reader.undone_edits(log.path)
     projection = ViewProjection(reader=log.reader)
@@ -151,7 +150,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
         before = projection.view
         projection.take(event)
         after = projection.view
-        sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
+        sizes = (body.tokens_before or count(before), body.tokens_after or count(after))
         yield AuditedEdit(
             event.seq,
             event.at,
@@ -220,6 +219,25 @@ def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = T
             screen.print(Text(f"{head}{hidden}", style=style))
 
 
+def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
+    """Yield up to three lines about an edit: sizes and the number of hidden items; reason and price; what is no longer shown."""
+    name = f"edit {edit.event} by {edit.body.by}" if numbered else edit.body.by
+    hidden = f", {_counted_items(len(edit.loss.ids))} hidden" if edit.loss.ids else ""
+    yield f"{name}: {edit.tokens_before:,} → {edit.tokens_after:,} tokens{hidden}"
+    prices = (("costs", edit.price_usd, "once"), ("saves", edit.saved_usd_per_call, "a call"))
+    money = [f"{word} {_signed(usd)} {when}" for word, usd, when in prices if usd]
+    parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
+    if parts:
+        yield f"  {parts}"
+    lost = hidden_counts(edit.loss)
+    if lost:
+        yield f"  {lost}"
+
+
+def _counted_items(count: int) -> str:
+    return f"{count:,} item{'' if count == 1 else 's'}"
+
+
 def _signed(cost: float | None) -> str:
     return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
@@ -277,7 +295,7 @@ def _diff_lines(before: View, after: View, line: Callable[[Item], str]) -> Itera
 
 
 def _unchanged_line(count: int) -> tuple[str, str, str]:
-    return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
+    return " ", f"{_counted_items(count)} as before", "dim"
 
 
 def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:

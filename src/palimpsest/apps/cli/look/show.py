@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument, warn_of_blobs
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, json_option, local_time
+from palimpsest.apps.cli.output.values import emit, iso_time, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
@@ -32,9 +33,9 @@ _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": 
 
 
 def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
-    """Yield the events up to `last`, on all branches, as stored in the file."""
+    """Yield the events up to `last`, on all branches, as stored in the file but for their times, which are ISO 8601."""
     for event in log.reader.run(0, last):
-        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": event.at, "prev": event.prev}
+        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": iso_time(event.at), "prev": event.prev}
         shape["body"] = Raw(encode_body(event.body))
         if event.digest:
             shape["digest"] = event.digest
@@ -59,11 +60,12 @@ def name_of(event: Event) -> str:
     return body.name if isinstance(body, Unknown) else str(body.__struct_config__.tag)
 
 
-def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, full: bool) -> None:
-    """Print the conversation as the model sees it, each item with its id, kind and tokens."""
+def print_view(screen: Console, log: Log, view: View, counts: ViewCount, *, full: bool) -> None:
+    """Print the conversation as the model sees it, with the tokens of the next request, each item with its id, kind and tokens."""
+    counter = counts.counter
     title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
     model = f", {plain(view.model)}" if view.model else ""
-    screen.print(Text(f"{title}, {counter.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"{title}, {counts.used(view):,} tokens{model}", style="bold"), soft_wrap=True)
     for item in view.head:
         _print_item(screen, item, counter, "head", full=full)
     for item in view.items:
@@ -170,7 +172,7 @@ def show(
         else:
             if at is None:
                 print_family(console(), home, location, log)
-            print_view(console(), log, view, counter_of(view, log.ledger.calibration), full=full)
+            print_view(console(), log, view, count_of(view, log, location.blobs, cards_of(home)), full=full)
 
 
 def _number(word: str) -> int:

@@ -1,4 +1,4 @@
-"""Opens the session or the index that a command works on, loads model cards, and counts the tokens of views."""
+"""Opens the session or the index that a command works on, and loads model cards and budgets."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,12 @@ from click.shell_completion import CompletionItem
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, Locked, MissingBase, MissingBlob, PalimpsestError, StoreError
+from palimpsest.core.errors import BadInput, Locked, MissingBase, PalimpsestError, StoreError
 from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
-from palimpsest.core.ports import Blobs, Index
+from palimpsest.core.ports import Index
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.estimate import Calibration
-from palimpsest.core.tokens.sizes import palimpsest_size, tool_list_size
-from palimpsest.core.view import View
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
@@ -86,12 +82,6 @@ def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
         return None
 
 
-def counter_of(view: View, calibration: Calibration | None = None) -> TokenCounter:
-    """Return a token counter calibrated to the model of a view."""
-    learned = Calibration() if calibration is None else calibration
-    return TokenCounter(palimpsest_size, learned.factor(view.model))
-
-
 def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
     """Return the budget of a model; a model without a card gets a window of 200,000 tokens."""
     try:
@@ -101,39 +91,10 @@ def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = Non
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
-def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
-    """Return the tokens of the tools of the last call."""
-    call = view.call
-    if call is None or not call.tools:
-        return 0
-    try:
-        return counter.scaled(tool_list_size(blobs.get(call.tools)))
-    except MissingBlob as error:
-        click.echo(plain(f"pal: {error}; the tools of the last request are not counted"), err=True)
-        return 0
-
-
 def warn_of_blobs(fetch: NotedFetch) -> None:
     """Print a warning for each blob that a request should have shown and could not."""
     for reason in fetch.unreported():
         click.echo(plain(f"pal: {reason}"), err=True)
-
-
-def view_tokens(view: View, log: Log, found: SessionLocation) -> int:
-    """Return the tokens of a view and its tools, counted in full, because reported usage belongs to another view."""
-    counter = counter_of(view, log.ledger.calibration)
-    return counter.total(view) + tools_tokens(view, found.blobs, counter)
-
-
-def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
-    """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
-    tokens = view_tokens(after, log, found)
-    budget = budget_of(after.model, cards)
-    room = budget.block_at or budget.window
-    if tokens >= room:
-        numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
-        raise BadInput(f"the resulting view would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
-    return tokens, room
 
 
 _MOST_FAULTS = 5

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import click
 import msgspec
@@ -28,6 +29,20 @@ def emit(value: object) -> None:
     """Print one JSON value to standard output."""
     # Raw parts of a damaged log may not be valid UTF-8; invalid bytes are replaced.
     click.echo(msgspec.json.encode(value).decode(errors="replace"))
+
+
+def iso_time(at: int) -> str:
+    """Format a time in milliseconds since 1970 as ISO 8601 in UTC; one that no calendar has stays a number, as text."""
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(at)
+
+
+def with_iso_times(shape: Mapping[str, object], *names: str) -> dict[str, object]:
+    """Return a JSON object with the named times as ISO 8601 instead of milliseconds; 0 and `None`, which are no time, become null."""
+    times = {name: at for name in names if isinstance(at := shape[name], int)}
+    return {**shape, **{name: iso_time(at) if at else None for name, at in times.items()}}
 
 
 def local_time(at: int) -> str:

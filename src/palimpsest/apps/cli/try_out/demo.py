@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.look.context import print_census
-from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins
+from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins, hidden_counts
+from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import AnyHome, Home
-from palimpsest.apps.cli.opening.logs import budget_of, counter_of
+from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
@@ -112,7 +113,8 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
-    print_census(census(view, counter_of(view, outcome.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    counts = count_of(view, outcome.fork, home.blobs)
+    print_census(census(view, counts.counter, budget_of(view.model, ()), counts.tools, outcome.before.tokens), view.model)
     rebuilt = "verified" if outcome.verified else "DIFFERS"
     screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
     _print_fold(screen, outcome)
@@ -131,8 +133,7 @@ def _print_fold(screen: Console, outcome: DemoOutcome) -> None:
         screen.print(f"rewriting the cache costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}")
         _print_view_change(screen, edit)
         loss = edit.loss
-        hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
-        screen.print(f"audit, no longer shown: {hidden}")
+        screen.print(Text(f"audit, {hidden_counts(loss) or 'nothing is lost'}"))
         for name, values in (("paths", loss.paths), ("commands", loss.commands)):
             if values:
                 more = f", … {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""

@@ -10,8 +10,8 @@ from prompt_toolkit.keys import Keys
 from palimpsest.apps.terminal.choosing import ENTER
 from palimpsest.apps.terminal.screen.question import AnswerKey
 
-# Letters that lists may use: undo, pin, forget, delete, restore.
-_LIST_LETTERS: Final = "updfr"
+# Letters that lists may use: undo or unpin, pin, forget, restore, stop.
+_LIST_LETTERS: Final = "upfrs"
 KEYS: Final = (
     ("Enter", "send; while the agent works, it steers at the next safe point"),
     ("Alt-Enter, Ctrl-J", "a new line; `\\` at the end of a line does it too"),

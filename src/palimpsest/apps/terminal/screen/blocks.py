@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 NoticeLevel: TypeAlias = Literal["info", "warning", "error"]
+LineKind: TypeAlias = Literal["added", "removed", "same", "gap"]
 ToolState: TypeAlias = Literal["writing", "running", "done", "failed", "refused"]
 
 
@@ -55,6 +56,22 @@ class FoldBlock(Struct, frozen=True):
     saved_usd_per_call: float | None = None
 
 
+class DiffLine(Struct, frozen=True):
+    """A line of a diff; `number` is its number in the new file, or in the old one if it went. 0: not known."""
+
+    kind: LineKind
+    text: str = ""
+    number: int = 0
+
+
+class PatchBlock(Struct, frozen=True):
+    """The changes of one file, with a word about them, such as `+3 -1`."""
+
+    path: str
+    facts: str
+    lines: tuple[DiffLine, ...] = ()
+
+
 class NoticeBlock(Struct, frozen=True):
     """One line about the session: a failure, a hook, a sub-agent, a changed mode."""
 
@@ -62,4 +79,4 @@ class NoticeBlock(Struct, frozen=True):
     level: NoticeLevel = "info"
 
 
-Block: TypeAlias = UserBlock | ReplyBlock | ThinkingBlock | ToolBlock | FoldBlock | NoticeBlock
+Block: TypeAlias = UserBlock | ReplyBlock | ThinkingBlock | ToolBlock | FoldBlock | PatchBlock | NoticeBlock

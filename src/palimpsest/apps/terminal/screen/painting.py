@@ -8,8 +8,18 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.apps.terminal.screen.blocks import Block, FoldBlock, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, UserBlock
-from palimpsest.apps.terminal.screen.diffs import DiffLine, counts, diff_of
+from palimpsest.apps.terminal.screen.blocks import (
+    Block,
+    DiffLine,
+    FoldBlock,
+    NoticeBlock,
+    PatchBlock,
+    ReplyBlock,
+    ThinkingBlock,
+    ToolBlock,
+    UserBlock,
+)
+from palimpsest.apps.terminal.screen.diffs import counts, diff_of
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
 
@@ -35,6 +45,9 @@ def paint(block: Block, look: ScreenLook, *, opened: bool = False, first_line: i
             return _tool(block, look, opened=opened, first_line=first_line)
         case FoldBlock():
             return _fold(block, look)
+        case PatchBlock(path=path, facts=facts, lines=lines):
+            head = Text.assemble((f"{look.symbols.tool} ", look.style("accent")), (plain(path), "bold"), (f" ({facts})", look.style("dim")))
+            return painted(_cut(head, look), look) + _diff(lines, look, opened=opened)
         case NoticeBlock(text=text, level=level):
             style = {"info": "dim", "warning": "warning", "error": "bad"}[level]
             return painted(Text(f"{look.symbols.notice} {one_line(plain(text))}", look.style(style)), look)

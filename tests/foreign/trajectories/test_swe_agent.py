@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from corpus import WITHOUT, corpus, golden
-from readings import Home, called, check_session, check_stages, read_session, returned, said, shown
+from readings import Home, called, check_session, check_stages, read_session, returned, said, shown, sources
 
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.foreign.swe_agent import SweAgentFormat
+from palimpsest.foreign.trajectories.swe_agent import SweAgentFormat
 
 FORM = SweAgentFormat()
 FILES = corpus("swe-agent/*.traj")
@@ -121,3 +121,35 @@ def test_a_damaged_run_is_one_problem_and_never_raises(data: bytes, tmp_path: Pa
     path.write_bytes(data)
     for done in Home().take(FORM, path):
         assert len(done.problems) <= 1
+
+
+def test_the_task_after_a_demonstration_is_the_users_and_no_result_of_it(tmp_path: Path) -> None:
+    # As SWE-agent 1.x writes it with `put_demos_in_history`: each message of the demonstration is marked, and its last call has no answer.
+    demo = [
+        {"role": "user", "content": "Here is how it is done.", "agent": "main", "is_demo": True, "message_type": "demonstration"},
+        {"role": "assistant", "content": "I submit.\n```\nsubmit\n```", "thought": "I submit.", "action": "submit", "is_demo": True},
+    ]
+    own = [
+        {"role": "user", "content": "Fix the sum.", "agent": "main", "message_type": "observation"},
+        {"role": "assistant", "content": "I look.\n```\nls\n```", "thought": "I look.", "action": "ls", "message_type": "action"},
+        {"role": "user", "content": "sum.py", "agent": "main", "message_type": "observation"},
+    ]
+    history = [{"role": "system", "content": "Be careful.", "message_type": "system_prompt"}, *demo, *own]
+    path = tmp_path / "x" / "x.traj"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"history": history, "trajectory": [{"action": "ls", "observation": "sum.py"}], "info": {}}))
+    home, session, bodies = check_session(FORM, path)
+    assert said(bodies) == ["Fix the sum."]
+    assert len(called(bodies)) == 1
+    assert called(bodies) == returned(bodies)
+    assert {"Here is how it is done.", "I submit.\n```\nsubmit\n```"} <= {*shown(home, session)}
+
+
+def test_further_runs_of_an_instance_are_sessions_of_their_own(tmp_path: Path) -> None:
+    run = {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [{"role": "user", "content": "go"}]}
+    for name in ("one.traj.json", "one.traj-2.json", "one.traj-best.json"):
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        (tmp_path / "runs" / name).write_text(json.dumps(run))
+    (tmp_path / "runs" / "preds.json").write_text(json.dumps(run))
+    assert [source.session for source in sources(FORM, tmp_path)] == ["runs.one-2", "runs.one-best", "runs.one"]
+    assert [source.session for source in sources(FORM, tmp_path / "runs" / "preds.json")] == ["runs.preds"]

@@ -46,7 +46,6 @@ from palimpsest.foreign.reading.transcript import (
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 Kind = Literal["swe", "mini"]
-_SUFFIXES = (".traj", ".traj.json")
 _MINI_FOLDER = ".config/mini-swe-agent"
 _REPEATED_FIELDS = {"action", "observation", "response", "thought", "query", "messages"}
 _BODY_FIELDS = ("content", "tool_calls", "thinking_blocks", "role")
@@ -62,8 +61,8 @@ class SweAgentFormat:
         return (Path(environment.get("MSWEA_GLOBAL_CONFIG_DIR") or home / _MINI_FOLDER),)
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """One session for each trajectory."""
-        return sources_below(path, _SUFFIXES, _sources)
+        """One session for each trajectory; below a folder only in files that are named like one, as `x.traj` and `x.traj-2.json`."""
+        return sources_below(path, (".traj", ".json"), lambda file: _sources(file) if file == path or ".traj" in file.name else ())
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a run in order."""
@@ -85,9 +84,9 @@ class SweAgentFormat:
 
 def _sources(path: Path) -> Iterator[TranscriptSource]:
     is_run = starts_like_json(path, b'"history"', b'"trajectory"') or starts_like_json(path, b'"messages"', b'"trajectory_format"')
-    if is_run or (path.name.endswith(_SUFFIXES) and _kind(document_in(path)) is not None):
+    if is_run or (".traj" in path.name and _kind(document_in(path)) is not None):
         # A run has no id of its own, so it gets the names of its instance and its folder.
-        stem = path.name.removesuffix(".json").removesuffix(".traj")
+        stem = path.name.removesuffix(".json").removesuffix(".traj").replace(".traj-", "-")
         session = stem if path.parent.name in {"", stem} else f"{path.parent.name}.{stem}"
         yield TranscriptSource("swe-agent", str(path), session, changed(path))
 
@@ -163,6 +162,11 @@ class _RunReader:
             yield ReadEvent(ForeignNoted("swe-agent", (key,)), self._at, key, line=raw_of(message))
             return
         self._at = milliseconds(table_at(message, "extra").get("timestamp") or message.get("timestamp")) or self._at
+        if _is_demo(message):
+            # What a demonstration shows was neither said by this model nor asked by the user, and its last call may have no answer.
+            shown = texts_of(message.get("content")) or text(message, "action")
+            yield self._read_event(key, ContextStated((Statement("demonstration", shown),)), message)
+            return
         match text(message, "role"):
             case "assistant":
                 yield from self._reply(index, key, message)
@@ -234,10 +238,9 @@ class _RunReader:
         call_id = text(message, "tool_call_id") or text(message, "call_id") or (listed[0] if listed else "")
         unnamed_call = self._unnamed_calls.pop(0) if not call_id and self._unnamed_calls and text(message, "role") != "system" else None
         is_result = bool(call_id) or unnamed_call is not None
-        is_demo = message.get("is_demo") is True or text(message, "message_type") == "demonstration"
         extra = table_at(message, "extra")
-        if is_demo or (not is_result and self._notice(message, extra)):
-            return self._read_event(key, ContextStated((Statement("demonstration" if is_demo else "notice", texts_of(content)),)), message)
+        if not is_result and self._notice(message, extra):
+            return self._read_event(key, ContextStated((Statement("notice", texts_of(content)),)), message)
         parts = parts_of(content, self._blobs)
         if not is_result:
             return self._read_event(key, UserSaid(parts) if parts else ForeignNoted("swe-agent", (key,)), message)
@@ -271,6 +274,10 @@ class _RunReader:
         status = text(self._info, "exit_status")
         if status:
             yield ReadEvent(TurnEnded(status), self._at, f"ended-{count}-{status}", line=rest_of(self._info))
+
+
+def _is_demo(message: Json) -> bool:
+    return message.get("is_demo") is True or text(message, "message_type") == "demonstration"
 
 
 def _first_text(document: Json, index_of_result: int) -> str:
