@@ -5,9 +5,9 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
 
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
-from palimpsest.core.times import utc_text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import truncate_middle
 

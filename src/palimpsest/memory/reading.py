@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Content, Text
 from palimpsest.core.redaction import redact
-from palimpsest.core.times import utc_text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.changes import QuotableEvent, Speaker
 from palimpsest.memory.note import Note

@@ -114,10 +114,9 @@ class Log:
         whole: bool = False,
         alone: bool = False,
     ) -> Self:
-        """Open an existing session; only the lines after its checkpoint are read and verified.
+        """Open an existing session, verified from its checkpoint on, or with `whole` from its first line. Raises `BadLog` if it is broken.
 
-        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken, `MissingBase` if a fork has lost its
-        base; with `alone` its own events are read nevertheless, which is for reading only.
+        Raises `MissingBase` if a fork has lost its base; with `alone` its own events are read nevertheless, which is for reading only.
         """
         lines = store.open(session, write=write)
         with ExitStack() as opened:

@@ -7,9 +7,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.core.times import iso_time
 from palimpsest.memory.note import Note, check_note
 from palimpsest.memory.note_file import decode_note, from_claude
 from palimpsest.stores.notes.folder import NoteFiles

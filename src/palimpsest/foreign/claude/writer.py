@@ -23,10 +23,10 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.core.times import iso_time
 from palimpsest.foreign.claude.blocks import assistant_blocks, plain_id, result_block, usage_of, user_content
 from palimpsest.foreign.claude.compacting import CompactionWriter, EditLine
 from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_calls

@@ -29,13 +29,13 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of as event_items
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewReplay
-from palimpsest.core.times import iso_time
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url

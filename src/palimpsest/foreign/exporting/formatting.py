@@ -4,8 +4,8 @@ import json
 import re
 from html import escape
 
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
-from palimpsest.core.times import utc_text
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")

@@ -1,13 +1,15 @@
 """Opens the files of other programs: regular files only, bounded in unpacked size and in the length of a line."""
 
 import errno
+import importlib
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, cast
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
@@ -17,6 +19,7 @@ _FREE_BYTES: Final = 16 * 1024 * 1024
 # Bytes that are kept of a line that is too long, so that the report of it can quote its start.
 _KEPT_BYTES: Final = 400
 _BLOCK_BYTES: Final = 1024 * 1024
+_ZSTD_MODULES = ("compression.zstd", "zstandard", "pyzstd", "backports.zstd")
 
 
 # Bytes. A document is read whole, so a limit protects memory from files that are none.
@@ -146,3 +149,35 @@ class UnpackingReader:
         """Close the file."""
         self._unpacked.close()
         self._packed.close()
+
+
+class _ZstdModule(Protocol):
+    def open(self, file: BinaryIO, mode: str) -> object: ...
+
+
+def open_zstd(file: BinaryIO) -> ByteReader:
+    """A reader of the decompressed bytes of an open file. Raises `BadInput` with the package to install if there is no module."""
+    for name in _ZSTD_MODULES:
+        try:
+            module = cast("_ZstdModule", importlib.import_module(name))
+        except ImportError:
+            continue
+        return cast("ByteReader", module.open(file, "rb"))
+    raise BadInput("what is compressed with zstd needs Python 3.14 or the package `zstandard`; install it and import again")
+
+
+def unpacked(data: bytes, most: int) -> bytes:
+    """The decompressed bytes. Raises `BadInput` if there are more than `most`, or if the data is damaged."""
+    try:
+        reader = open_zstd(BytesIO(data))
+        try:
+            found = reader.read(most + 1)
+        finally:
+            reader.close()
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"it cannot be unpacked: {error}") from error
+    if len(found) > most:
+        raise BadInput(f"it unpacks to more than {most:,} bytes")
+    return found

@@ -6,8 +6,8 @@ from typing import Final
 
 from palimpsest.audit.entities import distinct_tokens, is_path, trimmed
 from palimpsest.core.events import Event
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.redaction import redact
-from palimpsest.core.times import utc_text
 from palimpsest.memory.recall.units import STEP, TURN, RecallUnit, cut
 from palimpsest.memory.sessions.episodes import FixReader, fix_unit
 from palimpsest.memory.sessions.steps import AccessStep, CommandStep, OpenedStep, SaidStep, SessionStep, session_steps

@@ -11,7 +11,7 @@ import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.core.errors import BadInput
-from palimpsest.core.times import is_date
+from palimpsest.core.format.times import is_date
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 

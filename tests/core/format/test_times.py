@@ -2,7 +2,7 @@
 
 import pytest
 
-from palimpsest.core.times import is_date, iso_time, utc_text
+from palimpsest.core.format.times import is_date, iso_time, utc_text
 
 
 @pytest.mark.parametrize(
