@@ -1,7 +1,7 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -114,14 +114,12 @@ class Log:
         whole: bool = False,
         alone: bool = False,
     ) -> Self:
-        """Open an existing session; only the lines after its checkpoint are read and verified.
+        """Open an existing session, verified from its checkpoint on, or with `whole` from its first line. Raises `BadLog` if it is broken.
 
-        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken, `MissingBase` if a fork has lost its
-        base; with `alone` its own events are read nevertheless, which is for reading only.
+        Raises `MissingBase` if a fork has lost its base; with `alone` its own events are read nevertheless, which is for reading only.
         """
-        lines = store.open(session, write=write)
         with ExitStack() as opened:
-            opened.callback(lines.close)
+            lines = opened.enter_context(closing(store.open(session, write=write)))
             reader = open_reader(store, session, lines, alone=alone)
             opened.callback(reader.close)
             projections = Projections(reader, derived)

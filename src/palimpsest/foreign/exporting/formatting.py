@@ -2,9 +2,9 @@
 
 import json
 import re
-from datetime import UTC, datetime
 from html import escape
 
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 
@@ -57,10 +57,7 @@ def counted(number: int, word: str) -> str:
 
 def utc_time(at: int) -> str:
     """A time in milliseconds as UTC text."""
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ms"
+    return utc_text(at, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def dollars(cost: float) -> str:

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import click
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.shown_text import escaped_json
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.times import is_date, iso_time
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 
@@ -31,14 +31,6 @@ def emit(value: object) -> None:
     click.echo(escaped_json(msgspec.json.encode(value).decode(errors="replace")))
 
 
-def iso_time(at: int) -> str:
-    """Format a time in milliseconds since 1970 as ISO 8601 in UTC; one that no calendar has stays a number, as text."""
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(at)
-
-
 def with_iso_times(shape: Mapping[str, object], *names: str) -> dict[str, object]:
     """Return a JSON object with the named times as ISO 8601 instead of milliseconds; 0 and `None`, which are no time, become null."""
     times = {name: at for name in names if isinstance(at := shape[name], int)}
@@ -47,11 +39,13 @@ def with_iso_times(shape: Mapping[str, object], *names: str) -> dict[str, object
 
 def local_time(at: int) -> str:
     """Format a time in milliseconds as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000)) if is_date(at) else f"{at} ms"
 
 
 def short_time(at: int) -> str:
     """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
+    if not is_date(at):
+        return f"{at} ms"
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
 
