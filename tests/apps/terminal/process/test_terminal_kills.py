@@ -53,7 +53,7 @@ def test_the_same_conversation_and_each_letter_that_was_shown_are_there_again(ro
         kill(screen)
     with here.terminal("--continue") as screen:
         screen.wait_until_quiet()
-        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", *NOTICE, "", "❯ half a thou"]
+        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", "", *NOTICE, "", "❯ half a thou"]
 
 
 def test_a_kill_while_a_reply_streams_in_keeps_message_queue_and_draft(room: Callable[..., Room]) -> None:
