@@ -3,8 +3,11 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol, Self, TypeVar
 
 from palimpsest.core.errors import NoModel
@@ -80,12 +83,23 @@ def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fe
     return Encoder(card, tools, params, fetch)
 
 
+@cache
+def _session_threads() -> ThreadPoolExecutor:
+    """The threads of all sessions of the process; the second one is started when work comes while the first is busy.
+
+    Each thread has a heap of its own in the C library, and requests as long as the view are made there. The threads of asyncio take turns,
+    so that each of its six heaps would grow to the size of the largest request.
+    """
+    return ThreadPoolExecutor(1, "session")
+
+
 async def in_thread(work: Callable[[], Result], /) -> Result:
     """Run a function in a thread and return its result. A cancelled task ends only after the function has.
 
     A thread cannot be stopped, and the session must not continue while a thread still works on its log.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+    context = copy_context()
+    running = asyncio.get_running_loop().run_in_executor(_session_threads(), lambda: context.run(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
