@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
+from rich.cells import cached_cell_len
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
 from palimpsest.apps.terminal.commands.room import CommandSide
@@ -110,7 +111,8 @@ class Terminal(CommandSide):
             self.start(self.script.refresh(agent.id, log, self.status()))
 
     def turn_ended(self) -> None:
-        """Tell the user, and paint again."""
+        """Tell the user, paint again, and drop what painting has measured: rich keeps the width of thousands of lines."""
+        cached_cell_len.cache_clear()
         self.notifier.notify("turn_ended", "the agent is done", "" if self.agent is None else self.agent.id)
         self.changed()
 
