@@ -53,7 +53,9 @@ class OpenReply:
         match piece:
             case Event(body=CallStarted(purpose=purpose), seq=seq) if purpose == TURN:
                 self._pending, self._call, self._kept_bytes = [], seq, 0
-            case Event(body=ModelReplied(call=call) | Interrupted(call=call) | Failed(call=call)) if call is not None and call == self._call:
+            case Event(body=ModelReplied(call=call) | Interrupted(call=call) | Failed(call=call)) if (
+                call is not None and call == self._call
+            ):
                 self.forget()
             case TextDelta() | ThinkingDelta() | CallDelta() if self._call is not None:
                 self._pending.append(piece)
