@@ -313,7 +313,7 @@ class Terminal(CommandSide):
     def suspend(self) -> None:
         """Stop the process, as in a shell; its continuation shows the input again."""
         self.line.keep()
-        self.display.app.suspend_to_background()
+        self.display.suspend()
 
     def put_aside(self) -> None:
         """Put what is typed aside until the open question is answered, so that its keys answer."""
