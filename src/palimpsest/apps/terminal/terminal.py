@@ -250,7 +250,8 @@ class Terminal(CommandSide):
     def escape(self) -> None:
         """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
         now, before = time.monotonic(), self._escaped_at
-        self._escaped_at = now
+        # One that closes a list is not the first of two.
+        self._escaped_at = now if self.lists.open is None else 0.0
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
             self.start(self._command("/rewind"))

@@ -110,7 +110,7 @@ def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
 
 def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     symbols = look.symbols
-    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool}
+    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool, "writing": symbols.writing}
     mark = marks.get(block.state, symbols.running)
     style = look.style(_STATES[block.state])
     # A call that has not run is dim as a whole.
