@@ -24,14 +24,13 @@ def event(seq: int, body: Body) -> Event:
 
 
 def taken(folder: Path, *pieces: Piece) -> None:
-    """Let a terminal take pieces, and end it after a frame."""
+    """Let a terminal take pieces, and end it after what it keeps within a frame is written."""
 
     async def take() -> None:
         reply = OpenReply(folder, "s")
         for piece in pieces:
             reply.take(piece)
-        while reply.is_waiting:
-            await asyncio.sleep(0.01)
+        reply.write()
 
     asyncio.run(take())
 

@@ -43,11 +43,6 @@ class OpenReply:
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a delta is not written yet."""
-        return self._timer is not None
-
     def take(self, piece: Piece) -> None:
         """Keep a delta within a frame; forget all of them when the log has the outcome of their call."""
         match piece:
@@ -63,12 +58,28 @@ class OpenReply:
             case _:
                 return
 
+    def write(self) -> None:
+        """Write the deltas that wait, which `take` does by itself within a frame."""
+        self._stop_timer()
+        self._written_at = time.monotonic()
+        data = b"".join(_encode(delta) + b"\n" for delta in self._pending)
+        self._pending = []
+        if self._path is None or not data or self._kept_bytes + len(data) > _LARGEST:
+            return
+        with suppress(PalimpsestError, OSError):
+            if self._kept_bytes:
+                with self._path.open("ab") as file:
+                    file.write(data)
+            else:
+                # Only now, so that what an earlier terminal has left can be shown until there is something newer.
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_private(self._path, _encode(self._call) + b"\n" + data, sync=False)
+        self._kept_bytes += len(data)
+
     def forget(self) -> None:
         """Remove what was kept."""
         self._pending, self._call = [], None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -101,30 +112,19 @@ class OpenReply:
         except OSError:
             return []
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _write_soon(self) -> None:
         if self._timer is not None:
             return
         wait = self._written_at + _WRITE_SECONDS - time.monotonic()
         if wait <= 0:
-            self._write()
+            self.write()
         else:
-            self._timer = asyncio.get_running_loop().call_later(wait, self._write)
-
-    def _write(self) -> None:
-        self._timer, self._written_at = None, time.monotonic()
-        data = b"".join(_encode(delta) + b"\n" for delta in self._pending)
-        self._pending = []
-        if self._path is None or not data or self._kept_bytes + len(data) > _LARGEST:
-            return
-        with suppress(PalimpsestError, OSError):
-            if self._kept_bytes:
-                with self._path.open("ab") as file:
-                    file.write(data)
-            else:
-                # Only now, so that what an earlier terminal has left can be shown until there is something newer.
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_private(self._path, _encode(self._call) + b"\n" + data, sync=False)
-        self._kept_bytes += len(data)
+            self._timer = asyncio.get_running_loop().call_later(wait, self.write)
 
 
 def _blocks(partial: PartialReply) -> Iterator[Block]:
