@@ -83,6 +83,12 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_file_shows_nothing(tmp_path:
     assert cut_off(tmp_path) == ()
 
 
+def test_half_a_letter_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    started = event(7, CallStarted("m", "anthropic"))
+    taken(tmp_path, started, TextDelta("\ud83d"), TextDelta("whole"))
+    assert cut_off(tmp_path) == (ReplyBlock("whole", is_cut_off=True), NoticeBlock(CUT_OFF, "warning"))
+
+
 def test_a_reply_without_end_is_kept_up_to_a_megabyte(tmp_path: Path) -> None:
     taken(tmp_path, event(7, CallStarted("m", "anthropic")), *[TextDelta("x" * 400_000)], TextDelta("y" * 400_000))
     taken_size = (tmp_path / "drafts" / "s.reply.jsonl").stat().st_size

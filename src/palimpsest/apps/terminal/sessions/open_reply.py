@@ -62,11 +62,12 @@ class OpenReply:
         """Write the deltas that wait, which `take` does by itself within a frame."""
         self._stop_timer()
         self._written_at = time.monotonic()
-        data = b"".join(_encode(delta) + b"\n" for delta in self._pending)
-        self._pending = []
-        if self._path is None or not data or self._kept_bytes + len(data) > _LARGEST:
-            return
-        with suppress(PalimpsestError, OSError):
+        pending, self._pending = self._pending, []
+        # Half a surrogate pair, which a model may send, cannot be written.
+        with suppress(PalimpsestError, OSError, UnicodeError):
+            data = b"".join(_encode(delta) + b"\n" for delta in pending)
+            if self._path is None or not data or self._kept_bytes + len(data) > _LARGEST:
+                return
             if self._kept_bytes:
                 with self._path.open("ab") as file:
                     file.write(data)
@@ -74,7 +75,7 @@ class OpenReply:
                 # Only now, so that what an earlier terminal has left can be shown until there is something newer.
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_private(self._path, _encode(self._call) + b"\n" + data, sync=False)
-        self._kept_bytes += len(data)
+            self._kept_bytes += len(data)
 
     def forget(self) -> None:
         """Remove what was kept."""
