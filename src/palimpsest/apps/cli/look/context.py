@@ -10,7 +10,7 @@ from rich.text import Text
 
 from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -111,6 +111,7 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
         view = log.view if at is None else log.state_at(at).view
         cards = cards_of(home)
         counts = count_of(view, log, found.blobs, cards)
+    warn_of_stand_in(view.model, cards)
     counted = census(view, counts.counter, budget_of(view.model, cards, window), counts.tools, counts.used(view))
     if as_json:
         emit(msgspec.to_builtins(counted))

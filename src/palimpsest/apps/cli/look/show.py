@@ -11,7 +11,7 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, iso_time, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
@@ -182,11 +182,13 @@ def _number(word: str) -> int:
 
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
-    name = model or view.model or _DEFAULT_MODELS[wire or "anthropic"]
-    fetch = NotedFetch(location.blobs.get)
-    request = next_request(view, fetch, cards_of(home), wire=wire, model=name)
+    # A model that the user names must have a card; one that the log names may have a stand-in.
+    given = model or ("" if view.model else _DEFAULT_MODELS[wire or "anthropic"])
+    fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
+    request = next_request(view, fetch, cards, wire=wire, model=given)
     warn_of_blobs(fetch)
-    _write(request.body, f"as it would be sent to {name}")
+    warn_of_stand_in("" if given else view.model, cards)
+    _write(request.body, f"as it would be sent to {given or view.model}")
 
 
 def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:

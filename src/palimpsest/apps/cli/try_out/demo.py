@@ -114,7 +114,7 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
     counts = count_of(view, outcome.fork, home.blobs)
-    print_census(census(view, counts.counter, budget_of(view.model, ()), counts.tools, outcome.before.tokens), view.model)
+    print_census(census(view, counts.counter, budget_of(view.model), counts.tools, outcome.before.tokens), view.model)
     rebuilt = "verified" if outcome.verified else "DIFFERS"
     screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
     _print_fold(screen, outcome)
