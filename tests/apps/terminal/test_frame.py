@@ -17,6 +17,7 @@ class Screen:
 
     look = ScreenLook(colours="none")
     is_answering = False
+    last_block: Block | None = None
 
     def __init__(self) -> None:
         self.blocks: tuple[Block, ...] = ()

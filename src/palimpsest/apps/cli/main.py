@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
         "secrets": ("keep.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
+        "delete": ("keep.delete:delete", "Delete sessions, unless a fork depends on them."),
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {

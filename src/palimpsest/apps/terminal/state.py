@@ -36,7 +36,7 @@ class StatusReader:
             processes=0 if agent.shell is None else len(agent.shell.running()),
             agents=0 if agent.children is None else len(agent.children.live()),
             queued=len(conversation.queued),
-            activity="working (Esc interrupts)" if conversation.is_running else "",
+            activity="working (Esc stops)" if conversation.is_running else "",
             hint=hint,
         )
 

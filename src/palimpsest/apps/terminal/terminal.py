@@ -20,10 +20,10 @@ from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import Questions
-from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock, UserBlock
 from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.screen.painting import paint
-from palimpsest.apps.terminal.screen.placing import first_line
+from palimpsest.apps.terminal.screen.painting import gap, paint
+from palimpsest.apps.terminal.screen.placing import placed
 from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
@@ -61,6 +61,7 @@ class Terminal(CommandSide):
         self.script = StatusScript(around.config, around.root, self.display.refresh)
         self.lists = Lists(self.line, self.display.refresh)
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
+        self.last_block: Block | None = None
         self.hint = self.missing = ""
         self._status = StatusReader()
         self._stopped_at = self._escaped_at = 0.0
@@ -133,7 +134,9 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     def _call(self, call_id: str) -> ToolBlock | None:
-        return self.transcript.call(call_id)
+        found = self.transcript.call(call_id)
+        call = None if found is None else placed(replace(found, state="writing"), self.around.root)
+        return call if isinstance(call, ToolBlock) else None
 
     def take(self, piece: Piece) -> None:
         """Show an event or a delta."""
@@ -146,7 +149,8 @@ class Terminal(CommandSide):
         if isinstance(block, ToolBlock | ThinkingBlock) and not opened:
             self.opened.append(block)
         look = replace(self.look, width=self.display.size.columns)
-        self.write(paint(block, look, opened=opened, first_line=first_line(block, self.around.root)))
+        self.write(gap(self.last_block, block) + paint(placed(block, self.around.root), look, opened=opened))
+        self.last_block = block
 
     def write(self, text: str) -> None:
         """Add text with escape sequences to the scrollback."""
@@ -220,6 +224,7 @@ class Terminal(CommandSide):
             if self.questions.open is not None:
                 self.questions.answer("n", "".join(texts_of(taken.parts)))
             elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
+                self.show(UserBlock(taken.text, command=True))
                 self.start(self._command(taken.text))
             else:
                 self.session.send(taken.parts)
@@ -282,9 +287,14 @@ class Terminal(CommandSide):
         """Show the call of the open question in full, or the newest folded block; the next time the one before it."""
         asked = self.questions.open
         if asked is not None and asked.call is not None:
-            self.show(replace(asked.call, state="writing"), opened=True)
+            self.show(asked.call, opened=True)
         elif self.opened:
             self.show(self.opened.pop(), opened=True)
+
+    def audit(self) -> None:
+        """Show the edits of the context, the newest first, unless a list or a question is open."""
+        if self.lists.open is None and self.questions.open is None:
+            self.start(self._command("/audit"))
 
     def next_mode(self) -> None:
         """Change to the next mode."""

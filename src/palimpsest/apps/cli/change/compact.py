@@ -134,8 +134,8 @@ def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: 
             print_edit(screen, edit, session.counter, full=True, numbered=numbered)
         return
     for edit in edits[:_MOST_EDITS]:
-        for line in summary_lines(edit, numbered=numbered):
-            screen.print(Text(one_line(line, screen.width)))
+        for place, line in enumerate(summary_lines(edit, numbered=numbered)):
+            screen.print(Text(f"{'  ' if place else ''}{one_line(line, screen.width - 2)}"))
     if len(edits) > _MOST_EDITS:
         screen.print(Text(f"… and {len(edits) - _MOST_EDITS:,} more edits"))
 

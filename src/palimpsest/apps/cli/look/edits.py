@@ -228,10 +228,10 @@ def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
     money = [f"{word} {_signed(usd)} {when}" for word, usd, when in prices if usd]
     parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
     if parts:
-        yield f"  {parts}"
+        yield parts
     lost = hidden_counts(edit.loss)
     if lost:
-        yield f"  {lost}"
+        yield lost
 
 
 def _counted_items(count: int) -> str:

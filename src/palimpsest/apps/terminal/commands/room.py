@@ -105,7 +105,8 @@ class CommandSide:
 
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, and show what it prints. The session goes on meanwhile."""
-        await self.display.above(lambda: self.around.run_pal(words), in_thread=words[0] not in _OWN_CTRL_C)
+        has_keys = words[0] in _OWN_CTRL_C
+        await self.display.above(lambda: self.around.run_pal(words), in_thread=not has_keys, reads_keys=has_keys)
 
     async def ask_secret(self, question: str) -> str:
         """Return a line that is typed without being shown; nothing keeps it. Empty if the user types none."""
