@@ -166,8 +166,10 @@ def _print_next_steps(screen: Console, outcome: DemoOutcome, folder: Path | None
         screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
     place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
     search = f"search {_search_word(outcome.fork)}"
-    request = f"show last --request {outcome.calls}"
-    for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
+    # Not `last`: the end of the recording is later than the fork, which begins where the window was nearly full.
+    fork = outcome.fork.session
+    request = f"show {fork} --request {outcome.calls}"
+    for command in (f"context {fork}", f"audit {fork}", request, search, f"undo {fork}", f"rewind {fork} -1", f"verify {fork}"):
         screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
 
 
