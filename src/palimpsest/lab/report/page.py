@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from palimpsest.foreign.exporting.formatting import counted
+from palimpsest.core.errors import counted
 from palimpsest.foreign.exporting.html import STYLE
-from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.outcome import OWN_CARDS, RECORDED, CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.context import context_charts
 from palimpsest.lab.report.losses import losses_tables
 from palimpsest.lab.report.markup import PAGE_STYLE, dollars, ratio_text, short_number, snippet
 from palimpsest.lab.report.plot import cost_bars, cost_parts, probe_charts, spending_chart, survival_charts
-from palimpsest.lab.report.tables import cards_table, outcomes_by_profile, profile_colours, profiles_table, sessions_table
+from palimpsest.lab.report.tables import cards_table, profile_colours, profiles_table, sessions_table
 from palimpsest.lab.report.treemap import treemaps
 
 OURS = "palimpsest"
@@ -48,11 +48,14 @@ def _page_head(comparison: Comparison) -> str:
 
 
 def _card_title(run: CardRun) -> str:
-    return f"{snippet(run.card, 60)}, window {short_number(run.window)}{f', cache {snippet(run.ttl, 10)}' if run.ttl else ''}"
+    card = "each session by the card of its own model" if run.card == OWN_CARDS else snippet(run.card, 60)
+    window = f", window {short_number(run.window)}" if run.window else ""
+    return f"{card}{window}{f', cache {snippet(run.ttl, 10)}' if run.ttl else ''}"
 
 
 def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bool) -> Iterator[str]:
-    outcomes = outcomes_by_profile(run)
+    billed = run.outcomes
+    outcomes = {name: found for name, found in billed.items() if name != RECORDED}
     colours = profile_colours(comparison.profiles) | {name: "c0" for name in outcomes if name not in comparison.profiles}
     heading = (
         f'<h2 id="{anchor}">{_card_title(run)}</h2>\n'
@@ -60,8 +63,8 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
         else f'<p class="facts" id="{anchor}">{_card_title(run)} · {_recording_size(run)}</p>\n'
     )
     yield f"{heading}{_headline(outcomes, comparison.against)}"
-    yield f"<section>\n{profiles_table(outcomes, comparison.against)}{_settings_note(comparison)}</section>\n"
-    yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in outcomes.items()}, comparison.against))
+    yield f"<section>\n{profiles_table(billed, comparison.against)}{_settings_note(comparison)}</section>\n"
+    yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in billed.items()}, comparison.against))
     survival_sections = _section("What survives, fold after fold", survival_charts(outcomes, colours))
     probes = probe_charts({name: figures(found).probes.get("cycles", {}) for name, found in outcomes.items()}, colours)
     survival_sections += _section("Probes, compaction after compaction", probes) if probes else ""
@@ -73,7 +76,7 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     charted = _most_expensive(run.sessions)
     anchors = {number: f"{anchor}-session-{number}" for number in charted}
     rest = f'<p class="note">The {len(charted)} that cost most are drawn below.</p>\n' if len(charted) < len(run.sessions) else ""
-    table = sessions_table(run, comparison.profiles, comparison.against, anchors)
+    table = sessions_table(run, tuple(billed), comparison.against, anchors)
     yield _section("Each session", rest + table) + survival_sections
     most_expensive = max(charted, key=lambda number: _cost(run.sessions[number]), default=-1)
     for number, name in anchors.items():
@@ -93,7 +96,8 @@ def _cost(session: ReplayedSession) -> float:
     return sum(outcome.cost.total for outcome in session.profiles.values())
 
 
-def _session_charts(run: CardRun, session: ReplayedSession, colours: dict[str, str]) -> str:
+def _session_charts(whole_run: CardRun, session: ReplayedSession, colours: dict[str, str]) -> str:
+    run = whole_run.with_session_terms(session)
     parts = (
         ("Context, call by call", context_charts(run, session, colours)),
         ("The bill, call by call", spending_chart(session, colours)),

@@ -10,15 +10,6 @@ _COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "ma
 _FAILURE_COLUMNS: Mapping[str, Callable[[Figures], int]] = {"too long": lambda total: total.too_long, "failed": lambda total: total.failed}
 
 
-def outcomes_by_profile(run: CardRun) -> dict[str, list[Outcome]]:
-    """Return the outcomes of each profile, over all sessions."""
-    by_profile: dict[str, list[Outcome]] = {}
-    for session in run.sessions:
-        for name, outcome in session.profiles.items():
-            by_profile.setdefault(name, []).append(outcome)
-    return by_profile
-
-
 def profile_colours(profiles: Sequence[str]) -> dict[str, str]:
     """Return the CSS colour class of each profile."""
     return {name: colour_class(number) for number, name in enumerate(profiles)}
@@ -74,7 +65,7 @@ def cards_table(comparison: Comparison) -> str:
     """Return a table of the cost of all sessions under each profile, card by card."""
     rows = []
     for run in comparison.runs:
-        costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in outcomes_by_profile(run).items()}
+        costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in run.outcomes.items()}
         cells = _cost_cells(costs, comparison.profiles, comparison.against)
         rows.append(f'<tr><th scope="row">{snippet(run.card, 60)}</th><td>{snippet(run.ttl, 10)}</td>{cells}</tr>\n')
     return scrollable_table(("card", "cache", *(snippet(name, 24) for name in comparison.profiles)), rows, "compared")
@@ -88,7 +79,7 @@ def _cost_cells(costs: Mapping[str, float], profiles: Sequence[str], against: st
 def _session_row(session: ReplayedSession, profiles: Sequence[str], against: str, anchor: str) -> str:
     name = snippet(session.title or session.id, 60)
     linked = f'<a href="#{anchor}">{name}</a>' if anchor else name
-    costs = {profile: session.profiles[profile].cost.total for profile in profiles if profile in session.profiles}
+    costs = {profile: session.outcomes[profile].cost.total for profile in profiles if profile in session.outcomes}
     cells = _cost_cells(costs, profiles, against)
     return f'<tr><th scope="row" dir="auto">{linked}</th><td>{short_number(session.tokens)}</td>{cells}</tr>\n'
 

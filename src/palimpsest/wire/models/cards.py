@@ -232,6 +232,11 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
     return replace(other, name=name, api_name=api_name, prices=Prices())
 
 
+def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
+    """Whether a model has a card of its own."""
+    return _find(name, cards) is not None
+
+
 def stand_in(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
     """The card that stands in for a model without one: the last one whose name has the same first word and agrees longest with it.
 
@@ -250,7 +255,7 @@ def _shared_length(one: str, other: str) -> int:
 def stand_in_note(name: str, cards: Iterable[ModelCard] = CARDS) -> str:
     """A line that says which card stands in for a model that a log names; empty if the model has one of its own."""
     known = tuple(cards)
-    if _find(name, known) is not None:
+    if has_card(name, known):
         return ""
     found = stand_in(name, known)
     model = "an OpenAI-compatible server" if is_generic(found) else found.name
