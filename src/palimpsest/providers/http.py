@@ -13,7 +13,16 @@ from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.address import checked_address, checked_header, without_credentials
 from palimpsest.providers.redactor import Redactor, credential_forms
-from palimpsest.providers.responses import OpenResponse, provider_errors, read_reply, status_error
+from palimpsest.providers.responses import (
+    DEFAULT_LIMITS,
+    OpenResponse,
+    ReplyLimits,
+    ReplyMeter,
+    first_bytes,
+    provider_errors,
+    read_reply,
+    status_error,
+)
 from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.models.cards import ModelCard, WireName
 
@@ -34,7 +43,8 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    `timeout` is in seconds. As an async context manager it keeps connections open between requests.
+    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager it keeps connections open
+    between requests.
     """
 
     def __init__(
@@ -44,6 +54,7 @@ class HttpProvider:
         api_key: str = "",
         *,
         timeout: float = _READ_TIMEOUT,
+        limits: ReplyLimits = DEFAULT_LIMITS,
         headers: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -61,6 +72,7 @@ class HttpProvider:
         self._base = parts.geturl().rstrip("/")
         self._printable_base = without_credentials(parts)
         self._timeout = timeout
+        self._limits = limits
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
         self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._client: httpx.AsyncClient | None = None
@@ -87,12 +99,12 @@ class HttpProvider:
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client = self._client or await self._new_client()
+        client, meter = self._client or await self._new_client(), ReplyMeter(self._limits, self._card.provider)
         try:
             with provider_errors(self._redactor, self._as_provider_error):
                 async with (
-                    client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
-                    closing(self._read(wire, response, offered_names(request))) as pieces,
+                    meter.opened(client.stream("POST", url, content=request.body, headers=self._request_headers(wire))) as response,
+                    closing(self._read(wire, response, offered_names(request), meter)) as pieces,
                 ):
                     async for piece in pieces:
                         yield piece
@@ -117,11 +129,14 @@ class HttpProvider:
             return None
         return kind(self._redactor.redact(f"{self._printable_base} {what}"), where=self._card.provider)
 
-    async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
+    async def _read(
+        self, wire: WireName, response: "httpx.Response", names: Names, meter: ReplyMeter
+    ) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
-            raise status_error(response.status_code, await response.aread(), response.headers, self._redactor, self._card.provider)
-        opened = OpenResponse(response.headers, response.aread, response.aiter_bytes)
-        async with closing(read_reply(opened, wire, self._card, names)) as pieces:
+            body = await first_bytes(meter.chunks(response.aiter_bytes()))
+            raise status_error(response.status_code, body, response.headers, self._redactor, self._card.provider)
+        opened = OpenResponse(response.headers, response.aiter_bytes)
+        async with closing(read_reply(opened, wire, self._card, names, meter)) as pieces:
             async for piece in pieces:
                 yield piece
 

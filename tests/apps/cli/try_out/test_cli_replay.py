@@ -8,7 +8,6 @@ from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
-from palimpsest.lab.comparison import COMPARED
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.jsonl import JsonlSessions
 

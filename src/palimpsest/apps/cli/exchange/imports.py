@@ -22,6 +22,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import UNKNOWN, FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
+from palimpsest.foreign.reading.opening import ReadLimits, reading_limits
 from palimpsest.foreign.reading.own_logs import NAME, OwnLogs, bases_first
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder
 
@@ -41,9 +42,20 @@ Examples:
 @click.argument("arguments", nargs=-1, metavar="[NAME|PATH]…")
 @click.option("--dry-run", "dry", is_flag=True, help="Read and count; write nothing.")
 @click.option("--redact", is_flag=True, help="Replace keys, tokens and passwords before anything is written.")
+@click.option("--most-unpacked", type=click.IntRange(1), metavar="BYTES", help="Bytes that a compressed file may unpack to; default 4 GiB.")
+@click.option("--most-ratio", type=click.IntRange(1), metavar="N", help="Times its size that a compressed file may unpack to; default 200.")
 @click.option("--verbose", "-v", is_flag=True, help="List every other file that was looked at, and what it is.")
 @json_option
-def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: bool, as_json: bool) -> None:
+def import_(
+    *,
+    arguments: tuple[str, ...],
+    dry: bool,
+    redact: bool,
+    most_unpacked: int | None,
+    most_ratio: int | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
     """Import sessions of other agents; a second import reads only what is new.
 
     NAME is a program, whose default folder is searched. PATH is a file or folder of any program, or another home of pal,
@@ -52,7 +64,7 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: boo
     _check_arguments(arguments)
     run = ImportRun(find_home(), redact=redact, dry=dry)
     places = _places(arguments)
-    with run.stoppable():
+    with run.stoppable(), reading_limits(_limits(most_unpacked, most_ratio)):
         found = _find(places, explain=verbose)
         run.skipped += found.skipped
         with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
@@ -65,6 +77,11 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: boo
                 else:
                     run.take(_FORMATS_BY_NAME[source.format], source)
     _report(run, places, found, as_json=as_json, verbose=verbose)
+
+
+def _limits(unpacked: int | None, ratio: int | None) -> ReadLimits:
+    given = {"unpacked": unpacked, "ratio": ratio}
+    return ReadLimits(**{name: value for name, value in given.items() if value is not None})
 
 
 def _check_arguments(arguments: tuple[str, ...]) -> None:

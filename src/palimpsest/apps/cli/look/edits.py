@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import iso_time, short_time
+from palimpsest.apps.cli.output.values import short_time
 from palimpsest.apps.shown_text import dollars, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of

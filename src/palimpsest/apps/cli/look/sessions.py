@@ -12,9 +12,10 @@ from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filte
 from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
 from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, iso_time, json_option, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost

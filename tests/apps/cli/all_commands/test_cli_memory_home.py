@@ -12,7 +12,7 @@ from palimpsest.apps.cli.main import COMMANDS, cli
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
-CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
+CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
 # The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs
 # a folder, `jobs` lists that of the index only where there is one, notes are kept in folders only, `chat` needs a terminal and `acp` an
 # editor, and the last three touch no home or make their own.
@@ -27,6 +27,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("context", SMALL, "--json"),
     ("audit", SMALL, "--json"),
     ("why", SMALL, "timeout"),
+    ("secrets", "--all"),
     ("search", "timeout", "--json"),
     ("search", "timeout", "--session", SMALL),
     ("agents", SMALL, "--json"),

@@ -39,7 +39,7 @@ _WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rewind": ((SMALL, "13"),),
     "fork": ((SMALL,),),
     "export": ((SMALL, "--to", "markdown"),),
-    "import": (("--dry-run", str(Path(__file__).parents[2] / "golden" / "foreign" / "aider")),),
+    "import": (("--dry-run", str(Path(__file__).parents[3] / "golden" / "foreign" / "aider")),),
     "init": ((),),
     "config": ((),),
     "trust": ((),),
