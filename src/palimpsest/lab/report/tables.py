@@ -1,18 +1,38 @@
 """Tables of the comparison: figures of each profile over all sessions, costs by session, and costs by card."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
-from palimpsest.lab.report.markup import colour_class, dollars, mean_survival, percent, ratio_text, scrollable_table, short_number, snippet
+from palimpsest.lab.report.markup import (
+    PALETTE,
+    colour_class,
+    dollars,
+    mean_survival,
+    percent,
+    ratio_text,
+    scrollable_table,
+    short_number,
+    snippet,
+)
 
 _COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+# Programs in the order of their colours, which no choice of profiles changes.
+_PROGRAMS = ("palimpsest", "claude-code", "codex", "opencode", "classroom", "none")
+_VERSION = re.compile(r"-\d[\d.]*$")
 # Columns that appear only if a value is not zero.
 _FAILURE_COLUMNS: Mapping[str, Callable[[Figures], int]] = {"too long": lambda total: total.too_long, "failed": lambda total: total.failed}
 
 
 def profile_colours(profiles: Sequence[str]) -> dict[str, str]:
-    """Return the CSS colour class of each profile."""
-    return {name: colour_class(number) for number, name in enumerate(profiles)}
+    """Return the CSS colour class of each profile: that of its program on every page, or the next free one if another profile has it."""
+    found: dict[str, str] = {}
+    for name in profiles:
+        program = _VERSION.sub("", name.partition("@")[0])
+        first = _PROGRAMS.index(program) if program in _PROGRAMS else len(_PROGRAMS)
+        wanted = [colour_class(first + step) for step in range(PALETTE)]
+        found[name] = next((each for each in wanted if each not in found.values()), wanted[0])
+    return found
 
 
 def profiles_table(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> str:
