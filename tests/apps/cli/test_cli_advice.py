@@ -30,11 +30,14 @@ def _commands_in(text: str) -> Iterator[str]:
         yield AFTER.split(line)[0]
 
 
-def _texts_of(path: Path) -> Iterator[str]:
-    """The string literals of a module; what an f-string inserts is a value."""
+def _texts_of(path: Path, *, messages: bool = False) -> Iterator[str]:
+    """The string literals of a module, with `messages` without docstrings; what an f-string inserts is a value."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source if "pal " in source else "")
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    firsts = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    docstrings = {id(first.value) for first in firsts if isinstance(first, ast.Expr)} if messages else set()
+    inner = docstrings | {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
@@ -81,6 +84,20 @@ def _wrong_word(command: click.Command, context: click.Context, words: list[str]
     return "" if many or given <= sum(places) else f"{given} words, at most {sum(places)}"
 
 
+def _lacks_words(line: str) -> bool:
+    """Whether a command line as it stands would be answered with a missing argument."""
+    words = shlex.split(line)[1:]
+    if not words or words[0].startswith("-") or "help" in words[0]:
+        return False
+    command, context = cli.get_command(click.Context(cli), words.pop(0)), click.Context(cli)
+    while words and isinstance(command, click.Group):
+        command = command.get_command(context, words.pop(0))
+    required = (
+        [] if command is None else [each for each in command.get_params(context) if isinstance(each, click.Argument) and each.required]
+    )
+    return len([word for word in words if not word.startswith("-")]) < len(required)
+
+
 def test_every_command_that_the_source_names_exists_and_takes_its_options() -> None:
     named = [
         (str(path.relative_to(SOURCE)), line)
@@ -92,6 +109,18 @@ def test_every_command_that_the_source_names_exists_and_takes_its_options() -> N
 
     assert len(named) > 100
     assert [(place, line, problem) for place, line in named if (problem := problem_of(line))] == []
+
+
+def test_a_command_in_a_message_has_the_words_that_it_needs() -> None:
+    named = [
+        (str(path.relative_to(SOURCE)), line)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for text in _texts_of(path, messages=True)
+        for line in _commands_in(text)
+    ]
+
+    assert len(named) > 60
+    assert [(place, line) for place, line in named if _lacks_words(line)] == []
 
 
 def test_every_command_that_a_document_names_exists_and_takes_its_options() -> None:
@@ -160,7 +189,7 @@ def test_every_command_that_a_message_names_runs_as_it_stands(tmp_path: Path) ->
     transcript.write_text(line)
     places = {"FOLDER": str(tmp_path / "empty folder"), "CLAUDE": str(transcript)}
 
-    advice = {}
+    advice: dict[str, tuple[str, ...]] = {}
     for words in MISTAKES:
         result = pal(*(places.get(word, word) for word in words), PAL_OFFLINE="1")
         advice |= dict.fromkeys(QUOTED.findall(result.stderr), words)

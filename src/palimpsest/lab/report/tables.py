@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.outcome import RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.markup import (
     PALETTE,
     colour_class,
@@ -67,7 +67,7 @@ def _profile_row(name: str, total: Figures, baseline_usd: float, failures: Seque
         cached,
         f"{total.folds:,}",
         f"{total.masks:,}",
-        f"{total.rereads:,}",
+        "–" if name == RECORDED else f"{total.rereads:,}",
         survives,
         invalid,
         *(f'<b class="bad">{count:,}</b>' if count else "0" for count in failures),

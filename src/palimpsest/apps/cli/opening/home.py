@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import nearest
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.errors import BadInput, StoreError, counted
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
@@ -111,7 +111,9 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         place, longer = ("prefix", "prefix") if matching[0].startswith(word) else ("end", "part")
-        raise BadInput(f"{word!r} is the {place} of {len(matching)} sessions: {some}; give a longer {longer}", where=home.store.name)
+        raise BadInput(
+            f"{word!r} is the {place} of {counted(len(matching), 'session')}: {some}; give a longer {longer}", where=home.store.name
+        )
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 

@@ -110,7 +110,7 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     screen.print(f"a synthetic session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
     _title(screen, "2  The same session under five profiles, offline, every request billed")
     print_comparison(screen, outcome.comparison)
-    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
+    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay ID` takes yours", style="dim"))
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
     counts = count_of(view, outcome.fork, home.blobs)

@@ -180,7 +180,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
-    notes = ["re-reads: hidden content that a later recorded call used, billed as one more call; a name that a fold lists counts as known"]
+    notes = ["re-reads: content that was hidden when a later recorded call needed it, billed as one more call; names in a fold need none"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
