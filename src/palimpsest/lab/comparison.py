@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from palimpsest.lab.outcome import OWN_CARDS, CardRun, Comparison, Outcome, ReplayedSession, figures
 from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
-from palimpsest.lab.recorded import OwnCard, Ttl, own_card, own_ttl, recorded_outcome
+from palimpsest.lab.recorded_bill import OwnCard, Ttl, own_card, own_ttl, recorded_outcome
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.rereads import NameIndex

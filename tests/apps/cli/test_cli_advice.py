@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 import pytest
+from corpus import GOLDEN
 from pal_runs import LONG, SMALL, Pal, edited, long
 
 import palimpsest
 from palimpsest.apps.cli.main import cli
 from palimpsest.foreign.formats import FORMATS, TITLES
+from palimpsest.foreign.reading.finding import find_sources
 
 SOURCE = Path(palimpsest.__file__).parent
 ROOT = SOURCE.parent.parent
@@ -253,6 +255,21 @@ def test_a_path_that_is_no_session_is_called_what_it_is(tmp_path: Path, name: st
     for command in ("show", "context", "verify"):
         result = Pal(tmp_path / "home")(command, str(path))
         assert (result.exit_code, result.stderr) == (2, f"pal: {path}: {said}\n")
+
+
+def _one_file_of_each_format() -> dict[str, Path]:
+    """A golden file for each format whose sessions are single files."""
+    sources = find_sources(FORMATS, [GOLDEN]).sources
+    return {source.format: Path(source.path) for source in reversed(sources) if Path(source.path).is_file()}
+
+
+def test_the_transcript_of_every_reader_is_called_what_it_is(tmp_path: Path) -> None:
+    pal, files = Pal(tmp_path), _one_file_of_each_format()
+
+    assert len(files) >= 6
+    for form, path in files.items():
+        said = f"pal: {path}: this is {TITLES[form]}: `pal import {shlex.quote(str(path))}` it first\n"
+        assert (pal("show", str(path)).stderr, pal("context", str(path)).stderr) == (said, said)
 
 
 def test_every_format_has_a_title_for_a_file_that_must_be_imported_first() -> None:
