@@ -324,7 +324,8 @@ def test_a_version_with_a_point_is_the_same_claude() -> None:
     [
         ("claude-opus-9", "claude-opus-5"),
         ("anthropic/claude-haiku-4-9-20290101", "claude-haiku-4-5"),
-        ("gpt-5.5-turbo", "gpt-5.5-pro"),
+        ("gpt-5.5-turbo", "gpt-5.5"),
+        ("gpt-4o", "gpt-5"),
         ("mimo-v2.5-free", "openai-compatible/mimo-v2.5-free"),
         ("", ""),
     ],

@@ -238,18 +238,19 @@ def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
 
 
 def stand_in(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
-    """The card that stands in for a model without one: the last one whose name has the same first word and agrees longest with it.
+    """The card that stands in for a model without one: that whose name begins with most of the same words.
 
-    Without such a card, it is the one of an OpenAI-compatible server.
+    Of several it is the one with the shortest name, and of those the last, which is the newest. If no name begins with the same word, it
+    is the card of an OpenAI-compatible server.
     """
     wanted = parse_model_name(name).card
     alike = [model for model in cards if model.name.partition("-")[0] == wanted.partition("-")[0]]
-    nearest = max(reversed(alike), key=lambda model: _shared_length(model.name, wanted), default=None)
+    nearest = max(reversed(alike), key=lambda model: (_shared_words(model.name, wanted), -len(model.name)), default=None)
     return nearest or _generic(f"openai-compatible/{name}") or _GENERIC_CARDS["openai-compatible"]
 
 
-def _shared_length(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _shared_words(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.split("-"), other.split("-"), strict=False)))
 
 
 def stand_in_note(name: str, cards: Iterable[ModelCard] = CARDS) -> str:
