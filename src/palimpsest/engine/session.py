@@ -217,7 +217,7 @@ class Session:
         """Pin items or files, so that no policy hides them, or unpin them. Raises `BadInput` for an unknown item."""
         unknown = next((name for name in ids if self.log.find(name) is None), None)
         if unknown is not None:
-            raise BadInput(f"there is no item {unknown} on this branch; `pal context` lists them", where=self.log.session)
+            raise BadInput(f"there is no item {unknown} on this branch; `pal show {self.log.session}` lists them", where=self.log.session)
         return self.log.append(Pinned(ids, paths, on))
 
     def fork(self, session: str, seq: int | None = None) -> "Session":

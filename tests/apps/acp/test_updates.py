@@ -135,7 +135,7 @@ def test_a_fold_is_one_quiet_line() -> None:
     assert [(update.session_update, update.content.text) for update in found] == [
         (
             "agent_thought_chunk",
-            "[The context was folded: 90,000 → 12,000 tokens; `pal audit` shows it, `pal undo` takes it back.]",
+            "[The context was folded: 90,000 → 12,000 tokens; `pal audit last` shows it, `pal undo last` takes it back.]",
         )
     ]
 

@@ -11,7 +11,7 @@ from palimpsest.apps.cli.opening.home import find_home, find_session, new_sessio
 from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, counted
 from palimpsest.core.events import UserSaid
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
@@ -115,7 +115,7 @@ class _LeftBehind(NamedTuple):
 
 
 def _print_left(left: _LeftBehind, to: int, session: str, *, verb: str) -> None:
-    click.echo(f"{verb} at event {to}; left behind: {left.events:,} events, {len(left.messages)} of them yours")
+    click.echo(f"{verb} at event {to}; left behind: {counted(left.events, 'event')}, {len(left.messages)} of them yours")
     screen = console()
     for seq, text in left.messages[:_MOST_MESSAGES]:
         screen.print(Text(f"  {seq}  {one_line(text, 60)}"))
@@ -149,5 +149,5 @@ def _target(log: Log, argument: str) -> int:
     turns = int(digits)
     turn_starts = tuple(turns_of(log).values())
     if not 1 <= turns <= len(turn_starts):
-        raise BadInput(f"cannot go back {turns} turns: the session has {len(turn_starts)}", where=log.session)
+        raise BadInput(f"cannot go back {counted(turns, 'turn')}: the session has {len(turn_starts)}", where=log.session)
     return turn_starts[-turns]

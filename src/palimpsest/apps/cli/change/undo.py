@@ -9,7 +9,7 @@ from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, counted
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
@@ -107,4 +107,4 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     if as_json:
         emit({"session": location.session, "event": event.seq, "item": item, "tokens_after": after, "room": room})
     else:
-        click.echo(f"item {item} is visible again (event {event.seq}); the view has {after:,} tokens, room {room:,}")
+        click.echo(f"item {item} is visible again (event {event.seq}); the view has {counted(after, 'token')}, room {room:,}")
