@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, bounded, define, one_line
+from palimpsest.tools.tool import AgentTool, ToolOutput, bounded, define, one_line
 from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.request import ToolKind
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
