@@ -98,7 +98,9 @@ def main(verbose: bool) -> None:
     samples = planted() + innocents()
     for half in HALVES:
         result = score([sample for sample in samples if sample.half == half])
-        print(f"{half:9} recall {result.recall:.3f} ({result.found}/{result.planted})  precision {result.precision:.3f} ({result.wrong} wrong)")
+        print(
+            f"{half:9} recall {result.recall:.3f} ({result.found}/{result.planted})  precision {result.precision:.3f} ({result.wrong} wrong)"
+        )
         if verbose and half == "dev":
             print("\n".join(result.failures))
 
