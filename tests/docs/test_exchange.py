@@ -30,7 +30,7 @@ def _run(home: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_commands_of_the_document_do_what_it_says(home: Path) -> None:
-    before = {path: path.read_bytes() for path in home.rglob("*.jsonl")}
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     done = _run(home, "".join(BLOCKS))
 
     assert done.returncode == 0, done.stderr

@@ -30,13 +30,12 @@ _GROUPS = {
 }
 
 
-def main() -> int:
-    """Print the page; the exit code is 1 if an exported name has no group, or the reverse."""
+def main() -> None:
+    """Print the page. Raises `SystemExit` with a line if an exported name has no group, or the reverse."""
     grouped = {name for names in _GROUPS.values() for name in names}
     different = sorted(grouped ^ set(palimpsest.__all__))
     if different:
-        print(f"tests/support/api.py: give a group to each exported name: {', '.join(different)}", file=sys.stderr)
-        return 1
+        sys.exit(f"tests/support/api.py: give a group to each exported name: {', '.join(different)}")
     print(_HEAD)
     for title, names in _GROUPS.items():
         print(f"## {title}\n")
@@ -45,7 +44,6 @@ def main() -> int:
     print("## Contract tests\n")
     for name, module in _testing():
         print("\n".join(_entry(name, f"testing.{module}")))
-    return 0
 
 
 def _testing() -> Iterator[tuple[str, str]]:
@@ -139,4 +137,4 @@ def _docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

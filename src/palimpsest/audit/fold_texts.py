@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
+from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
@@ -176,7 +176,7 @@ def count_earlier_messages(evidence: Evidence, shown: AbstractSet[str]) -> int:
 
 def time_of(at: int) -> str:
     """A timestamp in milliseconds as UTC date and time, to the minute."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return utc_text(at)
 
 
 _TITLES: Final = {

@@ -103,6 +103,12 @@ class ConnectionLost(ProviderError):
     """The provider is unreachable, or the connection broke."""
 
 
+class ReplyTooLong(ProviderError):
+    """A reply did not end within the limits of bytes, events or seconds; it is not asked for again."""
+
+    kind = "reply_too_long"
+
+
 class PromptTooLong(ProviderError):
     """The request exceeds the context window. `gap` is the number of tokens above the limit, if known."""
 

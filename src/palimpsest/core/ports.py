@@ -284,8 +284,8 @@ class Index(Protocol):
         """Build the index from scratch."""
         ...
 
-    def forget(self, session: str) -> None:
-        """Remove a deleted session and its words from the index."""
+    def forget(self, *sessions: str) -> None:
+        """Remove deleted sessions and their words from the index."""
         ...
 
     def purge(self, progress: Progress | None = None) -> bool:

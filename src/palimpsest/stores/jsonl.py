@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.ports import LogStat
+from palimpsest.core.ports import LogStat, SessionArchive
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
 from palimpsest.stores.files import Lock, is_locked, is_temporary, open_in_folder, store_error, store_errors
@@ -105,9 +105,8 @@ class JsonlSessions:
 
         path = self.path_of(session)
         with closing(self.open(session, write=True)), store_errors(path, "delete"):
-            for other in path.parent.iterdir():
-                if _is_side_file(other, path):
-                    rmtree(other) if other.is_dir() else other.unlink()
+            for other in _side_files(path):
+                rmtree(other) if other.is_dir() else other.unlink()
             path.unlink()
 
     def result_files(self, session: str) -> ResultFiles:
@@ -127,6 +126,21 @@ class JsonlSessions:
         except BaseException:
             lock.release()
             raise
+
+
+def disk_bytes(store: SessionArchive, session: str) -> int:
+    """Return the bytes of a session: of its log and, on disk, of the files that are deleted with it."""
+    size = store.stat(session).size
+    if not isinstance(store, JsonlSessions):
+        return size
+    path = store.path_of(session)
+    with store_errors(path, "read"):
+        files = (file for other in _side_files(path) for file in (other.rglob("*") if other.is_dir() else (other,)))
+        return size + sum(file.lstat().st_size for file in files if file.is_file())
+
+
+def _side_files(path: Path) -> list[Path]:
+    return [other for other in path.parent.iterdir() if _is_side_file(other, path)]
 
 
 def _is_side_file(other: Path, path: Path) -> bool:

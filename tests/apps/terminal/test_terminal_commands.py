@@ -28,8 +28,8 @@ def folded(room: Callable[..., Room]) -> Iterator[tuple[Room, PtyScreen, str]]:
             screen.wait_for(f"read number {number}")
             screen.wait_for(lambda: "working" not in screen.lines()[-1])
         say(screen, "/compact")
-        screen.wait_for(lambda: re.search(r"⤸ .* /audit \d+", screen.text()) is not None)
-        edit = re.findall(r"/audit (\d+)", screen.text())[-1]
+        screen.wait_for(lambda: re.search(r"^▾ fold \d+:", screen.text(), re.MULTILINE) is not None)
+        edit = re.findall(r"^▾ fold (\d+):", screen.text(), re.MULTILINE)[-1]
         screen.wait_until_quiet()
         yield here, screen, edit
 
@@ -43,12 +43,15 @@ def leave_list(screen: PtyScreen) -> None:
 
 def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes_one(room: Callable[..., Room]) -> None:
     with folded(room) as (here, screen, edit):
-        lines = [line for line in screen.scrollback() if line.startswith("⤸")]
+        lines = [line for line in screen.scrollback() if line.startswith("▾")]
         assert len(lines) == 1
-        assert re.fullmatch(rf"⤸ \d+k? → \d+k? tokens by fold, saves \$[\d.]+ a call, cost -?\$[\d.]+ · /audit {edit}", lines[0])
+        assert re.fullmatch(rf"▾ fold {edit}: \d+k? → \d+k? tokens, saves \$[\d.]+ a call, \$[\d.]+ at once \(Ctrl-T\)", lines[0])
+        screen.press("ctrl-t")
+        screen.wait_for(f"❯ fold {edit}:")
+        leave_list(screen)
         say(screen, "/audit")
-        screen.wait_for("Edits of the context, newest first  (type to filter, Enter takes, u undoes,")
-        screen.wait_for(lambda: re.search(rf"❯ {edit} fold \d+k? → \d+k? tokens hid \d+ items", screen.text()) is not None)
+        screen.wait_for("(type to filter, Enter takes, u undoes, Esc leaves)")
+        screen.wait_for(lambda: re.search(rf"❯ fold {edit}: \d+k? → \d+k? tokens, hid \d+ items", screen.text()) is not None)
         screen.wait_for("a call")
         screen.press("enter")
         screen.wait_for(f"Items that edit {edit} hid")
@@ -78,10 +81,11 @@ def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., R
         screen.press("esc")
         screen.wait_for(lambda: "Hidden items" not in "\n".join(screen.lines()))
         say(screen, f"/restore {item}")
-        screen.wait_for(lambda: len([line for line in screen.scrollback() if line.startswith("⤸")]) == 2)
+        screen.wait_for(lambda: len([line for line in screen.scrollback() if line.startswith("▾")]) == 2)
         say(screen, "go on")
         screen.wait_for("after the fold")
         assert "0: line 700 of the file" in str(here.model.asked[-1]["messages"])
+        screen.wait_for(lambda: "working" not in screen.lines()[-1])
         say(screen, f"/restore {item}")
         screen.wait_for(f"item {item} is visible already")
         say(screen, "/cost")
@@ -127,8 +131,11 @@ def test_memory_is_added_walked_and_forgotten_inside_of_the_session(room: Callab
         say(screen, "/memory add The tests need a database on port 5433.")
         screen.wait_for(lambda: re.search(r"added: (project_\w+)", screen.text()) is not None)
         name = re.findall(r"added: (project_\w+)", screen.text())[-1]
+        # The terminal takes its keys back once the command has printed.
+        screen.wait_until_quiet()
         say(screen, "/memory search database")
-        screen.wait_for(lambda: screen.text().count("5433") >= 3)
+        screen.wait_for("  The tests need a database on port 5433.")
+        screen.wait_until_quiet()
         say(screen, "/memory")
         screen.wait_for(f"❯ {name} project The tests")
         screen.type("f")
@@ -193,6 +200,13 @@ def test_settings_are_shown_checked_and_set(room: Callable[..., Room]) -> None:
         screen.wait_for("but PAL_RETRIES wins: retries = 2")
         say(screen, "/config providers.anthropic.api_key sk-ant-1")
         screen.wait_for("providers.anthropic.api_key is a secret")
+        # Commands that print may run an event loop of their own.
+        say(screen, "/mcp connect")
+        screen.wait_for("no MCP servers are configured")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
+        say(screen, "/hooks runs")
+        screen.wait_for("no hook has run in this session")
+        screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
         screen.type("/config terminal.theme d")
         screen.wait_for(lambda: "  dark" in screen.lines())
     assert (here.home / "config.toml").read_text() == (
@@ -248,9 +262,9 @@ def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped
             say(screen, message)
             screen.wait_for(answer)
             screen.wait_for(lambda: "working" not in screen.lines()[-1])
-        assert screen.lines()[-1].endswith(" · 1 processes")
+        assert screen.lines()[-1].endswith(" · 1 process")
         say(screen, "/processes")
-        screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\nbegun", screen.text()) is not None)
+        screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\n  begun", screen.text()) is not None)
         pid = int(re.findall(r"pid (\d+)", screen.text())[-1])
         screen.press("enter")
         screen.wait_for(lambda: "begun" in screen.scrollback()[: -len(screen.lines())] + screen.lines()[:-6])

@@ -40,6 +40,7 @@ def test_a_signal_ends_the_terminal_in_order(room: Callable[..., Room], how: sig
             "❯ the question",
             "",
             "the beginning of an answer",
+            "",
             "· interrupted",
             *NOTICE,
             "",

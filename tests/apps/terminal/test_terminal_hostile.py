@@ -91,4 +91,4 @@ def test_blocks_are_divided_by_one_empty_line_and_thinking_and_tools_stand_toget
         say(screen, "go")
         screen.wait_for("three")
         screen.wait_until_quiet()
-        assert screen.lines()[3:-1] == ["❯ go", "", "one", "", "two", "● read a", "● read b", "", "three", "", "❯"]
+        assert screen.lines()[3:-1] == ["❯ go", "", "one", "", "two", "", "● read a", "● read b", "", "three", "", "❯"]

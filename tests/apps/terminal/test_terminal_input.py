@@ -205,3 +205,14 @@ def test_a_message_of_several_lines_is_sent_as_it_is(room: Callable[..., Room]) 
         screen.press("enter")
         screen.wait_for("answer")
         assert "one\\ntwo\\nthree\\nfour" in str(contents(here, 0))
+
+
+def test_an_enter_while_a_command_prints_is_an_enter(room: Callable[..., Room]) -> None:
+    here = room(("the answer",))
+    with here.terminal() as screen:
+        say(screen, "/context grid")
+        # The input is away, and the command has not ended.
+        screen.wait_for(lambda: screen.lines()[-1] == "❯ /context grid" or "Autocompact buffer" in screen.text())
+        screen.type("the question\r")
+        screen.wait_for("the answer")
+        assert [line for line in screen.scrollback() if line.startswith("❯ ")] == ["❯ /context grid", "❯ the question"]

@@ -1,14 +1,11 @@
 """Sessions of terminals on real processes: found, resumed, followed by a second terminal, and taken over."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
 import pytest
-from streaming_model import Gate
 from terminal_room import Room, say
 
 READ_ONLY = "read-only: another terminal has this session"
@@ -84,19 +81,6 @@ def test_a_session_is_asked_for_refused_and_then_given_away(room: Callable[..., 
             say(second, "here now")
             second.wait_for("answer in the second")
             first.wait_for("answer in the second")
-
-
-def test_after_a_kill_in_mid_work_queued_messages_are_sent(room: Callable[..., Room]) -> None:
-    gate = Gate()
-    here = room(("working", gate, " on it"), ("after the kill",))
-    with here.terminal() as screen:
-        say(screen, "go")
-        screen.wait_for(gate.reached.is_set)
-        say(screen, "and this too")
-        screen.wait_for("queued: and this too")
-        os.killpg(screen.process.pid, signal.SIGKILL)
-    with here.terminal("--continue", ready="after the kill"):
-        assert "and this too" in str(here.model.asked[-1]["messages"])
 
 
 def test_the_list_of_sessions_has_titles_without_a_model_previews_and_a_search_in_texts(room: Callable[..., Room]) -> None:

@@ -1,27 +1,10 @@
-"""The ways back in a real terminal: fold, undo, and going back to an earlier message with its files."""
+"""The ways back in a real terminal: going back to an earlier message with its files."""
 
 import subprocess
 from collections.abc import Callable
 
 from streaming_model import Call
 from terminal_room import Room, say
-
-
-def test_a_fold_is_one_line_and_can_be_undone(room: Callable[..., Room]) -> None:
-    here = room((Call("read", {"path": "long.txt"}),), ("read it",), ("second answer",), ("third answer",), ("the summary",))
-    (here.project / "long.txt").write_text("".join(f"{number}: a line of a long file\n" for number in range(2_000)))
-    with here.terminal() as screen:
-        for number, answer in enumerate(("read it", "second answer", "third answer")):
-            say(screen, f"message {number}")
-            screen.wait_for(answer)
-            screen.wait_for(lambda: "working" not in screen.lines()[-1])
-        say(screen, "/compact")
-        screen.wait_for(lambda: any(line.startswith("⤸") for line in screen.lines()))
-        screen.wait_until_quiet()
-        folds = [line for line in screen.scrollback() if line.startswith("⤸")]
-        assert all("tokens by" in line and "/audit" in line for line in folds)
-        say(screen, "/undo")
-        screen.wait_for("was undone")
 
 
 def test_esc_twice_goes_back_to_an_earlier_message_with_its_files(room: Callable[..., Room]) -> None:

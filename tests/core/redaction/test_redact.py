@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_sets import planted
 
-from palimpsest.core.redaction import CLASSES, Secret, find_secrets, redact
+from palimpsest.core.redaction.search import CLASSES, Secret, find_secrets, redact
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8" * 4
 HEX = "0123456789abcdef" * 4

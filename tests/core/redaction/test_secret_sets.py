@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_sets import HALVES, innocents, planted, score
 
-from palimpsest.core.redaction import CLASSES, find_secrets, redact
+from palimpsest.core.redaction.search import CLASSES, find_secrets, redact
 from palimpsest.core.redaction.values import is_chosen, is_code, is_generated, is_placeholder
 
 INNOCENTS = [sample.text for sample in innocents()]
@@ -105,7 +105,9 @@ def _calls(text: str) -> int:
     return calls
 
 
-@pytest.mark.parametrize("unit", ["token=", "password: a.b ", 'secret="Ab1-', "://a:b1@", " -p a1", "cookie: a=b; ", "SECRET_KEY=A1b2\n", "eyJ-"])
+@pytest.mark.parametrize(
+    "unit", ["token=", "password: a.b ", 'secret="Ab1-', "://a:b1@", " -p a1", "cookie: a=b; ", "SECRET_KEY=A1b2\n", "eyJ-"]
+)
 def test_the_work_grows_with_the_length_of_a_text_and_not_faster(unit: str) -> None:
     _calls(unit * 10)
     once, twice = (_calls(unit * (size // len(unit))) for size in (20_000, 40_000))

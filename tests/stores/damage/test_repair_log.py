@@ -96,7 +96,7 @@ def test_a_torn_end_is_reported_though_nothing_else_is_wrong(tmp_path: Path) -> 
     path = session(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
     done = repair(JsonlSessions(tmp_path), "s")
-    assert (done.copy, len(done.changes)) == ("", 1)
+    assert (done.copy, len(done.changes)) == ("", 2)
     assert done.changes[0].startswith("the torn end of ")
 
 

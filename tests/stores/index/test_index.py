@@ -1,5 +1,5 @@
 import pytest
-from index_logs import found, log_of, said, write
+from index_logs import end_of, found, log_of, said, write
 
 from palimpsest.core.events import EventRef, ModelReplied, NotesTaken, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -86,7 +86,7 @@ def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: SqliteInde
     assert index.refresh() == RefreshReport(read=2, bytes=total)
     assert not index.stats_changed()
     assert index.refresh() == RefreshReport()
-    more = log_of(said("second"), seq=3)
+    more = log_of(said("second"), seq=3, prev=end_of(store, "one"))
     store.open("one", write=True).append(more)
     assert index.stats_changed()
     assert index.refresh() == RefreshReport(read=1, bytes=len(more))
@@ -94,7 +94,8 @@ def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: SqliteInde
 
 
 def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: SqliteIndex) -> None:
-    whole, more = log_of((SessionOpened("one"), *said("first"))), log_of(said("second"), seq=2)
+    whole = log_of((SessionOpened("one"), *said("first")))
+    more = log_of((SessionOpened("one"), *said("first", "second")))[len(whole) :]
     store.replace("one", whole + more[:10])
     assert index.refresh() == RefreshReport(read=1, bytes=len(whole))
     lines: MemoryFile = store.open("one", write=True)

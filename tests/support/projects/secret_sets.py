@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palimpsest.core.redaction import Secret, find_secrets
+from palimpsest.core.redaction.search import Secret, find_secrets
 
 SETS = Path(__file__).parents[2] / "golden" / "secrets"
 HALVES = ("dev", "held-out")
@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over some samples: secrets planted and found whole, findings that are secrets, findings that are none, and a line for each failure."""
+    """Counts over some samples: secrets planted and found whole, right and wrong findings, and a line for each failure."""
 
     planted: int
     found: int
@@ -99,7 +99,7 @@ def main(verbose: bool) -> None:
     for half in HALVES:
         result = score([sample for sample in samples if sample.half == half])
         print(
-            f"{half:9} recall {result.recall:.3f} ({result.found}/{result.planted})  precision {result.precision:.3f} ({result.wrong} wrong)"
+            f"{half:9} recall {result.recall:.3f} ({result.found}/{result.planted}) precision {result.precision:.3f} ({result.wrong} wrong)"
         )
         if verbose and half == "dev":
             print("\n".join(result.failures))

@@ -33,7 +33,17 @@ class Gate:
     opened: threading.Event = field(default_factory=threading.Event)
 
 
-Part: TypeAlias = str | Call | Thought | Gate
+@dataclass(frozen=True)
+class Spent:
+    """The tokens that a reply reports: new input, input from the cache, input written to the cache, and output."""
+
+    new: int = 1000
+    read: int = 0
+    written: int = 0
+    output: int = 50
+
+
+Part: TypeAlias = str | Call | Thought | Gate | Spent
 
 
 @dataclass
@@ -59,12 +69,16 @@ class StreamingModel:
 
 
 def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | Gate]:
-    usage = {"input_tokens": 1000, "output_tokens": 1}
+    spent = next((part for part in reply if isinstance(part, Spent)), Spent())
+    cached = {"cache_read_input_tokens": spent.read, "cache_creation_input_tokens": spent.written} if spent.read or spent.written else {}
+    usage = {"input_tokens": spent.new, "output_tokens": 1, **cached}
     yield {"type": "message_start", "message": {"id": f"m{number}", "type": "message", "role": "assistant", "content": [], "usage": usage}}
     index, open_kind = -1, ""
     for part in reply:
         if isinstance(part, Gate):
             yield part
+            continue
+        if isinstance(part, Spent):
             continue
         kind = {str: "text", Call: "tool_use", Thought: "thinking"}[type(part)]
         if kind != open_kind or kind == "tool_use":
@@ -76,7 +90,7 @@ def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | G
     if open_kind:
         yield {"type": "content_block_stop", "index": index}
     stop = "tool_use" if any(isinstance(part, Call) for part in reply) else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 50}}
+    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": spent.output}}
     yield {"type": "message_stop"}
 
 

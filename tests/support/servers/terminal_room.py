@@ -11,7 +11,7 @@ from streaming_model import Part, StreamingModel, model_streaming
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 READY = "of 200k"
-NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "something asks first."]
+NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "  something asks first."]
 
 
 class Room:

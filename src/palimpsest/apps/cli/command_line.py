@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import shell_complete
 
+from palimpsest.apps.shown_text import escaped_json, plain
 from palimpsest.core.errors import PalimpsestError
 
 FINDINGS = 1
@@ -77,10 +78,11 @@ def _run(cli: click.Command, arguments: list[str], given: object) -> int:
 def _report_error(arguments: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--json" in options:
-        click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where or command or "pal"}}, ensure_ascii=False))
+        error = {"error": {"kind": kind, "message": message, "where": where or command or "pal"}}
+        click.echo(escaped_json(json.dumps(error, ensure_ascii=False)))
     else:
         line = f"pal: {where}: {message}" if where else f"pal: {message}"
-        click.echo(" ".join(line.split()), err=True)
+        click.echo(plain(" ".join(line.split())), err=True)
     return USAGE_ERROR
 
 

@@ -28,7 +28,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("look.jobs:jobs", "Show the background jobs of a session: how far they are, how they ended, what they cost."),
         "why": ("look.why:why", "Show when a text entered the view, which edit hid it, and how to bring it back."),
         "search": ("look.search:search", "Find words in all sessions."),
-        "secrets": ("look.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
     },
@@ -54,8 +53,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("keep.trust:trust", "Show the commands that a project's files start, and trust them."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
+        "secrets": ("keep.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
+        "delete": ("keep.delete:delete", "Delete sessions, unless a fork depends on them."),
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {

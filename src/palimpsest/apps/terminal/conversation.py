@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, InputWithdrawn, UserTyped
 from palimpsest.core.items import Part, Text
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 
 class AgentConversation:
@@ -15,7 +19,7 @@ class AgentConversation:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: "Agent",
         publish: Callable[[Piece], None],
         failed: Callable[[PalimpsestError], None],
         ended: Callable[[], None],

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
@@ -17,6 +19,7 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
@@ -30,6 +33,7 @@ Result = TypeVar("Result")
 FRAME_SECONDS: Final = 0.05
 _MOST_INPUT_LINES: Final = 12
 _MOST_CHOICES: Final = 8
+_DIM: Final = "fg:ansibrightblack"
 # Rows that the live part leaves for the input and the status.
 _RESERVED_ROWS: Final = 6
 _DEPTHS: Final = {
@@ -50,6 +54,10 @@ class Device(NamedTuple):
 
 class Painted(Protocol):
     """The parts of the screen that are painted again for each frame, as text with escape sequences."""
+
+    def advance(self) -> None:
+        """Take what still changes as it is now, for this frame and those of keys that follow."""
+        ...
 
     def live(self, size: Size) -> str:
         """What still changes: the open reply, running tools, a question."""
@@ -142,16 +150,22 @@ class Display:
             self.app.renderer.reset()
             self.app.invalidate()
 
-    async def above(self, action: Callable[[], Result], *, in_thread: bool = False) -> Result:
+    async def above(self, action: Callable[[], Result], *, in_thread: bool = False, reads_keys: bool = True) -> Result:
         """Take the input away, run an action that uses the terminal itself, show the input again, and return the result.
 
-        With `in_thread` the session goes on meanwhile; what it has to show waits.
+        With `in_thread` the session goes on meanwhile; what it has to show waits. What is typed during an action that reads no keys
+        is for the input.
         """
         self._is_away = True
         self._output.release()
         try:
             with interrupts_ignored():
-                return await run_in_terminal(action, in_executor=in_thread)
+                async with in_terminal():
+                    # What was written before comes before what the action prints.
+                    self._write_pending()
+                    # Otherwise the terminal would echo what is typed, and an Enter would come as a new line.
+                    with nullcontext() if reads_keys else self.app.input.raw_mode():
+                        return await asyncio.to_thread(action) if in_thread else action()
         finally:
             self._is_away = False
             self.refresh()
@@ -174,6 +188,7 @@ class Display:
             self._output.hold()
             self.app.renderer.erase()
             self._write_pending()
+        self._painted.advance()
         self.app.invalidate()
 
     def _write_pending(self) -> None:
@@ -184,11 +199,18 @@ class Display:
 
     def _live(self) -> ANSI:
         size = self.size
-        lines = self._painted.live(size).splitlines()
-        return ANSI("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
+        lines = self._painted.live(size).splitlines()[-max(1, size.rows - _RESERVED_ROWS) :]
+        # An empty line always stands above the input, so that it does not move when a reply becomes final.
+        return _parsed("\n".join((*lines, "")))
 
     def _status(self) -> ANSI:
-        return ANSI(self._painted.status(self.size))
+        return _parsed(self._painted.status(self.size))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> ANSI:
+    """Return a text with its escape sequences parsed. Most frames are those of a key, with the texts of the frame before."""
+    return ANSI(text)
 
 
 def _choices(buffer: Buffer) -> StyleAndTextTuples:
@@ -198,8 +220,11 @@ def _choices(buffer: Buffer) -> StyleAndTextTuples:
         return []
     chosen = state.complete_index or 0
     first = max(0, min(chosen - _MOST_CHOICES // 2, len(state.completions) - _MOST_CHOICES))
+    offered = state.completions[first : first + _MOST_CHOICES]
+    width = max((get_cwidth(completion.display_text) for completion in offered), default=0)
     shown: StyleAndTextTuples = []
-    for place, completion in enumerate(state.completions[first : first + _MOST_CHOICES], first):
-        style = "reverse" if place == state.complete_index else ""
-        shown += [(style, f"  {completion.display_text}"), ("class:dim", f"  {completion.display_meta_text}\n")]
+    for place, completion in enumerate(offered, first):
+        name = completion.display_text
+        shown += [("", "\n" if shown else ""), ("reverse" if place == state.complete_index else "", f"  {name}")]
+        shown += [(_DIM, f"{' ' * (width - get_cwidth(name))}  {completion.display_meta_text}")]
     return shown

@@ -256,10 +256,13 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True, alone: bool = False) -> LogReader:
+def open_reader(
+    store: SessionStore, session: str, lines: LogFile, *, check: bool = True, alone: bool = False, above: frozenset[str] = frozenset()
+) -> LogReader:
     """Return a reader of a log and of its bases. The caller still has to note the branches of this file.
 
-    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork. With `alone` bases are not read.
+    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork, or if it leads
+    back to one of the sessions `above` it. With `alone` bases are not read.
     """
     first, has_ended = b"", False
     while not has_ended and (block := lines.read(len(first), _BLOCK)):
@@ -271,17 +274,21 @@ def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: boo
     if not isinstance(opened.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
     place = opened.body.base
-    return LogReader(session, lines, opened, None if place is None or alone else _open_base(store, lines, place, check=check))
+    return LogReader(
+        session, lines, opened, None if place is None or alone else _open_base(store, lines, place, above | {session}, check=check)
+    )
 
 
-def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:
+def _open_base(store: SessionStore, lines: LogFile, place: EventRef, above: frozenset[str], *, check: bool) -> LogReader:
+    if place.session in above:
+        raise MissingBase(f"the base of the fork, session {place.session}, leads back to the fork", where=lines.name)
     try:
         below = store.open(place.session)
     except BadInput as error:
         raise MissingBase(f"the base of the fork, session {place.session}, does not exist", where=lines.name) from error
     with ExitStack() as opened:
         opened.callback(below.close)
-        base = open_reader(store, place.session, below)
+        base = open_reader(store, place.session, below, above=above)
         opened.callback(base.close)
         _note_branches(base, place.seq)
         if check and base.link(place.seq) != place.link:

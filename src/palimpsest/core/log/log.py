@@ -1,7 +1,7 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -116,14 +116,12 @@ class Log:
         whole: bool = False,
         alone: bool = False,
     ) -> Self:
-        """Open an existing session; only the lines after its checkpoint are read and verified.
+        """Open an existing session, verified from its checkpoint on, or with `whole` from its first line. Raises `BadLog` if it is broken.
 
-        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken, `MissingBase` if a fork has lost its
-        base; with `alone` its own events are read nevertheless, which is for reading only.
+        Raises `MissingBase` if a fork has lost its base; with `alone` its own events are read nevertheless, which is for reading only.
         """
-        lines = store.open(session, write=write)
         with ExitStack() as opened:
-            opened.callback(lines.close)
+            lines = opened.enter_context(closing(store.open(session, write=write)))
             reader = open_reader(store, session, lines, alone=alone)
             opened.callback(reader.close)
             projections = Projections(reader, derived)
@@ -297,8 +295,7 @@ class Log:
 
     def trial(self, edits: tuple[Edit, ...]) -> View:
         """Return the view after the edits, without recording them. Raises `BadEdit` as `append` does."""
-        trial = check_fit(self.view, edits, self.find, self._never_paired)
-        return structs.replace(trial.view, reported=None)
+        return structs.replace(check_fit(self.view, edits, self.find, self._never_paired).view, reported=None)
 
     def follow(self) -> tuple[Event, ...]:
         """Read the events that another process has appended since the last call, and return them. For readers."""
@@ -377,10 +374,9 @@ class Log:
 
     def _checkpoint_if_possible(self) -> None:
         """Save a checkpoint and ignore errors, because a missing checkpoint costs only time."""
-        try:
+        with suppress(PalimpsestError):
             self.checkpoint()
-        except PalimpsestError:
-            self._since_checkpoint = 0
+        self._since_checkpoint = 0
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from palimpsest.core.edits import named_ids
 from palimpsest.core.errors import BadLog, DamagedBlob, MissingBlob, PalimpsestError
 from palimpsest.core.events import CallStarted, Event, EventRef, Failed, SessionOpened, UserTyped, ViewEdited
 from palimpsest.core.events.event_items import all_items_of
-from palimpsest.core.format.checkpoint import load_checkpoint
+from palimpsest.core.format.checkpoint import load_checkpoint, lost_end
 from palimpsest.core.format.codec import GENESIS, decode_line, link_of_line
 from palimpsest.core.items import Content, Document, Image, ToolCall, ToolResult, Value, seq_of
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
@@ -51,7 +51,7 @@ def verify(store: SessionStore, session: str, blobs: Blobs, against: KeptLink | 
     `against` is compared with the link of its event, which finds also what was changed by a program that computed the chain again.
     """
     with closing(store.open(session)) as lines:
-        inspection = _Inspection(lines, blobs)
+        inspection = _Inspection(session, lines, blobs)
         inspection.read()
         if against is not None:
             inspection.compare(against)
@@ -73,7 +73,7 @@ def _base_findings(store: SessionStore, place: EventRef | None, name: str, blobs
             yield Finding(name, "base", f"the base of the fork, session {place.session}, cannot be read: {error.message}")
             return
         with closing(lines):
-            inspection = _Inspection(lines, blobs, place.seq)
+            inspection = _Inspection(place.session, lines, blobs, place.seq)
             inspection.read()
             for finding in inspection.findings:
                 kind = finding.kind if finding.kind == "blob" else "base"
@@ -90,7 +90,8 @@ def _base_findings(store: SessionStore, place: EventRef | None, name: str, blobs
 class _Inspection:
     """State of one verification: what the next line must continue, and the findings so far."""
 
-    def __init__(self, lines: LogFile, blobs: Blobs, upto: int | None = None) -> None:
+    def __init__(self, session: str, lines: LogFile, blobs: Blobs, upto: int | None = None) -> None:
+        self._session = session
         self._lines = lines
         self._blobs = blobs
         self._upto = upto
@@ -141,6 +142,9 @@ class _Inspection:
         except BadLog as error:
             if not any(finding.where == error.where for finding in self.findings):
                 self.findings.append(Finding(error.where, "hash", error.message.removesuffix("; see `pal verify`")))
+            return
+        if message := lost_end(self._lines, self.last):
+            self._add_finding(self._lines.size, "cut", message)
 
     def _each_line(self) -> Iterator[tuple[int, bytes]]:
         for start, chunk in self._lines.chunks():
@@ -168,6 +172,8 @@ class _Inspection:
         if self._first < 0:
             self._first = event.seq
             if isinstance(event.body, SessionOpened):
+                if self._upto is None and event.body.session != self._session:
+                    self._add_finding(offset, "name", f"this is the log of session {event.body.session}")
                 base = event.body.base
                 self.base = base
                 self.link = GENESIS if base is None else base.link

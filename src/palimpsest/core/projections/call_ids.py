@@ -141,8 +141,12 @@ class PendingCalls:
 
     def replace_by(self, other: "PendingCalls", seq: int) -> None:
         """Take over the calls of another projection, which are those after event `seq`."""
-        self._pending, self._answered = other._pending, other._answered
+        self._pending, self._answered = other.calls()
         self._note_change(seq)
+
+    def calls(self) -> tuple[_Pending, _Answered]:
+        """Return the calls without a result, and the answered ones whose recorded id differs from the provider's."""
+        return self._pending, self._answered
 
     def _note_change(self, seq: int) -> None:
         if self._changed_at:

@@ -7,7 +7,7 @@ from palimpsest.core.items import Value
 from palimpsest.core.redaction.values import is_generated, is_placeholder, is_private_key
 
 
-class Candidate(Value, frozen=True):
+class SecretCandidate(Value, frozen=True):
     """What a pattern matched: the value, the line before the match (at most 200 characters), the name beside the value and its quote."""
 
     value: str
@@ -16,15 +16,15 @@ class Candidate(Value, frozen=True):
     quote: str = ""
 
 
-Judge = Callable[[Candidate], bool]
+Judge = Callable[[SecretCandidate], bool]
 
 
-def no_placeholder(candidate: Candidate) -> bool:
+def no_placeholder(candidate: SecretCandidate) -> bool:
     """Return whether the value is not a placeholder."""
     return not is_placeholder(candidate.value)
 
 
-def generated(candidate: Candidate) -> bool:
+def generated(candidate: SecretCandidate) -> bool:
     """Return whether the value looks generated."""
     return is_generated(candidate.value)
 
@@ -33,9 +33,10 @@ class SecretClass(Value, frozen=True):
     """A class of secrets. Its pattern is tried only where one of the `starts` occurs, and its judge decides on what matched.
 
     The secret is the group `value`, or else the whole match; the groups `name` and `quote` are for the judge. Patterns repeat a bounded
-    number of times, so that the work at each place is bounded. `rest` continues a value that was accepted, up to its end, and the characters of `lead`
-    that stand before it (at most 64) belong to it. With `folded` the starts are compared case-insensitively (ASCII). With `run` a secret contains at least 15 word characters in a row, and its start
-    begins within that run or at most eight characters before it. A class is `certain` if its form alone proves a secret.
+    number of times, so that the work at each place is bounded. `rest` continues a value that was accepted, up to its end, and the
+    characters of `lead` that stand before it (at most 64) belong to it. With `folded` the starts are compared case-insensitively
+    (ASCII). With `run` a secret contains at least 15 word characters in a row, and its start begins within that run or at most eight
+    characters before it. A class is `certain` if its form alone proves a secret.
     """
 
     kind: str

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from palimpsest.core.redaction.classes import Candidate, Judge, SecretClass, generated, no_placeholder
+from palimpsest.core.redaction.classes import Judge, SecretCandidate, SecretClass, generated, no_placeholder
 from palimpsest.core.redaction.values import has_one_number, is_chosen, is_code, is_generated, is_login, is_placeholder, is_uuid
 from palimpsest.core.tokens.patterns import lazy_pattern
 
-# A quoted value ends before any quote, escaped or not, an unquoted one also before what ends a value in URLs, JSON, XML and connection strings.
+# A quoted value ends before any quote, escaped or not, an unquoted one also before what ends it in URLs, JSON, XML and connection strings.
 _QUOTE: Final = r"(?P<quote>\\{0,3}[\"'`])"
 _QUOTED_LETTER: Final = r"(?:[^\s\"'`\\]|\\(?![\"'`nrt\\]))"
 _BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|=]|&(?![a-z_]{1,30}=)|\\(?![\"'`nrt\\]))"
@@ -18,7 +18,7 @@ _SHORTEST_KEY, _SHORTEST_TOKEN, _SHORTEST_PASSWORD = 20, 16, 8
 # Characters of a name before its last word that are looked at.
 _LONGEST_NAME: Final = 24
 # Words that end the name of a secret, and words that make a secret of the `key` after them.
-_SECRET_NAME: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
+_LAST_WORD: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
@@ -26,7 +26,8 @@ _KEY_OF_SECRET: Final = lazy_pattern(
 _VARIABLE_KEY: Final = lazy_pattern(r"(?<![a-z])[A-Z][A-Z0-9_]{0,20}_$")
 # Keys and tokens that find, order or page through data, and resources of clouds (`arn:aws:…:secret:NAME`, `AWS::…::Secret`).
 _NO_SECRET: Final = lazy_pattern(
-    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|confirmation|product|continuation|page|lock|change|request|"
+    r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|"
+    r"confirmation|product|continuation|page|lock|change|request|"
     r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
 )
 _QUERY: Final = lazy_pattern(r"[?&]$")
@@ -35,7 +36,8 @@ _PASSWORD: Final = lazy_pattern(r"(?i)pass|pwd")
 _IS: Final = (
     r"\\{0,3}[\"'`]?\]{0,2}"
     r"(?:[ \t]{0,20}(?::[ \t]{0,4}[&A-Za-z][A-Za-z_.]{0,30}[ \t]{0,4}=(?![=>])|:=|=>|:(?!:)|=(?![=~])|：)[ \t]{0,20}"
-    r"|(?<=[A-Za-z0-9])>|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})|,?\s{1,40}(?:-[ \t])?\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
+    r"|(?<=[A-Za-z0-9])>|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})"
+    r"|,?\s{1,40}(?:-[ \t])?\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     r"(?:base64:)?"
 )
 _VALUE: Final = (
@@ -45,13 +47,13 @@ _CHINESE_NAMES: Final = ("密码", "密碼", "密钥", "密鑰", "口令", "令�
 _CHINESE_IS: Final = r"[ \t]{0,8}(?:[:=：]|是|为|為)[ \t]{0,8}[\"'“『「]?+"
 
 
-def _assigned(candidate: Candidate) -> bool:
+def _assigned(candidate: SecretCandidate) -> bool:
     """Return whether a value next to the name of a key looks like a secret, and the name is that of a secret."""
     # The value first: most values fail there, and that is the cheaper test.
     return _looks_assigned(candidate) and _names_secret(candidate.name, candidate.before[-_LONGEST_NAME:])
 
 
-def _looks_assigned(candidate: Candidate) -> bool:
+def _looks_assigned(candidate: SecretCandidate) -> bool:
     value, name = candidate.value, candidate.name.lower()
     key, variable = name.startswith("key"), candidate.name.isupper()
     if is_generated(value, _SHORTEST_KEY if key else _SHORTEST_TOKEN):
@@ -79,7 +81,7 @@ def _names_secret(name: str, before: str) -> bool:
     return any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY))
 
 
-def _password(candidate: Candidate) -> bool:
+def _password(candidate: SecretCandidate) -> bool:
     """Return whether a value where only a password can stand is one: not a reference, and not a plain word."""
     value = candidate.value
     if is_placeholder(value) or len(value) < 4 or "://" in value:
@@ -92,29 +94,29 @@ def _password(candidate: Candidate) -> bool:
     )
 
 
-def _option(candidate: Candidate) -> bool:
+def _option(candidate: SecretCandidate) -> bool:
     """Return whether the value of an option is a secret; tokens that are UUIDs make calls idempotent."""
     return _password(candidate) and not is_uuid(candidate.value) and not _NO_SECRET.search(candidate.name)
 
 
-def _header(candidate: Candidate) -> bool:
+def _header(candidate: SecretCandidate) -> bool:
     """Return whether a value after a scheme of authorization is a token: words joined by signs are none unless they look generated."""
     value = candidate.value
     return is_generated(value) or is_chosen(value, 12) or (no_placeholder(candidate) and not set(value) & set("_-$"))
 
 
-def _authorization(candidate: Candidate) -> bool:
+def _authorization(candidate: SecretCandidate) -> bool:
     if candidate.name.lower() == "basic":
         return is_login(candidate.value) or is_generated(candidate.value)
     return _header(candidate)
 
 
-def _encoded_login(candidate: Candidate) -> bool:
+def _encoded_login(candidate: SecretCandidate) -> bool:
     """Return whether a value is `user:password` in Base64; the key `_auth` of npm may also have other tokens."""
     return is_login(candidate.value) or (candidate.name == "_" and is_generated(candidate.value))
 
 
-def _in_url(candidate: Candidate) -> bool:
+def _in_url(candidate: SecretCandidate) -> bool:
     """Return whether the user part of a URL is a password after a colon, or a token alone."""
     # URLs cannot have these characters: the text is a pattern or a template of URLs.
     if set(candidate.value) & set("[]{}^\\*"):
@@ -122,7 +124,7 @@ def _in_url(candidate: Candidate) -> bool:
     return _password(candidate) if candidate.name else is_generated(candidate.value, 20)
 
 
-def _client_option(candidate: Candidate) -> bool:
+def _client_option(candidate: SecretCandidate) -> bool:
     """Return whether a value after `-p`, `-a` or `-u` of a command is a password, since most commands mean something else by it."""
     command = _CLIENT.search(candidate.before) if _password(candidate) else None
     if not command:
@@ -158,7 +160,8 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place(
         "netrc",
         "machine |default login",
-        r"(?:machine[ \t]{1,4}[^\s\"']{1,200}|default)\s{1,40}login\s{1,8}[^\s\"']{1,200}\s{1,40}password\s{1,8}(?P<value>[^\s\"'\\]{4,256})",
+        r"(?:machine[ \t]{1,4}[^\s\"']{1,200}|default)\s{1,40}login\s{1,8}[^\s\"']{1,200}\s{1,40}"
+        r"password\s{1,8}(?P<value>[^\s\"'\\]{4,256})",
         _password,
     ),
     _place("pgpass", ":54", r":54[0-9]{2}:[^\s:]{1,60}:[^\s:]{1,60}:(?P<value>[^\s:\"'\\]{6,200})", _password),
@@ -180,7 +183,7 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
     _place(
         "assignment",
         "key|token|secret|pass|pwd|credential",
-        rf"(?P<name>(?i:{_SECRET_NAME}))(?![A-Za-z0-9_]){_IS}{_VALUE}",
+        rf"(?P<name>(?i:{_LAST_WORD}))(?![A-Za-z0-9_]){_IS}{_VALUE}",
         _assigned,
         _REST,
         folded=True,
@@ -210,7 +213,7 @@ _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,40
 
 
 def find_cookies(text: str, folded: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the spans of generated values in the cookies of headers and of `curl -b`; `folded` is the text in small letters, one byte each."""
+    """Yield the spans of generated values in the cookies of headers and of `curl -b`; `folded` is the text in small letters, as bytes."""
     for start in _COOKIE_STARTS:
         place = folded.find(start)
         while place >= 0:

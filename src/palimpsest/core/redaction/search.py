@@ -6,7 +6,7 @@ from functools import cache
 from typing import AnyStr, Final
 
 from palimpsest.core.items import Value
-from palimpsest.core.redaction.classes import VENDOR_CLASSES, Candidate, SecretClass
+from palimpsest.core.redaction.classes import VENDOR_CLASSES, SecretCandidate, SecretClass
 from palimpsest.core.redaction.places import PLACE_CLASSES, find_cookies
 from palimpsest.core.tokens.patterns import lazy_pattern
 
@@ -118,7 +118,7 @@ def _accepted(secret_class: SecretClass, match: re.Match[str]) -> tuple[int, int
     if group == "bare":
         end = start + len(match["bare"].rstrip(_END_OF_BARE))
     before = text[max(0, match.start() - _MOST_BEFORE) : match.start()].rpartition("\n")[2]
-    if not secret_class.judge(Candidate(text[start:end], before, groups.get("name") or "", groups.get("quote") or "")):
+    if not secret_class.judge(SecretCandidate(text[start:end], before, groups.get("name") or "", groups.get("quote") or "")):
         return None
     rest = _compiled(secret_class.rest).match(text, end) if secret_class.rest and end == match.end() else None
     return start, rest.end() if rest else end

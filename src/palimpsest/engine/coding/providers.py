@@ -38,10 +38,13 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
 def configured_provider(model: ModelCard, settings: Settings) -> Provider:
     """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
     from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
+    from palimpsest.providers.responses import ReplyLimits  # noqa: PLC0415 - as above
 
     found = settings.config.providers.get(model.provider, ProviderConfig())
     options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
-    return http_provider(model, options, settings.config.timeout_seconds, os.environ)
+    config = settings.config
+    limits = ReplyLimits(config.reply_megabytes * 1_000_000, config.reply_events, config.reply_seconds)
+    return http_provider(model, options, config.timeout_seconds, os.environ, limits)
 
 
 def model_of(name: str) -> str:

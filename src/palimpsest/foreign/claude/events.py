@@ -32,6 +32,7 @@ from palimpsest.foreign.claude.path import LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import attachment_texts, body_of_run, key_of_run, part_of, queued_prompt, runs_by_speaker
 from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.importing import session_id
+from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
@@ -193,7 +194,7 @@ class EventBuilder:
         name = path.replace("\\", "/").rpartition("/")[2]
         file = self._folder / name
         try:
-            return file.read_bytes() if name and file.is_file() and not file.is_symlink() else None
+            return read_regular(file, follow=False) if name else None
         except OSError:
             return None
 

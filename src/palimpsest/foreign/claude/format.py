@@ -11,6 +11,7 @@ from palimpsest.foreign.claude.reader import TranscriptReader
 from palimpsest.foreign.claude.side_agents import SideAgents
 from palimpsest.foreign.reading.files import changed, decoded, head_of, object_on, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
+from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.origin import first_origin
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
@@ -154,7 +155,7 @@ def _agent_meta(path: Path, agent: str) -> dict[str, str]:
     """What the file beside a sub-agent's transcript says: its role, its task, and the id of the call that started it."""
     found = {"agent": agent}
     try:
-        value = decoded(path.with_suffix(".meta.json").read_bytes())
+        value = decoded(read_regular(path.with_suffix(".meta.json")))
     except OSError:
         return found
     fields = value if is_json(value) else {}
@@ -165,7 +166,7 @@ def _agent_meta(path: Path, agent: str) -> dict[str, str]:
 def _index_title(path: Path) -> str:
     """The title of a session in the list of sessions beside its file; empty if there is none."""
     try:
-        value = decoded((path.parent / "sessions-index.json").read_bytes())
+        value = decoded(read_regular(path.parent / "sessions-index.json"))
     except OSError:
         return ""
     entries = tables_at(value, "entries") if is_json(value) else []

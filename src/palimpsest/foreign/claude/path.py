@@ -58,7 +58,7 @@ class LineGroup:
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _TreePlace:
     """A group in the tree of all branches: the place before it, its depth, and the depth of the newest message up to it (-1: none).
 
     `shortcut` is a place further up; with it, the place at any depth is found in a number of steps that grows with the logarithm.
@@ -67,21 +67,21 @@ class _Place:
     group: LineGroup
     depth: int
     message_depth: int
-    parent: "_Place | None"
-    shortcut: "_Place | None"
+    parent: "_TreePlace | None"
+    shortcut: "_TreePlace | None"
 
 
-def _next_place(group: LineGroup, parent: _Place, *, is_message: bool) -> _Place:
+def _next_place(group: LineGroup, parent: _TreePlace, *, is_message: bool) -> _TreePlace:
     """The place of a group that follows a place. Shortcuts have the lengths of a skew-binary number, as in a skip list."""
     depth, near = parent.depth + 1, parent.shortcut
     far = near.shortcut if near is not None else None
     shortcut = parent
     if near is not None and far is not None and parent.depth - near.depth == near.depth - far.depth:
         shortcut = far
-    return _Place(group, depth, depth if is_message else parent.message_depth, parent, shortcut)
+    return _TreePlace(group, depth, depth if is_message else parent.message_depth, parent, shortcut)
 
 
-def _ancestor(place: _Place, depth: int) -> _Place:
+def _ancestor(place: _TreePlace, depth: int) -> _TreePlace:
     """The place at a depth on the way from the root to a place."""
     while place.depth > depth:
         up = place.shortcut if place.shortcut is not None and place.shortcut.depth >= depth else place.parent
@@ -97,7 +97,7 @@ class ConversationPath:
     def __init__(self, root: LineGroup) -> None:
         self._root = root
         self._groups: dict[str, LineGroup] = {}
-        self._tip = _Place(root, 0, -1, None, None)
+        self._tip = _TreePlace(root, 0, -1, None, None)
         self._places = {root: self._tip}
         self._moved: dict[LineGroup, LineGroup] = {}
         self._copies: dict[str, str] = {}
@@ -152,7 +152,7 @@ class ConversationPath:
             return group
         return group if is_message and place.depth < newest_message else None
 
-    def _on_path(self, group: LineGroup) -> _Place | None:
+    def _on_path(self, group: LineGroup) -> _TreePlace | None:
         """The place of a group; None if it is not on the current path."""
         place = self._places.get(group)
         return place if place is not None and _ancestor(self._tip, place.depth) is place else None

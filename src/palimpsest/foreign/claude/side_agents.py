@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from palimpsest.foreign.reading.files import FileLine, changed, decoded, whole_lines
+from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.wire.json_reading import is_json, text
 
@@ -61,7 +62,7 @@ class SideAgents:
     def lines(self, root: str) -> Iterator[tuple[FileLine, int]]:
         """The lines of a sub-agent, each with the time of the newest line before it in milliseconds. Nothing else of the file is read."""
         places = self._places.get(root, [])
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             for place in places:
                 file.seek(place.start)
                 yield FileLine(place.number, place.start, place.stop, file.read(place.stop - place.start)), place.at

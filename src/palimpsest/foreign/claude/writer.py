@@ -1,7 +1,6 @@
 """Writes a session of any origin as a file that Claude Code can resume; imported lines are written unchanged."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -24,6 +23,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
@@ -354,7 +354,7 @@ class _TranscriptWriter:
         return str(uuid5(NAMESPACE_URL, f"palimpsest:{self.session}:{self._seq}:{what}"))
 
     def _time(self) -> str:
-        return datetime.fromtimestamp(self._at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return iso_time(self._at)
 
 
 def _encoded(line: Json) -> bytes:

@@ -9,8 +9,8 @@ import msgspec
 
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
+from palimpsest.foreign.reading.opening import BoundedPieces, ByteReader, UnpackingReader, open_regular, open_zstd, read_regular
 from palimpsest.foreign.reading.origin import ExportOrigin, first_origin
-from palimpsest.foreign.reading.unpacking import ByteReader, open_zstd
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -39,8 +39,9 @@ class RolloutLine(NamedTuple):
 
 
 def open_rollout(path: Path) -> ByteReader:
-    """A reader of the decompressed bytes. Raises `BadInput` with the package to install if a file cannot be decompressed here."""
-    return open_zstd(str(path)) if path.suffix == ".zst" else path.open("rb")
+    """A reader of the unpacked bytes, within the limits of reading. Raises `BadInput` if a package for unpacking is missing."""
+    packed = open_regular(path)
+    return UnpackingReader(open_zstd(packed), packed, path) if path.suffix == ".zst" else packed
 
 
 def rollout_lines(path: Path) -> Iterator[RolloutLine]:
@@ -48,22 +49,24 @@ def rollout_lines(path: Path) -> Iterator[RolloutLine]:
     file = open_rollout(path)
     try:
         # A line may span many chunks, so its pieces are joined once.
-        pieces: list[bytes] = []
+        pieces = BoundedPieces()
         number = start = 0
         while chunk := file.read(_CHUNK_BYTES):
             first, *complete = chunk.split(b"\n")
-            pieces.append(first)
+            pieces.add(first)
             if not complete:
                 continue
-            complete.insert(0, b"".join(pieces))
-            pieces = [complete.pop()]
-            for data in complete:
-                yield RolloutLine(number, start + len(data), data)
-                start += len(data) + 1
+            last = complete.pop()
+            lines = [(pieces.joined(), pieces.length), *((data, len(data)) for data in complete)]
+            pieces = BoundedPieces()
+            pieces.add(last)
+            for data, length in lines:
+                yield RolloutLine(number, start + length, data)
+                start += length + 1
                 number += 1
-        rest = b"".join(pieces)
+        rest = pieces.joined()
         if rest.strip() and decoded(rest) is not None:
-            yield RolloutLine(number, start + len(rest), rest)
+            yield RolloutLine(number, start + pieces.length, rest)
     finally:
         file.close()
 
@@ -150,7 +153,7 @@ def thread_name(thread: str, beside: Path) -> _ThreadName | None:
     if home is None:
         return None
     try:
-        data = (home / "session_index.jsonl").read_bytes()
+        data = read_regular(home / "session_index.jsonl")
     except OSError:
         return None
     newest: _ThreadName | None = None

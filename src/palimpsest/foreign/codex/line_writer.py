@@ -1,7 +1,6 @@
 """Writes events that were not imported from Codex as the lines that Codex would have written."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -30,6 +29,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of as event_items
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
@@ -68,7 +68,7 @@ def thread_of(session: str, at: int) -> str:
 
 def stamp(at: int) -> str:
     """A time in milliseconds as Codex writes it."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_time(at)
 
 
 class LineWriter:

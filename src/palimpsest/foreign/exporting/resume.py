@@ -14,6 +14,7 @@ from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.writer import claude_session
 from palimpsest.foreign.codex.writer import rollout_name, thread_id
+from palimpsest.foreign.reading.opening import open_regular
 
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 # An id comes from an untrusted file, and must not lead out of the folder.
@@ -104,7 +105,7 @@ def has_base_rollouts(line: bytes, target: ResumeTarget) -> bool:
         try:
             if path is None or path.stat().st_size < base.end_byte_offset:
                 return False
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 line = file.readline()
         except OSError:
             return False

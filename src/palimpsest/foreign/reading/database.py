@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 from urllib.parse import quote
 
+from palimpsest.foreign.reading.opening import open_regular
+
 QueryResult = TypeVar("QueryResult")
 
 HEADER = b"SQLite format 3\x00"
@@ -21,7 +23,7 @@ _SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema"})
 
 def is_database(path: Path) -> bool:
     """Whether a file is an SQLite database."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(HEADER)) == HEADER
 
 
@@ -54,7 +56,7 @@ def _query_once(path: Path, tables: frozenset[str], options: str, run: Callable[
 
 
 def _uses_wal(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(20)[18:] == b"\x02\x02"
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.items import Value
+from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder, TranscriptSource
 
 # Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
@@ -166,7 +167,7 @@ def _obstacle(path: str) -> str:
 def _is_data(path: str) -> bool:
     """Whether a file starts with a complete JSON object."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             head = file.read(_HEAD_BYTES).lstrip()
     except OSError:
         return False
@@ -184,7 +185,7 @@ def _content_of(path: str) -> str:
     if why:
         return why
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             head = file.read(_HEAD_BYTES).lstrip()
     except OSError as error:
         return _error_text(error)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput, BadLog, MissingBlob, NewerFormat
+from palimpsest.core.errors import BadInput, BadLog, NewerFormat, PalimpsestError
 from palimpsest.core.events import ChildOpened, Event, SessionOpened
 from palimpsest.core.format.codec import decode_chunk, decode_line
 from palimpsest.core.format.reading import open_reader
@@ -20,20 +21,25 @@ NAME = "palimpsest"
 SUFFIX = ".jsonl"
 _LINE_START = b'{"seq":'
 _ADDRESS = lazy_pattern(r"[0-9a-f]{64}")
-# A log whose last line is being written, or which lacks a blob, is taken as it is; with any other fault it is not.
-_HARMLESS = frozenset({"torn", "blob"})
+# A log whose last line is being written, which lacks a blob or whose file was renamed is taken as it is; with another fault it is not.
+_HARMLESS = frozenset({"torn", "blob", "name"})
 
 
+@dataclass(frozen=True)
 class OwnLogs:
-    """Finds logs of this program, whichever program their sessions began in. It is asked before all formats."""
+    """Finds logs of this program, whichever program their sessions began in. It is asked before all formats.
 
+    With `related`, a single file brings its base and its sub-agents along.
+    """
+
+    related: bool = False
     name = NAME
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """The logs in a file or below a folder; for a file also its base and its sub-agents, which are in the same folder."""
+        """The logs in a file or below a folder; those that are related are in the same folder."""
         for found in sources_below(path, (SUFFIX,), _in_file):
             yield found
-            if isinstance(found, TranscriptSource) and not path.is_dir():
+            if self.related and isinstance(found, TranscriptSource) and not path.is_dir():
                 yield from _related(Path(found.path), {found.session})
 
 
@@ -59,6 +65,8 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
     """
     report = verify(source, name, kept)
     fault = next((finding for finding in report.findings if finding.kind not in _HARMLESS), None)
+    if fault is not None and fault.kind == "base":
+        raise BadInput("it is a fork whose base is not beside it; import both together", where=fault.where)
     if fault is not None:
         raise BadInput(f"the log is damaged: {fault.message}; `pal verify` can repair it where it is", where=fault.where)
     with closing(source.open(name)) as lines:
@@ -148,8 +156,8 @@ def _copy_blobs(lines: bytes, kept: Blobs, blobs: Blobs, where: str) -> Iterator
             continue
         try:
             data = kept.get(address)
-        except MissingBlob:
-            continue
+        except PalimpsestError:
+            data = b""
         if sha256(data).hexdigest() == address:
             blobs.put(data)
         else:

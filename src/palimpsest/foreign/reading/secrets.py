@@ -12,7 +12,7 @@ from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.items import text_of
 from palimpsest.core.ports import Blobs, LogFile
-from palimpsest.core.redaction import CERTAIN_KINDS, find_secrets, redact
+from palimpsest.core.redaction.search import CERTAIN_KINDS, find_secrets, redact
 from palimpsest.foreign.reading.cleaning import clean_value
 from palimpsest.foreign.reading.transcript import Format, ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -20,17 +20,22 @@ _LINES_PER_AGENT: Final = 4
 _LINES_PER_EDIT: Final = 40
 
 
-class Shape(NamedTuple):
-    """A shape of a session: what it has many of, how many in the smaller of two sessions, and the lines of a session with so many."""
+@dataclass(frozen=True)
+class Shape:
+    """A shape of a session: what it has many of, how many in the smaller of two sessions, and the lines of a session with so many.
+
+    `commands` are run after the import.
+    """
 
     name: str
     about: str
     count: int
     lines: Callable[[int], Iterable[Json]]
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
-class _Transcript:
+class _ClaudeLines:
     """Makes the lines of a Claude Code transcript one after another; each follows the one before unless a parent is named."""
 
     number: int = 0
@@ -87,7 +92,7 @@ def _said(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def _edit(made: _Transcript, path: str, number: int) -> Iterator[Json]:
+def _edit(made: _ClaudeLines, path: str, number: int) -> Iterator[Json]:
     """An edit of forty lines, so that some hundred edits fill a window: from there on, replaying one more takes no longer."""
     old, new = (
         "\n".join(f"    value_{each} = compute({each}, {number + version})" for each in range(_LINES_PER_EDIT)) for version in (0, 1)
@@ -97,7 +102,7 @@ def _edit(made: _Transcript, path: str, number: int) -> Iterator[Json]:
 
 def _comb(count: int) -> Iterator[Json]:
     """A line of messages, each with an answer that was left: the next message follows the message before, not its answer."""
-    made = _Transcript()
+    made = _ClaudeLines()
     spine = None
     for number in range(count):
         yield made.user(f"Message {number} of the spine.", spine)
@@ -107,7 +112,7 @@ def _comb(count: int) -> Iterator[Json]:
 
 def _back_jumps(count: int) -> Iterator[Json]:
     """Every second message goes back to one of the messages before it, near and far in turn."""
-    made = _Transcript()
+    made = _ClaudeLines()
     for number in range(count):
         place = number * 7919 % len(made.uuids) if made.uuids and number % 2 else -1
         yield made.user(f"Try number {number}.", made.uuids[place] if place >= 0 else made.last)
@@ -115,21 +120,21 @@ def _back_jumps(count: int) -> Iterator[Json]:
 
 
 def _edits_of_one_file(count: int) -> Iterator[Json]:
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Change the values one after another.")
     for number in range(count):
         yield from _edit(made, "/project/src/values.py", number)
 
 
 def _edited_files(count: int) -> Iterator[Json]:
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Change each module.")
     for number in range(count):
         yield from _edit(made, f"/project/src/part_{number % 97}/module_{number}.py", number)
 
 
 def _compactions(count: int) -> Iterator[Json]:
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Work through the list.")
     for number in range(count):
         for step in range(_LINES_PER_COMPACTION // 2):
@@ -140,7 +145,7 @@ def _compactions(count: int) -> Iterator[Json]:
 
 def _sub_agents(count: int) -> Iterator[Json]:
     """Sub-agents that are written into the file of their parent, each beside the call that started it."""
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Ask an agent for each module.")
     for number in range(count):
         prompt = f"Read module {number} and report."
@@ -156,7 +161,7 @@ def _sub_agents(count: int) -> Iterator[Json]:
 
 
 def _small_results(count: int) -> Iterator[Json]:
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("List the folders.")
     for number in range(count):
         yield from made.call("Bash", {"command": f"ls src/part_{number}"}, f"file_{number}.py")
@@ -164,7 +169,7 @@ def _small_results(count: int) -> Iterator[Json]:
 
 def _huge_line(count: int) -> Iterator[Json]:
     """One tool result of so many lines."""
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Print the log.")
     yield from made.call(
         "Bash", {"command": "cat build.log"}, "\n".join(f"{n}: src/part_{n % 97}.py compiled in {n} ms" for n in range(count))
@@ -173,7 +178,7 @@ def _huge_line(count: int) -> Iterator[Json]:
 
 
 def _attachments(count: int) -> Iterator[Json]:
-    made = _Transcript()
+    made = _ClaudeLines()
     for number in range(count):
         if number % _ATTACHMENTS_PER_TURN == 0:
             yield made.user(f"Look at these files, part {number}.")
@@ -185,7 +190,7 @@ def _attachments(count: int) -> Iterator[Json]:
 
 def _forks(count: int) -> Iterator[Json]:
     """All messages follow the same few lines, as when one prompt is tried again and again."""
-    made = _Transcript()
+    made = _ClaudeLines()
     yield made.user("Read the module.")
     yield from made.call("Read", {"file_path": "/project/src/module.py"}, "def function():\n    return 1\n")
     root = made.last
@@ -194,17 +199,20 @@ def _forks(count: int) -> Iterator[Json]:
         yield made.reply(_said(f"Version {number} is written."))
 
 
+_EXPORT: Final = ("export", "last", "--to", "markdown")
+_REPLAY: Final = ("replay", "last", "--profiles", "palimpsest", "--card", MODEL)
+
 SHAPES: Final[tuple[Shape, ...]] = (
-    Shape("comb", "branches that form a comb", 400, _comb),
-    Shape("back_jumps", "messages that go back to an earlier one", 750, _back_jumps),
-    Shape("edits_of_one_file", "edits of one file", 400, _edits_of_one_file),
-    Shape("edited_files", "edited files", 400, _edited_files),
-    Shape("compactions", "compactions", 150, _compactions),
+    Shape("comb", "branches that form a comb", 800, _comb, (_EXPORT, ("audit", "last"))),
+    Shape("back_jumps", "messages that go back to an earlier one", 1_500, _back_jumps, (_EXPORT,)),
+    Shape("edits_of_one_file", "edits of one file", 800, _edits_of_one_file, (_REPLAY,)),
+    Shape("edited_files", "edited files", 800, _edited_files, (_REPLAY,)),
+    Shape("compactions", "compactions", 400, _compactions, (("audit", "last"), _EXPORT)),
     Shape("sub_agents", "sub-agents in the file of their parent", 150, _sub_agents),
-    Shape("small_results", "small tool results", 500, _small_results),
-    Shape("huge_line", "lines of text in one line of the file", 60_000, _huge_line),
-    Shape("attachments", "attachments", 1_000, _attachments),
-    Shape("forks", "branches from one line", 750, _forks),
+    Shape("small_results", "small tool results", 1_000, _small_results, (_EXPORT, ("verify", "last"))),
+    Shape("huge_line", "lines of text in one line of the file", 200_000, _huge_line, (_EXPORT,)),
+    Shape("attachments", "attachments", 1_500, _attachments, (_EXPORT,)),
+    Shape("forks", "branches from one line", 1_500, _forks, (("verify", "last"),)),
 )
 
 

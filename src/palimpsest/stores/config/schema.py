@@ -180,6 +180,9 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(description="Retries of a failed request; unset: 8 while an agent works, 3 in other commands.", extra=_example("3")),
     ] = None
     timeout_seconds: Annotated[_Seconds, Meta(description="Seconds of silence after which a request fails.")] = DEFAULT_TIMEOUT_S
+    reply_seconds: Annotated[_Seconds, Meta(description="Most seconds of one reply, also of one that never falls silent.")] = 3_600.0
+    reply_megabytes: Annotated[Annotated[int, Meta(ge=1, le=60)], Meta(description="Most megabytes of one reply.")] = 48
+    reply_events: Annotated[_Count, Meta(description="Most events in the stream of one reply.")] = 1_000_000
     hooks: Annotated[
         tuple[HookConfig, ...],
         Meta(

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import EventRef, Usage
+from palimpsest.core.events import EventRef, SessionOpened, Usage
+from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.search_text import separate_cjk
@@ -180,8 +181,9 @@ class Refresher:
         row_builder = SessionRowBuilder(row)
         first, bad, first_bad, done, last, seq, fault = unit, 0, -1, state.done, state.last, state.seq, ""
         try:
-            for run in read_segments(lines, state.done):
+            for run in read_segments(lines, state.done, state.last):
                 unit = self._insert(run, number, unit, row_builder)
+                fault = fault or run.fault or _fault_of_opening(run, row.id)
                 first_bad = run.first_bad if not bad else first_bad
                 bad += run.bad
                 self._bytes += run.end - done
@@ -191,6 +193,9 @@ class Refresher:
         except (PalimpsestError, OSError) as error:
             # The events before the failure stay; the rest is read when the file changes.
             fault = self._skip(row.path, error)
+        else:
+            fault = fault or lost_end(lines, seq)
+            self._skipped += [(row.path, fault)] if fault else []
         if bad:
             self._bad += bad
             self._skipped.append((row.path, _bad_lines_text(bad, first_bad)))
@@ -260,6 +265,14 @@ def known_faults(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """Return path and reason of each log that could not be read completely."""
     found = connection.execute("SELECT path, bad, first_bad, fault FROM sessions WHERE bad > 0 OR fault != '' ORDER BY path").fetchall()
     return [(path, "; ".join(filter(None, (fault, _bad_lines_text(bad, first_bad))))) for path, bad, first_bad, fault in found]
+
+
+def _fault_of_opening(run: LogSegment, session: str) -> str:
+    """Return a sentence if the segment opens another session than the one of its file; else empty."""
+    opened = run.lines[0].event.body if run.lines else None
+    if not isinstance(opened, SessionOpened) or opened.session == session:
+        return ""
+    return f"this is the log of session {opened.session}"
 
 
 def _bad_lines_text(bad: int, first_bad: int) -> str:

@@ -134,14 +134,15 @@ class SqliteIndex:
         """Return path and reason of each log that could not be read completely at the last refresh."""
         return self._guarded(lambda: known_faults(self._database.connection))
 
-    def forget(self, session: str) -> None:
-        """Delete a session from the index and its words from the file."""
+    def forget(self, *sessions: str) -> None:
+        """Delete sessions from the index and their words from the file."""
         self._close_logs()
-        self._guarded(lambda: self._forget(session))
+        self._guarded(lambda: self._forget(sessions))
 
-    def _forget(self, session: str) -> None:
+    def _forget(self, sessions: tuple[str, ...]) -> None:
         with self._database.writing():
-            forget(self._database.connection, session)
+            for session in sessions:
+                forget(self._database.connection, session)
         self._purge(None)
 
     def purge(self, progress: Progress | None = None) -> bool:

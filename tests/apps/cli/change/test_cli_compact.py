@@ -343,12 +343,13 @@ def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pa
     with model_saying(TOLD) as model:
         reported = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
         shown = pal("compact", LONG, "--profile", name, "--preview", *words, **model.environment).stdout
+        full = pal("compact", LONG, "--profile", name, "--preview", "--full", *words, **model.environment).stdout
     (edit,) = msgspec.json.decode(reported.stdout)
 
     assert model.asked == []
     assert (edit["edit"], edit["event"]) == (None, None)
     assert "901" not in shown
-    assert "+ new summary " in shown
+    assert "+ new summary " in full
     assert reported.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
 
 

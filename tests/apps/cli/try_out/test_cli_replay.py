@@ -2,7 +2,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from corpus import golden
+from corpus import GOLDEN, golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
 from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
@@ -257,3 +257,11 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")
+
+
+def test_a_log_of_ours_that_holds_lines_of_another_program_is_replayed_once(tmp_path: Path) -> None:
+    pal = Pal(tmp_path)
+    pal.json("import", str(GOLDEN / "claude" / "2.1.325"))
+    path = pal.home.store.path_of("claude-d2b453cc-7e13-4d39-b892-57dac4f124e1")
+
+    assert [row["format"] for row in pal.json("replay", str(path), "--profiles", "none")["sessions"]] == ["palimpsest"]

@@ -12,9 +12,9 @@ import click
 
 from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.values import json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError

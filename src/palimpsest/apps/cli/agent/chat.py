@@ -10,8 +10,8 @@ import click
 
 from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.terminal_config import ThemeName
 

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.output.values import emit
-from palimpsest.apps.shown_text import plain
+from palimpsest.apps.shown_text import escaped_json, plain
 from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
@@ -148,7 +148,7 @@ class JsonStreamPrinter:
     def show(self, piece: Piece) -> None:
         """Print one event or delta."""
         line = _log_line(piece) if isinstance(piece, Event) else msgspec.json.encode(piece)
-        sys.stdout.write(line.decode().rstrip("\n") + "\n")
+        sys.stdout.write(escaped_json(line.decode().rstrip("\n")) + "\n")
         sys.stdout.flush()
 
     def end(self, summary: dict[str, object]) -> None:

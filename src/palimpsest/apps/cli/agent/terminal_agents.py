@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.apps.cli.agent.options import session_of
-from palimpsest.apps.cli.opening.engine_session import config_path, provider_or_reason, working_folder
 from palimpsest.apps.cli.opening.home import AnyHome
-from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import config_path, working_folder
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.settings import Settings, resolve
 
@@ -51,7 +50,8 @@ class TerminalAgents:
 
         Raises `Locked` if another process has the session.
         """
-        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.cli.opening.logs import cards_of  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
         from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
         from palimpsest.engine.coding.configured import (  # noqa: PLC0415
             coding_settings,
@@ -72,6 +72,8 @@ class TerminalAgents:
         coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
         hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
         notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
+        # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
+        agent.session.log.sync()
         missing = self._missing(agent.session.card)
         notices += _differences(agent.session.log) if session else ()
         return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
@@ -126,6 +128,8 @@ class TerminalAgents:
         named = (f"{model.provider.upper()}_API_KEY", _SCRIPT)
         if model.provider == _LOCAL or any(os.environ.get(name, "").strip() for name in named):
             return ""
+        from palimpsest.apps.cli.opening.engine_session import provider_or_reason  # noqa: PLC0415 - most often not needed, as above
+
         found = provider_or_reason(model, self._settings)
         return found if isinstance(found, str) else ""
 

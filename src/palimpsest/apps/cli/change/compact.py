@@ -14,10 +14,10 @@ from palimpsest.apps.cli.opening.engine_session import (
     environment_of,
     fold_profile,
     open_in_memory,
-    settings_of,
 )
 from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -134,8 +134,8 @@ def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: 
             print_edit(screen, edit, session.counter, full=True, numbered=numbered)
         return
     for edit in edits[:_MOST_EDITS]:
-        for line in summary_lines(edit, numbered=numbered):
-            screen.print(Text(one_line(line, screen.width)))
+        for place, line in enumerate(summary_lines(edit, numbered=numbered)):
+            screen.print(Text(f"{'  ' if place else ''}{one_line(line, screen.width - 2)}"))
     if len(edits) > _MOST_EDITS:
         screen.print(Text(f"… and {len(edits) - _MOST_EDITS:,} more edits"))
 

@@ -22,13 +22,14 @@ from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import UNKNOWN, FoundSources, find_sources
 from palimpsest.foreign.reading.importing import Counts
+from palimpsest.foreign.reading.opening import ReadLimits, reading_limits
 from palimpsest.foreign.reading.own_logs import NAME, OwnLogs, bases_first
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder
 
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
 # Logs of this program hold lines of others, so they are recognised first.
-_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(), *FORMATS)
+_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(related=True), *FORMATS)
 _EXAMPLES = """\b
 Examples:
   pal import                      all programs, from their default folders
@@ -41,9 +42,20 @@ Examples:
 @click.argument("arguments", nargs=-1, metavar="[NAME|PATH]…")
 @click.option("--dry-run", "dry", is_flag=True, help="Read and count; write nothing.")
 @click.option("--redact", is_flag=True, help="Replace keys, tokens and passwords before anything is written.")
+@click.option("--most-unpacked", type=click.IntRange(1), metavar="BYTES", help="Bytes that a compressed file may unpack to; default 4 GiB.")
+@click.option("--most-ratio", type=click.IntRange(1), metavar="N", help="Times its size that a compressed file may unpack to; default 200.")
 @click.option("--verbose", "-v", is_flag=True, help="List every other file that was looked at, and what it is.")
 @json_option
-def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: bool, as_json: bool) -> None:
+def import_(
+    *,
+    arguments: tuple[str, ...],
+    dry: bool,
+    redact: bool,
+    most_unpacked: int | None,
+    most_ratio: int | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
     """Import sessions of other agents; a second import reads only what is new.
 
     NAME is a program, whose default folder is searched. PATH is a file or folder of any program, or another home of pal,
@@ -52,7 +64,7 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: boo
     _check_arguments(arguments)
     run = ImportRun(find_home(), redact=redact, dry=dry)
     places = _places(arguments)
-    with run.stoppable():
+    with run.stoppable(), reading_limits(_limits(most_unpacked, most_ratio)):
         found = _find(places, explain=verbose)
         run.skipped += found.skipped
         with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
@@ -67,6 +79,11 @@ def import_(*, arguments: tuple[str, ...], dry: bool, redact: bool, verbose: boo
     _report(run, places, found, as_json=as_json, verbose=verbose)
 
 
+def _limits(unpacked: int | None, ratio: int | None) -> ReadLimits:
+    given = {"unpacked": unpacked, "ratio": ratio}
+    return ReadLimits(**{name: value for name, value in given.items() if value is not None})
+
+
 def _check_arguments(arguments: tuple[str, ...]) -> None:
     """Raise `BadInput` for an argument that is neither a program nor a path, before anything is read."""
     for argument in arguments:
@@ -76,7 +93,7 @@ def _check_arguments(arguments: tuple[str, ...]) -> None:
             )
 
 
-class _Place(NamedTuple):
+class _SearchPlace(NamedTuple):
     """Paths that are searched together, and by which finders; `name` is empty for paths that the user gave."""
 
     name: str
@@ -84,16 +101,16 @@ class _Place(NamedTuple):
     paths: tuple[Path, ...]
 
 
-def _places(arguments: tuple[str, ...]) -> list[_Place]:
+def _places(arguments: tuple[str, ...]) -> list[_SearchPlace]:
     """Where to search: the default paths of named programs for their own format, and given paths for any format."""
     home = Path.home()
     named = [_FORMATS_BY_NAME[name] for name in dict.fromkeys(arguments or _FORMATS_BY_NAME) if name in _FORMATS_BY_NAME]
     paths = [Path(os.path.abspath(expand_path(argument))) for argument in arguments if argument not in _FORMATS_BY_NAME]  # noqa: PTH100 - links are not resolved
-    places = [_Place(form.name, (form,), form.default_paths(home, os.environ)) for form in named]
-    return [*places, *([_Place("", _FINDERS, tuple(paths))] if paths else [])]
+    places = [_SearchPlace(form.name, (form,), form.default_paths(home, os.environ)) for form in named]
+    return [*places, *([_SearchPlace("", _FINDERS, tuple(paths))] if paths else [])]
 
 
-def _find(places: list[_Place], *, explain: bool) -> FoundSources:
+def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain) for place in places]
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     # A program that is installed and was never used is no finding.
@@ -124,7 +141,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
         yield on_progress
 
 
-def _report(run: ImportRun, places: list[_Place], found: FoundSources, *, as_json: bool, verbose: bool) -> None:
+def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, as_json: bool, verbose: bool) -> None:
     for bad in (*run.skipped, *found.ignored):
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     for row in run.rows:
@@ -186,7 +203,7 @@ def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: ImportRun, places: list[_Place]) -> None:
+def _print(run: ImportRun, places: list[_SearchPlace]) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in _FINDERS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:
@@ -210,7 +227,7 @@ def _print(run: ImportRun, places: list[_Place]) -> None:
         click.echo("nothing was written (--dry-run)")
 
 
-def _print_places(places: list[_Place]) -> None:
+def _print_places(places: list[_SearchPlace]) -> None:
     """Say that no session was found, and where it was looked for."""
     click.echo("no sessions found; looked in")
     for place in places:

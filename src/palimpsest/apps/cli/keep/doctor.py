@@ -26,7 +26,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.ports import LogFile
-from palimpsest.core.redaction import CERTAIN_KINDS
+from palimpsest.core.redaction.search import CERTAIN_KINDS
 from palimpsest.foreign.reading.cursors import Cursors
 
 _OLDEST_PYTHON = (3, 11)

@@ -31,6 +31,7 @@ _REMEDIES = {
     "base": "the base is another log: copy it back, or repair it with `pal verify BASE --repair` first",
     "version": "a newer version of palimpsest wrote this log: update, and it can be read",
     "against": "the log is not the one whose link was kept: a repair cannot bring the events back, a copy of the log can",
+    "name": "the file has the name of another session: rename it to the session that it is of, with its checkpoint",
     "locked": "another process writes this session: close it there first",
     "store": "the file could not be read: see to its permissions or its disk first",
 }

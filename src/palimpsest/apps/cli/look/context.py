@@ -21,6 +21,8 @@ USED, PARTLY, BUFFER, FREE = "⛁", "⛀", "⛝", "⛶"
 BUFFER_NAME = "Autocompact buffer"
 FREE_NAME = "Free space"
 CELLS, ROW = 100, 10
+# The grid is printed with symbols that nearly every font has; those of Claude Code are boxes with a code in many.
+_PRINTED = {USED: "■", PARTLY: "▪", BUFFER: "▨", FREE: "□"}
 
 GridForm: TypeAlias = Literal["documents", "2.1.325"]
 
@@ -124,7 +126,7 @@ def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> Non
     shares = [CategoryTokens(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
     colours = {share.name: _COLOURS[number % len(_COLOURS)] for number, share in enumerate(shares)}
     rows = grid(shares, counted.window, counted.buffer, form)
-    drawing = [Text.assemble(*((f"{cell.glyph} ", colours.get(cell.category, "dim")) for cell in row)) for row in rows]
+    drawing = [Text.assemble(*((f"{_PRINTED[cell.glyph]} ", colours.get(cell.category, "dim")) for cell in row)) for row in rows]
     entries = (*shares, CategoryTokens(FREE_NAME, counted.free), CategoryTokens(BUFFER_NAME, counted.buffer))
     legend = [Text(share_line(share, counted.window, form), style=colours.get(share.name, "dim")) for share in entries]
     screen.print(Text(plain(head_line(model, counted.used, counted.window)), style="bold"))

@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.apps.cli.output.values import iso_time, short_time
+from palimpsest.apps.cli.output.values import short_time
 from palimpsest.apps.shown_text import dollars, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
@@ -228,10 +229,10 @@ def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
     money = [f"{word} {_signed(usd)} {when}" for word, usd, when in prices if usd]
     parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
     if parts:
-        yield f"  {parts}"
+        yield parts
     lost = hidden_counts(edit.loss)
     if lost:
-        yield f"  {lost}"
+        yield lost
 
 
 def _counted_items(count: int) -> str:

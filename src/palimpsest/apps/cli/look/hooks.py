@@ -3,12 +3,13 @@
 import click
 from msgspec import Struct
 
-from palimpsest.apps.cli.opening.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import complete_session, open_log
+from palimpsest.apps.cli.opening.settings import config_path, settings_of, working_folder
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, iso_time, json_option
+from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.events import HookRan
+from palimpsest.core.format.times import iso_time
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import NEWEST, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, short_time, with_iso_times
 from palimpsest.apps.shown_text import dollars

@@ -11,8 +11,8 @@ from msgspec import structs
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.look.finding.search_summary import FoundFile, FoundSession, found_files, found_sessions
 from palimpsest.apps.cli.look.hiding import REWIND, HidingEvent, ItemState, item_states
-from palimpsest.apps.cli.look.search_summary import FoundFile, FoundSession, found_files, found_sessions
 from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session
 from palimpsest.apps.cli.opening.logs import open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line

@@ -8,13 +8,14 @@ from typing import Final
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.look.session_filter import SessionFilter, filter_options
+from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
 from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
 from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
-from palimpsest.apps.cli.output.values import emit, iso_time, json_option, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
@@ -113,7 +114,7 @@ def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...
     words = short_ids([stat.session for stat in home.store.stats()])
     table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
-        from palimpsest.apps.cli.look.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
+        from palimpsest.apps.cli.look.finding.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
 
         picked = pick("Which session?", [(row.id, "  ".join(cells)) for row, cells in zip(rows, _aligned(table), strict=True)])
         if picked is not None:

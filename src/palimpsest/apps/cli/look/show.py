@@ -13,10 +13,11 @@ from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.tables import console, one_line
-from palimpsest.apps.cli.output.values import emit, iso_time, json_option, local_time
+from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING

@@ -4,7 +4,7 @@ import click
 from msgspec import Struct, to_builtins
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.look.hiding import ItemState, item_states, restoring_command
+from palimpsest.apps.cli.look.hiding import ItemState, WaysBack, item_states
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, with_iso_times
@@ -62,11 +62,8 @@ def why(*, session: str, text: str, limit: int, as_json: bool) -> None:
         matches = _items_with(log, wanted)
         newest = matches[-limit:]
         states = item_states(log, [item.id for _, _, item in newest])
-        cards = cards_of(home)
-        found = [
-            _found_item(seq, at, item, states[item.id], restoring_command(log, location, item, states[item.id], cards))
-            for seq, at, item in newest
-        ]
+        ways = WaysBack(log, location, cards_of(home))
+        found = [_found_item(seq, at, item, states[item.id], ways.command(item, states[item.id])) for seq, at, item in newest]
     if as_json:
         emit({"items": [with_iso_times(to_builtins(item), "at") for item in found]})
     else:

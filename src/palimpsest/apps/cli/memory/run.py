@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput, NoModel

@@ -3,8 +3,8 @@
 import click
 import msgspec
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, short_time, with_iso_times
 from palimpsest.apps.shown_text import plain, short

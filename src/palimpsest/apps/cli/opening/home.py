@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
@@ -86,7 +86,11 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
             f"there is no session {word!r}: the home has no sessions yet; `pal demo --home DIR` creates one", where=home.store.name
         )
     if word == NEWEST:
-        rows = list_sessions(home)
+        try:
+            rows = list_sessions(home)
+        except StoreError:
+            # An index that cannot be written is no reason not to find a session.
+            rows = ()
         listed = [row.id for row in rows if row.opener is None] or [row.id for row in rows]
         # Without a readable log, the command says what is wrong with the one that changed last.
         newest = listed[0] if listed else max(stats, key=lambda session: (stats[session], session))

@@ -9,6 +9,7 @@ from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, Locked, MissingBase, PalimpsestError, StoreError
+from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Index
@@ -42,13 +43,17 @@ def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False
     read as far as it goes, with a warning, and is not written.
     """
     try:
-        return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+        log = close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
     except MissingBase as error:
         if write:
             raise
         log = Log.open(found.store, found.session, found.clock, whole=whole, alone=True)
         click.echo(plain(f"pal: {error}; only its own events, from {log.reader.first} on, can be read"), err=True)
-        return log
+    if message := lost_end(log.reader.lines, log.tip):
+        click.echo(plain(f"pal: {found.name}: {message}; see `pal verify`"), err=True)
+    if log.opened.session != found.session:
+        click.echo(plain(f"pal: {found.name}: this is the log of session {log.opened.session}; see `pal verify`"), err=True)
+    return log
 
 
 def close_open_call(log: Log, *, write: bool = True) -> Log:

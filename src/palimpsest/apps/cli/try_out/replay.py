@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import provider_of, settings_of
+from palimpsest.apps.cli.opening.engine_session import provider_of
 from palimpsest.apps.cli.opening.home import AnyHome, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
@@ -24,12 +25,13 @@ from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.engine.named_profiles import profile
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import find_sources
+from palimpsest.foreign.reading.own_logs import OwnLogs
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.loading import LoadedSession, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
 from palimpsest.profiles.profile import Profile
@@ -273,11 +275,12 @@ def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
         if not path.exists():
             found.append(_own_loader(home, argument))
             continue
-        own = find_own_logs(path)
-        found += [_own_loader(home, str(each)) for each in own]
-        foreign = find_sources(FORMATS, [path])
-        found += [partial(load_foreign, source) for source in foreign.sources]
-        skipped += [each for each in foreign.skipped if Path(each.where) not in own]
+        # Logs of this program hold lines of others, so they are recognised first.
+        below = find_sources((OwnLogs(), *FORMATS), [path])
+        own = [source for source in below.sources if source.format == OWN_FORMAT]
+        found += [_own_loader(home, source.path) for source in own]
+        found += [partial(load_foreign, source) for source in below.sources if source.format != OWN_FORMAT]
+        skipped += below.skipped
     if not found:
         raise (
             SessionLoaders(found, skipped).error_without_sessions()

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
@@ -22,7 +22,10 @@ from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.agent import Agent
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 # Commands of `pal` that handle Ctrl-C themselves, which only the main thread can; the session waits for them.
 _OWN_CTRL_C: Final = frozenset({"import", "memory"})
@@ -43,7 +46,7 @@ class CommandSide:
     missing: str
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open."""
         return self.session.agent
 
@@ -102,7 +105,8 @@ class CommandSide:
 
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, and show what it prints. The session goes on meanwhile."""
-        await self.display.above(lambda: self.around.run_pal(words), in_thread=words[0] not in _OWN_CTRL_C)
+        has_keys = words[0] in _OWN_CTRL_C
+        await self.display.above(lambda: self.around.run_pal(words), in_thread=not has_keys, reads_keys=has_keys)
 
     async def ask_secret(self, question: str) -> str:
         """Return a line that is typed without being shown; nothing keeps it. Empty if the user types none."""
@@ -140,8 +144,7 @@ class CommandSide:
             if not chosen:
                 raise BadInput("there is no session with messages yet; /start import brings those of other agents")
             session = chosen
-        self.line.keep()
-        self.line.put("")
+        self.line.leave_session()
         await self.session.close(shown=fork)
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)

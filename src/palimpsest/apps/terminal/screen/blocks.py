@@ -10,11 +10,15 @@ ToolState: TypeAlias = Literal["writing", "running", "done", "failed", "refused"
 
 
 class UserBlock(Struct, frozen=True):
-    """What the user said; `steering` if it joined a running turn. `attachments` name images and folded texts."""
+    """What the user said; `steering` if it joined a running turn. `attachments` name images and folded texts.
+
+    `command`: a line for the terminal itself, which the model does not get.
+    """
 
     text: str
     steering: bool = False
     attachments: tuple[str, ...] = ()
+    command: bool = False
 
 
 class ReplyBlock(Struct, frozen=True):
@@ -34,7 +38,10 @@ class ThinkingBlock(Struct, frozen=True):
 
 
 class ToolBlock(Struct, frozen=True):
-    """A tool call: its arguments as the model wrote them, and its outcome. `took_ms` is in milliseconds."""
+    """A tool call: its arguments as the model wrote them, and its outcome. `took_ms` is in milliseconds.
+
+    `first_line` is where the changed text of an edit begins in its file.
+    """
 
     call_id: str
     tool: str
@@ -43,6 +50,7 @@ class ToolBlock(Struct, frozen=True):
     output: str = ""
     exit: int | None = None
     took_ms: int = 0
+    first_line: int = 1
 
 
 class FoldBlock(Struct, frozen=True):

@@ -28,7 +28,7 @@ def diff(old: str, new: str, first: int = 1) -> tuple[DiffLine, ...]:
     return tuple(_lines(before, after, first))
 
 
-def diff_of(block: ToolBlock, first: int = 1) -> tuple[str, tuple[DiffLine, ...]] | None:
+def diff_of(block: ToolBlock) -> tuple[str, tuple[DiffLine, ...]] | None:
     """Return the path and the changes that a call of an edit or write tool states; `None` for calls of other tools."""
     arguments = arguments_of(block)
     if isinstance(arguments, str):
@@ -38,7 +38,7 @@ def diff_of(block: ToolBlock, first: int = 1) -> tuple[str, tuple[DiffLine, ...]
     new = next((value for key in _NEW if isinstance(value := arguments.get(key), str)), None)
     if not path or new is None:
         return None
-    return path, diff(old or "", new, first)
+    return path, diff(old or "", new, block.first_line)
 
 
 def patch_files(patch: str) -> dict[str, tuple[DiffLine, ...]]:

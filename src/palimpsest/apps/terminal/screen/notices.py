@@ -69,7 +69,7 @@ def _change(body: EventBody) -> NoticeBlock | None:
             return NoticeBlock(f"went back to event {to}" + (", with the files" if files else ""))
         case Pinned(ids=ids, paths=paths, on=on):
             return NoticeBlock(f"{'pinned' if on else 'unpinned'} {', '.join((*ids, *paths))}")
-        case Titled(title=title):
+        case Titled(title=title, by=""):
             return NoticeBlock(f"title: {title}")
         case _:
             return None

@@ -12,7 +12,7 @@ from palimpsest.apps.cli.main import COMMANDS, cli
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
-CLAUDE = Path(__file__).parents[2] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
+CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
 # The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs
 # a folder, `jobs` lists that of the index only where there is one, notes are kept in folders only, `chat` needs a terminal and `acp` an
 # editor, and the last three touch no home or make their own.
@@ -26,6 +26,8 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("show", LONG, "--json"),
     ("context", SMALL, "--json"),
     ("audit", SMALL, "--json"),
+    ("why", SMALL, "timeout"),
+    ("secrets", "--all"),
     ("search", "timeout", "--json"),
     ("search", "timeout", "--session", SMALL),
     ("agents", SMALL, "--json"),
@@ -82,7 +84,8 @@ def same_words(text: str, home: AnyHome) -> str:
     if home.folder is not None:
         text = re.sub(rf"{re.escape(str(home.store.name))}/([\w.-]+?)\.jsonl", r"memory:\1", text)
         text = text.replace(home.store.name, "memory").replace(home.name, "memory")
-    return text
+    # Only a folder has side files, which are deleted with a session.
+    return re.sub(r"\([\d,]+ bytes\)|[\d,]+ bytes freed", "… bytes", text)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pal_runs import SMALL, Pal, edited
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "json.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `pal (\w+)[^`]*` \| an? (?:list|object) \| (.+) \|$", DOCUMENT, re.MULTILINE))
 
 
@@ -29,7 +29,7 @@ def documented(command: str) -> list[str]:
         ("undo", SMALL, "--yes"),
         ("delete", SMALL, "--yes"),
         ("verify", SMALL),
-        ("import", "--dry-run", str(Path(__file__).parents[2] / "golden" / "foreign" / "aider")),
+        ("import", "--dry-run", str(Path(__file__).parents[3] / "golden" / "foreign" / "aider")),
         ("export", SMALL, "--to", "markdown"),
         ("index",),
         ("init",),

@@ -15,7 +15,7 @@ from palimpsest.providers.http import HttpProvider
 from palimpsest.wire.models.cards import WireName, card
 from palimpsest.wire.stream import decode_response, decoder
 
-STREAMS = Path(__file__).parents[1] / "golden" / "streams"
+STREAMS = Path(__file__).parents[2] / "golden" / "streams"
 SONNET = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")
 QWEN = card("openai-compatible/qwen3-coder")

@@ -15,7 +15,7 @@ from palimpsest.providers.http import HttpProvider
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decoder
 
-STREAMS = Path(__file__).parents[1] / "golden" / "streams"
+STREAMS = Path(__file__).parents[2] / "golden" / "streams"
 SONNET = card("claude-sonnet-4-5")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 WHOLE = (STREAMS / "anthropic.sse").read_bytes()

@@ -7,7 +7,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout import Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 
 from palimpsest.apps.shown_text import plain
@@ -38,7 +38,7 @@ async def _pick(title: str, rows: Sequence[Row]) -> str | None:
 def _layout(chooser: Chooser, typed: Buffer) -> Layout:
     line = Window(BufferControl(typed), height=1)
     head = Window(FormattedTextControl(f"{chooser.title}  type to filter, Enter goes on with it, Esc leaves the list"), height=1)
-    return Layout(HSplit([head, line, Window(FormattedTextControl(lambda: _fragments(chooser)), dont_extend_height=True)]), line)
+    return Layout(HSplit([head, line, Window(FormattedTextControl(lambda: _fragments(chooser)), height=Dimension(max=11))]), line)
 
 
 def _fragments(chooser: Chooser) -> StyleAndTextTuples:

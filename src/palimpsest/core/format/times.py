@@ -1,0 +1,29 @@
+"""Times as texts: ISO 8601 where a time lies in the years 1970 to 9999, else the number as it is recorded."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+# Milliseconds since 1970 at the end of the year 9999; later times, and those before 1970, are no dates of a session.
+END: Final = 253_402_300_800_000
+
+
+def is_date(at: int) -> bool:
+    """Return whether a time in milliseconds since 1970 lies in the years 1970 to 9999."""
+    return 0 <= at < END
+
+
+def iso_time(at: int, timespec: str = "milliseconds") -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; outside of the years 1970 to 9999 as the number with its unit."""
+    if not is_date(at):
+        return f"{at} ms"
+    return _moment(at).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def utc_text(at: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time in milliseconds since 1970 in a format of `strftime`, in UTC; outside of the years 1970 to 9999 as the number."""
+    return _moment(at).strftime(form) if is_date(at) else f"{at} ms"
+
+
+def _moment(at: int) -> datetime:
+    # A division would lose the last millisecond of late years.
+    return datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
