@@ -1,4 +1,4 @@
-"""Writes the documents that are made from the code: the tour, the API reference, the tables of keys, commands and settings, and the pictures."""
+"""Writes the documents that are made from the code: tour, API reference, tables of keys, commands and settings, and pictures."""
 
 import os
 import runpy
