@@ -122,6 +122,7 @@ class BlobsContract:
         require_equal([blobs.get(address) for address in wanted], list(contents), "the contents")
         require_equal([blobs.size(address) for address in wanted], [len(content) for content in contents], "the sizes")
         require_equal(list(blobs.addresses()), sorted(set(wanted)), "the list of addresses")
+        require(all(address in blobs for address in wanted), "an address is not in the store")
 
     def test_what_is_not_there_is_missing_and_what_is_no_address_is_refused(self) -> None:
         """An unknown address raises `MissingBlob`, another text `BadInput`."""
