@@ -22,12 +22,12 @@ from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdi
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import cost_of_events
-from palimpsest.engine.stopping import run
 
 REFUSED: Final = 3
 LIMIT: Final = 4

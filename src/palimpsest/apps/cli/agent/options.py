@@ -35,7 +35,7 @@ _SESSION: Final[tuple[Decorator, ...]] = (
         "--profile",
         "profile_name",
         default="",
-        metavar="NAME",
+        metavar="NAME|MODULE:FUNCTION",
         help="Profile; default: that of PAL_PROFILE, the session, the config, or palimpsest.",
     ),
 )
