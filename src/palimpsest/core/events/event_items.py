@@ -2,6 +2,7 @@
 
 from palimpsest.core.edits import Edit, Put, into_of
 from palimpsest.core.events import Body, ContextStated, Event, Interrupted, ModelReplied, Recalled, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.items import Item, Kind, Text, Thinking, kind_of
 
 
@@ -54,10 +55,8 @@ def all_items_of(event: Event) -> list[Item]:
 def numbers_of(item_id: str) -> tuple[int, ...] | None:
     """Return the two or three numbers of an item id, or `None` if the id is not in canonical form."""
     words = item_id.split(".")
-    if len(words) not in {2, 3} or not all(word.isascii() and word.isdecimal() for word in words):
-        return None
-    numbers = tuple(int(word) for word in words)
-    return numbers if ".".join(map(str, numbers)) == item_id else None
+    numbers = tuple(number for word in words if (number := whole_number(word)) is not None)
+    return numbers if len(words) in {2, 3} and ".".join(map(str, numbers)) == item_id else None
 
 
 def item_of(event: Event, item_id: str) -> Item | None:

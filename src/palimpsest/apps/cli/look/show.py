@@ -17,6 +17,7 @@ from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
@@ -177,9 +178,10 @@ def show(
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    number = whole_number(word)
+    if not number:
         raise click.UsageError(f"--request takes a number from 1, or `next`, not {word!r}")
-    return int(word)
+    return number
 
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
