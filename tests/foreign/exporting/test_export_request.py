@@ -61,7 +61,7 @@ def test_a_session_that_names_no_model_is_sent_to_the_usual_one(wire: WireName, 
 def test_arguments_stay_json_when_a_secret_in_them_is_replaced() -> None:
     log = Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("go"),)))
-    log.append(ModelReplied((ToolCall("c", "post", json.dumps({"api_key": "abcdef123456", "note": f'say "{KEY}"'})),)))
+    log.append(ModelReplied((ToolCall("c", "post", json.dumps({"api_key": "Xk7rQ2vLm9Tz", "note": f'say "{KEY}"'})),)))
     log.append(ToolReturned(ToolResult("c", (Text(f"token={KEY}"),)), "post"))
     body = json.loads(write_request(log, MemoryBlobs().get, "anthropic", clean=redact).body)
 

@@ -21,8 +21,8 @@ NAME = "palimpsest"
 SUFFIX = ".jsonl"
 _LINE_START = b'{"seq":'
 _ADDRESS = lazy_pattern(r"[0-9a-f]{64}")
-# A log whose last line is being written, or which lacks a blob, is taken as it is; with any other fault it is not.
-_HARMLESS = frozenset({"torn", "blob"})
+# A log whose last line is being written, which lacks a blob or whose file was renamed is taken as it is; with another fault it is not.
+_HARMLESS = frozenset({"torn", "blob", "name"})
 
 
 @dataclass(frozen=True)

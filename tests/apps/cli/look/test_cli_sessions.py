@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
 from palimpsest.apps.cli.opening.home import find_session, short_ids
-from palimpsest.core.events import EventRef, SessionOpened, Titled
+from palimpsest.core.events import EventRef, ModelReplied, SessionOpened, Titled, Usage, UserSaid
+from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
@@ -72,9 +73,9 @@ def test_sessions_of_sub_agents_show_only_when_all_are_asked_for(pal: Pal) -> No
 
 
 def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
-    small(pal.home)
-    path = pal.home.store.path_of(SMALL)
-    path.write_bytes(path.read_bytes().replace(b"claude-sonnet-4-5", b"somebodys-model-x"))
+    with Log.create(pal.home.store, SessionOpened(SMALL, cwd="shop", model="model-of-ours"), FixedClock(BEGAN)) as log:
+        log.append(UserSaid((Text("What is in a.py?"),)))
+        log.append(ModelReplied((Text("A timeout.", "assistant"),), usage=Usage(input=100, output=20), model="model-of-ours"))
 
     assert pal.json("sessions")[0]["cost_usd"] is None
     assert pal("sessions").stdout.splitlines()[1].split()[5] == "?"

@@ -122,7 +122,8 @@ def _compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -
 def _fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     """Fork the session where its window was nearly full, and add a turn whose request is recorded with its digest."""
     at = _nearly_full_event(log)
-    clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
+    # After the newest event of the recording and of earlier demos in the same home, so that the fork is the newest session.
+    clock = FixedClock(max(event.at for event in log.events()) + _MINUTE * len(home.store.sessions()), 2_000)
     with Log.open(home.store, log.session, clock) as base:
         fork = base.fork(home.store, session, at)
     fork.append(UserSaid((Text("Summarise what you changed today, file by file. 用中文也写一句。"),)))
