@@ -350,5 +350,6 @@ def test_files_of_other_programs_are_not_taken_for_sessions() -> None:
 @pytest.mark.parametrize("version", ["2.²", "9" * 5_000, "", "2..1"])
 def test_a_version_that_is_no_number_stops_no_reading(tmp_path: Path, version: str) -> None:
     path = written(tmp_path, prompt("u1", None, "hello", version=version), prompt("u2", "u1", "again", version=version))
+    home, session = read(path)
 
-    assert said(bodies(path)) == ["hello", "again"]
+    assert said(home.bodies(session)) == ["hello", "again"]
