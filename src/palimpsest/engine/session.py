@@ -126,7 +126,8 @@ class Session:
     def tools(self, tools: tuple[Tool, ...]) -> None:
         self._tools = tools
         self._offered = frozenset(tool.name for tool in tools)
-        self.derived.offer(tools_bytes(tools), declared_classes(tools))
+        self.log.tool_classes = declared_classes(tools)
+        self.derived.offer(tools_bytes(tools))
 
     @property
     def tools_tokens(self) -> int:
@@ -217,7 +218,7 @@ class Session:
         """Pin items or files, so that no policy hides them, or unpin them. Raises `BadInput` for an unknown item."""
         unknown = next((name for name in ids if self.log.find(name) is None), None)
         if unknown is not None:
-            raise BadInput(f"there is no item {unknown} on this branch; `pal context` lists them", where=self.log.session)
+            raise BadInput(f"there is no item {unknown} on this branch; `pal show {self.log.session}` lists them", where=self.log.session)
         return self.log.append(Pinned(ids, paths, on))
 
     def fork(self, session: str, seq: int | None = None) -> "Session":
@@ -264,5 +265,5 @@ def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
 def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:
     cards = tuple(environment.cards)
     derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size_rule, profile.parts)
-    derived.offer(tools_bytes(tools), declared_classes(tools))
+    derived.offer(tools_bytes(tools))
     return derived

@@ -1,5 +1,7 @@
 """All transcript formats, in the order in which they are asked whether a file is theirs."""
 
+from collections.abc import Mapping
+
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.aider import AiderFormat
 from palimpsest.foreign.claude.format import ClaudeFormat
@@ -31,6 +33,23 @@ FORMATS: tuple[Format, ...] = (
     ZedFormat(),
     MoatlessFormat(),
 )
+
+# What a file is to a user, by the name of its format.
+TITLES: Mapping[str, str] = {
+    "claude": "a Claude Code transcript",
+    "codex": "a Codex rollout",
+    "opencode": "an OpenCode session",
+    "copilot": "a Copilot CLI session",
+    "swe-agent": "a SWE-agent trajectory",
+    "pi": "a pi session",
+    "openhands": "an OpenHands session",
+    "gemini": "a Gemini CLI session",
+    "aider": "an aider history",
+    "cline": "a Cline or Roo task",
+    "cursor": "a Cursor database",
+    "zed": "a Zed database",
+    "moatless": "a Moatless trajectory",
+}
 
 
 def format_named(name: str) -> Format:

@@ -4,6 +4,7 @@ import json
 import re
 from html import escape
 
+from palimpsest.core.errors import counted
 from palimpsest.core.format.times import utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
@@ -48,11 +49,6 @@ def bytes_of(size: int) -> str:
     if size < 10_000:
         return counted(size, "byte")
     return f"{size / 1000:,.0f} kB" if size < 10_000_000 else f"{size / 1_000_000:,.0f} MB"
-
-
-def counted(number: int, word: str) -> str:
-    """A number and its noun, in the plural unless it is 1."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def utc_time(at: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, counted
 from palimpsest.core.events import (
     TURN,
     CallStarted,
@@ -53,7 +53,7 @@ from palimpsest.foreign.exporting.entries import (
     ToolEntry,
     Turn,
 )
-from palimpsest.foreign.exporting.formatting import counted, headline
+from palimpsest.foreign.exporting.formatting import headline
 from palimpsest.foreign.reading.cleaning import AnyValue, Clean, as_is, clean_value
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost

@@ -17,7 +17,10 @@ from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder, Tra
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
 # Further runs of an instance are numbered behind the suffix: `name.traj-2.json`.
 _NUMBERED_RUN = re.compile(r"\.traj-[^/]*\.json")
+EMPTY, COMPRESSED = "it is empty", "compressed data"
 UNKNOWN = "not a session of a known program"
+# gzip, zstd, xz, bzip2 and zip.
+_COMPRESSED_STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _HEAD_BYTES = 64 * 1024
 _SPECIAL_FILES = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -129,7 +132,7 @@ class _SourceSearch:
         return FoundSources(
             tuple(sources),
             tuple(ReadProblem(where, why) for where, why in problems),
-            tuple(ReadProblem(path, _content_of(path)) for path in ignored),
+            tuple(ReadProblem(path, content_of(path)) for path in ignored),
         )
 
     def _is_claimed(self, path: str) -> bool:
@@ -161,7 +164,7 @@ def _obstacle(path: str) -> str:
         return f"{_SPECIAL_FILES[kind]}, not a file"
     if not os.access(path, os.R_OK):
         return "permission denied"
-    return "it is empty" if kind == stat.S_IFREG and not status.st_size else ""
+    return EMPTY if kind == stat.S_IFREG and not status.st_size else ""
 
 
 def _is_data(path: str) -> bool:
@@ -179,7 +182,7 @@ def _is_data(path: str) -> bool:
         return first == b"{" and head.rstrip().endswith(b"}")
 
 
-def _content_of(path: str) -> str:
+def content_of(path: str) -> str:
     """What a file contains, as far as its first bytes tell."""
     why = _obstacle(path)
     if why:
@@ -191,6 +194,8 @@ def _content_of(path: str) -> str:
         return _error_text(error)
     if head.startswith(b"SQLite format 3\x00"):
         return "a database without sessions of a known program"
+    if head.startswith(_COMPRESSED_STARTS):
+        return COMPRESSED
     if b"\x00" in head:
         return "binary data"
     return f"{'JSON' if head.startswith((b'{', b'[')) else 'text'} of no known program"

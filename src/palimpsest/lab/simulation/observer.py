@@ -78,7 +78,7 @@ class Observer:
         return window_shares(self._fullest_view, self._simulation.counter.item)
 
     def _record_edit(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
-        kind = _kind_of(body.edits)
+        kind = kind_of(body.edits)
         loss = body.loss or Loss()
         hides = {self.recorded_seqs[seq] for name in loss.ids if (seq := seq_of(name)) in self.recorded_seqs}
         simulation = self._simulation
@@ -142,7 +142,8 @@ def _origin_of(item: Item, calls: Mapping[str, ToolCall]) -> str:
     return item.source
 
 
-def _kind_of(edits: Iterable[Edit]) -> EditKind:
+def kind_of(edits: Iterable[Edit]) -> EditKind:
+    """Return the kind that names the edits of one event: a fold before masks, masks before inserts."""
     forms: dict[type[Edit], EditKind] = {Fold: "fold", Mask: "mask", Insert: "insert"}
     present = {type(edit) for edit in edits}
     return next((kind for form, kind in forms.items() if form in present), "unmask")

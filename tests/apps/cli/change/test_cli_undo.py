@@ -75,7 +75,7 @@ def test_one_edit_of_an_event_can_be_undone_by_its_number(pal: Pal) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("undo", SMALL, "3"), "pal: event 3 is no edit of the view; `pal show --events` lists the edits\n"),
+        (("undo", SMALL, "3"), f"pal: event 3 is no edit of the view; `pal audit {SMALL}` lists the edits\n"),
         (("undo", SMALL, "15", "--edits", "7"), "pal: event 15 has 1 edits, there is no edit 7\n"),
         (
             ("undo", SMALL, "15", "--edits", "a"),

@@ -213,3 +213,22 @@ def test_control_characters_of_a_log_never_reach_the_terminal(pal: Pal) -> None:
         log.append(UserSaid((Text("a\x1b]0;owned\x07b\u202ec"),)))
 
     assert "a␛]0;owned␇b\ufffdc" in pal("show", "evil").stdout
+
+
+def test_a_session_of_a_model_without_a_card_shows_its_next_request_and_its_window_by_a_stand_in(pal: Pal) -> None:
+    log = Log.create(pal.home.store, SessionOpened("strange", model="mimo-v2.5-free"), FixedClock(BEGAN))
+    log.append(UserSaid((Text("hello"),)))
+    log.close()
+    note = (
+        "pal: no card is known for the model 'mimo-v2.5-free'; that of an OpenAI-compatible server stands in: "
+        "wire chat, window 128,000 tokens, price unknown; `pal cards` says how to add a card\n"
+    )
+
+    request, context = pal("show", "strange", "--request", "next"), pal("context", "strange", "--json")
+
+    assert (request.exit_code, request.stderr) == (0, f"{note}as it would be sent to mimo-v2.5-free\n")
+    assert msgspec.json.decode(request.stdout)["model"] == "mimo-v2.5-free"
+    assert (context.exit_code, context.stderr, msgspec.json.decode(context.stdout)["window"]) == (0, note, 128_000)
+    assert pal("show", "strange").exit_code == 0
+    unknown = pal("show", "strange", "--request", "next", "--model", "mimo-v2.5-free")
+    assert (unknown.exit_code, "no card is known for the model" in unknown.stderr) == (2, True)

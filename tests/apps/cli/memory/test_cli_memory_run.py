@@ -50,7 +50,7 @@ def test_a_run_without_a_model_reads_finished_sessions_and_says_what_it_left(fil
     assert result.stdout.splitlines() == [
         "sessions to read: 1 (not: 1 fresh, 1 too old)",
         "no model is asked: --no-model was given",
-        "read 1 sessions: 1 summaries, 0 notes, 0 refused",
+        "read 1 session: summaries 1, 0 notes, 0 refused",
         "consolidated 1 of 1 folders of notes, 0 changes",
         "read 3 sessions into the index of recall, 9 turns",
     ]

@@ -5,7 +5,7 @@ import pytest
 from corpus import GOLDEN, golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
-from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
+from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
@@ -27,7 +27,15 @@ def test_a_session_of_our_own_is_replayed_under_all_profiles(pal: Pal) -> None:
 
     (session,) = reported["sessions"]
     assert (session["id"], session["format"]) == (LONG, "palimpsest")
-    assert list(session["profiles"]) == ["palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none"]
+    assert list(session["profiles"]) == [
+        "palimpsest",
+        "claude-code-2.1.325",
+        "codex-0.166",
+        "opencode-1.18",
+        "classroom",
+        "none",
+        "recorded",
+    ]
     assert reported["total"] == session["profiles"]
     assert all(found["invalid"] == 0 and found["usd"] > 0 for found in reported["total"].values())
 
@@ -74,6 +82,37 @@ def test_people_get_a_table_with_ratios(pal: Pal) -> None:
     assert lines[0] == "claude-sonnet-4-5, window 200,000, cache entries last 5m"
     assert next(line for line in lines if line.startswith("claude-code-2.1.325")).split()[2] == "1.00x"
     assert all(len(line) <= 80 for line in lines)
+
+
+def _session_without_card(pal: Pal, model: str) -> None:
+    log = Log.create(pal.home.store, SessionOpened("strange", model=model), FixedClock(1_000))
+    log.append(UserSaid((Text("hello"),)))
+    log.append(CallStarted(model, "chat"))
+    log.append(ModelReplied((Text("hi", "assistant"),), usage=Usage(input=1_000_000, output=100_000), stop="end_turn", model=model))
+    log.close()
+
+
+def test_a_model_without_a_card_is_billed_by_a_stand_in_that_a_footnote_names(tmp_path: Path) -> None:
+    pal = Pal(tmp_path)
+    _session_without_card(pal, "mimo-v2.5-free")
+
+    result = pal("replay", "strange", "--profiles", "none")
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, lines[0]) == (0, "claude-sonnet-4-5[1m], window 1,000,000, cache entries last 5m")
+    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0", "0"]
+    assert lines[4] == "[1] no card is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
+
+
+def test_each_session_is_billed_by_its_own_model_and_beside_what_its_file_reports(pal: Pal, tmp_path: Path) -> None:
+    other = Pal(tmp_path)
+    _session_without_card(other, "gpt-5.5")
+
+    reported = pal.json("replay", LONG, str(other.home.store.path_of("strange")), "--profiles", "none")
+    own, gpt = reported["sessions"]
+    assert (reported["card"], reported["window"], reported["ttl"]) == ("own", 0, "")
+    assert [(each["card"], each["window"], each["ttl"]) for each in (own, gpt)] == [(MODEL, 200_000, "5m"), ("gpt-5.5", 1_000_000, "")]
+    assert gpt["profiles"]["recorded"]["usd"] == 8.0
+    assert reported["total"]["recorded"]["usd"] == round(own["profiles"]["recorded"]["usd"] + 8.0, 6)
 
 
 def test_time_and_probes_are_reported_on_request(pal: Pal) -> None:

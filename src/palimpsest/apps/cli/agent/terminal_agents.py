@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from palimpsest.apps.cli.agent.options import session_of
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.cli.opening.settings import config_path, working_folder
+from palimpsest.core.errors import counted
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.settings import Settings, resolve
 
@@ -149,5 +150,5 @@ def _row(row: "SessionRow") -> "Row":
     from palimpsest.apps.terminal.choosing import Row  # noqa: PLC0415
 
     origin = f"{row.origin}  " if row.origin else ""
-    about = f"{origin}{row.cwd}  {row.model}  {row.turns} turns  {row.id}"
+    about = f"{origin}{row.cwd}  {row.model}  {counted(row.turns, 'turn')}  {row.id}"
     return Row(row.id, f"{short_time(row.updated)}  {row.title or row.id}", about)

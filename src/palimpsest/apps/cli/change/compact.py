@@ -21,16 +21,16 @@ from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
+from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, counted
 from palimpsest.core.events import EditRefused, Failed
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
+from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.moments import compact as fold_now
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
-from palimpsest.engine.stopping import run
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.models.cards import ModelCard, card
 
@@ -137,7 +137,7 @@ def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: 
         for place, line in enumerate(summary_lines(edit, numbered=numbered)):
             screen.print(Text(f"{'  ' if place else ''}{one_line(line, screen.width - 2)}"))
     if len(edits) > _MOST_EDITS:
-        screen.print(Text(f"… and {len(edits) - _MOST_EDITS:,} more edits"))
+        screen.print(Text(f"… and {counted(len(edits) - _MOST_EDITS, 'more edit')}"))
 
 
 def _command_for_the_rest(session: str, edits: list[AuditedEdit], *, preview: bool) -> str:

@@ -80,7 +80,7 @@ class ImportRun:
     def take_own(self, source: TranscriptSource) -> None:
         """Copy what is new of a log of this program; one that is damaged or does not fit is skipped. Raises as `take`."""
         if self.redact:
-            why = "a log of this program is copied as it is; import it without --redact, and use `pal export --redact` for what leaves"
+            why = "a log of this program is copied as it is; import it without --redact, and use `pal export ID --redact` for what leaves"
             self.skipped.append(ReadProblem(source.path, why))
             return
         path = Path(source.path)

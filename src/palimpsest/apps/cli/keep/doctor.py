@@ -22,7 +22,7 @@ from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError, counted
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.ports import LogFile
@@ -68,7 +68,7 @@ def check_home(home: AnyHome) -> Check:
     """Check that the home folder is writable, or can be created."""
     folder = home.folder
     if folder is None:
-        return Check("home", "ok", f"{home.name}, {len(home.store.sessions()):,} sessions")
+        return Check("home", "ok", f"{home.name}, {counted(len(home.store.sessions()), 'session')}")
     if folder.exists() and not folder.is_dir():
         return Check("home", "bad", f"{folder} is not a folder", "move it away, or set PAL_HOME to a folder")
     parent = _existing_parent(folder)
@@ -76,7 +76,7 @@ def check_home(home: AnyHome) -> Check:
         return Check("home", "bad", f"{parent} cannot be written", "change its permissions, or set PAL_HOME to another folder")
     if not folder.is_dir():
         return Check("home", "ok", f"{folder} (does not exist yet, created when needed)")
-    return Check("home", "ok", f"{folder}, {len(home.store.sessions()):,} sessions")
+    return Check("home", "ok", f"{folder}, {counted(len(home.store.sessions()), 'session')}")
 
 
 def check_space(home: AnyHome) -> Check:
@@ -179,7 +179,7 @@ def check_remains(home: AnyHome) -> Check:
         return Check(
             "remains",
             "warn",
-            f"{len(found)} files left by a crash or a repair: {_first_names(found)}",
+            f"{counted(len(found), 'file')} left by a crash or a repair: {_first_names(found)}",
             f"review them in {folder}, then delete them",
         )
     return Check("remains", "ok", "no files were left by crashes or repairs")

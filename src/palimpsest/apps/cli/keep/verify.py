@@ -11,7 +11,7 @@ from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_pa
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import PalimpsestError, counted
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import Finding, KeptLink, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log
@@ -159,7 +159,7 @@ def _print(result: VerifyResult) -> None:
     if verdict.ok:
         click.echo(f"ok    {name}  {verdict.events:,} events{redacted}  {link_text(verdict.last, verdict.link)}")
         return
-    click.echo(f"bad   {name}  {verdict.events:,} events{redacted}, {len(verdict.findings)} findings")
+    click.echo(f"bad   {name}  {counted(verdict.events, 'event')}{redacted}, {counted(len(verdict.findings), 'finding')}")
     _print_findings(verdict.findings)
     if result.repair_done is None:
         if any(_is_repairable(finding) for finding in verdict.findings):
@@ -174,7 +174,7 @@ def _print(result: VerifyResult) -> None:
     if report.ok:
         click.echo(f"      valid now  {link_text(report.last, report.link)}")
         return
-    click.echo(f"      {len(report.findings)} findings remain that cannot be repaired")
+    click.echo(f"      {counted(len(report.findings), 'finding')} cannot be repaired")
     _print_findings(report.findings)
     _print_remedies(report.findings)
 

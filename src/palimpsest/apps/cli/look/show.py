@@ -11,12 +11,14 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
+from palimpsest.core.errors import counted
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
@@ -64,9 +66,9 @@ def name_of(event: Event) -> str:
 def print_view(screen: Console, log: Log, view: View, counts: ViewCount, *, full: bool) -> None:
     """Print the conversation as the model sees it, with the tokens of the next request, each item with its id, kind and tokens."""
     counter = counts.counter
-    title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
+    title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {counted(len(view.items), 'item')}"
     model = f", {plain(view.model)}" if view.model else ""
-    screen.print(Text(f"{title}, {counts.used(view):,} tokens{model}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"{title}, {counted(counts.used(view), 'token')}{model}", style="bold"), soft_wrap=True)
     for item in view.head:
         _print_item(screen, item, counter, "head", full=full)
     for item in view.items:
@@ -91,7 +93,7 @@ def print_family(screen: Console, home: AnyHome, location: SessionLocation, log:
             Text(plain(f"sub-agent {_called(child.nickname, child.role)}: {state}, {price}, session {child.session}")), soft_wrap=True
         )
     if len(children) > _CHILDREN:
-        screen.print(Text(f"… and {len(children) - _CHILDREN:,} more sub-agents: pal agents {log.session}"), soft_wrap=True)
+        screen.print(Text(f"… and {counted(len(children) - _CHILDREN, 'more sub-agent')}: pal agents {log.session}"), soft_wrap=True)
 
 
 def _called(nickname: str, role: str) -> str:
@@ -104,7 +106,8 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
     notes = "".join(f"  [{word}]" for word in words if word)
     screen.print()
     screen.print(
-        Text(f"{item.id}  {item.kind}{source}  {counter.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
+        Text(f"{item.id}  {item.kind}{source}  {counted(counter.item(item), 'token')}{notes}", style=_STYLES.get(item.kind, "bold")),
+        soft_wrap=True,
     )
     content = shown(item)
     if content is None:
@@ -117,7 +120,7 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
         for piece in Text(short).wrap(screen, max(1, screen.width - 2)):
             screen.print(Text(f"  {piece.plain.rstrip()}"), soft_wrap=True)
     if len(kept) < len(lines):
-        screen.print(Text(f"  … {len(lines) - len(kept):,} more lines (--full)", style="dim"))
+        screen.print(Text(f"  … {counted(len(lines) - len(kept), 'more line')} (--full)", style="dim"))
 
 
 def _mask_note(item: Item) -> str:
@@ -177,17 +180,20 @@ def show(
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    number = whole_number(word)
+    if not number:
         raise click.UsageError(f"--request takes a number from 1, or `next`, not {word!r}")
-    return int(word)
+    return number
 
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
-    name = model or view.model or _DEFAULT_MODELS[wire or "anthropic"]
-    fetch = NotedFetch(location.blobs.get)
-    request = next_request(view, fetch, cards_of(home), wire=wire, model=name)
+    # A model that the user names must have a card; one that the log names may have a stand-in.
+    given = model or ("" if view.model else _DEFAULT_MODELS[wire or "anthropic"])
+    fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
+    request = next_request(view, fetch, cards, wire=wire, model=given)
     warn_of_blobs(fetch)
-    _write(request.body, f"as it would be sent to {name}")
+    warn_of_stand_in("" if given else view.model, cards)
+    _write(request.body, f"as it would be sent to {given or view.model}")
 
 
 def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:

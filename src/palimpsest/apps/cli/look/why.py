@@ -1,5 +1,7 @@
 """`pal why`: when a text entered the view of a session, which edit hid it and why, and the command that brings it back."""
 
+import shlex
+
 import click
 from msgspec import Struct, to_builtins
 
@@ -55,7 +57,7 @@ def why(*, session: str, text: str, limit: int, as_json: bool) -> None:
     """
     wanted = _normalized(text)
     if not wanted:
-        raise BadInput("the text is empty; `pal show` shows the whole session", where="TEXT")
+        raise BadInput("the text is empty; `pal show ID` shows the whole session", where="TEXT")
     home = find_home()
     location = find_session(home, session)
     with open_log(location, whole=True) as log:
@@ -67,7 +69,7 @@ def why(*, session: str, text: str, limit: int, as_json: bool) -> None:
     if as_json:
         emit({"items": [with_iso_times(to_builtins(item), "at") for item in found]})
     else:
-        _print(found, len(matches) - len(found))
+        _print(text, found, len(matches) - len(found))
     if not found:
         click.get_current_context().exit(FINDINGS)
 
@@ -91,9 +93,10 @@ def _found_item(seq: int, at: int, item: Item, state: ItemState, command: str) -
     return FoundItem(item.id, item.kind, seq, at, state.shown, edits)
 
 
-def _print(found: list[FoundItem], left_out: int) -> None:
+def _print(text: str, found: list[FoundItem], left_out: int) -> None:
     if not found:
-        click.echo("nothing found: no item of this session has the text; `pal search` looks in all sessions", err=True)
+        everywhere = f"`pal search {shlex.quote(text)}` looks in all sessions"
+        click.echo(plain(f"nothing found: no item of this session has the text; {everywhere}"), err=True)
     for item in found:
         click.echo(f"{item.id}  {item.kind}  entered with event {item.event}, {local_time(item.at)}")
         if item.shown:

@@ -1,15 +1,18 @@
 """Finds the home folder of `pal`, and the session that a command line argument names."""
 
 import os
+import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.apps.cli.command_line import nearest
+from palimpsest.core.errors import BadInput, StoreError, counted
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
@@ -25,11 +28,13 @@ __all__ = [
     "find_session",
     "list_sessions",
     "new_session_id",
+    "not_empty",
     "short_ids",
     "stores_of_folder",
 ]
 
 NEWEST = "last"
+_LOG_START = b'{"seq":'
 # A short id has at least so many characters, and a session whose id has at most so many is shown by it.
 _SHORTEST_ID, _SHORT_ENOUGH = 4, 10
 
@@ -54,6 +59,16 @@ def expand_path(word: str) -> Path:
         return Path(word).expanduser()
     except RuntimeError:
         return Path(word)
+
+
+def not_empty(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the value of an option that names something. Raises `BadParameter` if it is given and empty.
+
+    An empty value comes from a shell variable that is not set; as "no condition" it would let `pal delete` choose more than was meant.
+    """
+    if not value and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+        raise click.BadParameter("it is empty", context, option)
+    return value
 
 
 class SessionLocation(Struct, frozen=True):
@@ -99,12 +114,18 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     if not matching and len(word) >= _SHORTEST_ID:
         matching = sorted(session for session in stats if session.endswith(word))
     if not matching:
-        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
+        if expand_path(word).exists():
+            return _find_file(home, expand_path(word))
+        meant = nearest(word, (NEWEST, *stats, *short_ids(stats).values()))
+        advice = f"; {meant[:1].lower()}{meant[1:]}" if meant else ""
+        raise BadInput(f"there is no session {word!r}{advice or '; `pal sessions` lists them'}", where=home.store.name)
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
         place, longer = ("prefix", "prefix") if matching[0].startswith(word) else ("end", "part")
-        raise BadInput(f"{word!r} is the {place} of {len(matching)} sessions: {some}; give a longer {longer}", where=home.store.name)
+        raise BadInput(
+            f"{word!r} is the {place} of {counted(len(matching), 'session')}: {some}; give a longer {longer}", where=home.store.name
+        )
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
@@ -148,8 +169,31 @@ def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobS
 
 
 def _find_file(home: AnyHome, path: Path) -> SessionLocation:
-    if not path.is_file():
-        raise BadInput("there is no such file", where=str(path))
-    if path.suffix != SUFFIX:
-        raise BadInput(f"the file of a session ends in {SUFFIX}", where=str(path))
+    wrong = _wrong_file(path)
+    if wrong:
+        raise BadInput(wrong, where=str(path))
     return SessionLocation(path.stem, *stores_of_folder(home, path.resolve().parent), home.clock)
+
+
+def _wrong_file(path: Path) -> str:
+    """Return why a path names no log of this program, with what it is instead; empty if it does, also if that log is damaged."""
+    if path.is_file() and path.suffix == SUFFIX and os.access(path, os.R_OK):
+        with path.open("rb") as file:
+            if file.read(len(_LOG_START)) == _LOG_START:
+                return ""
+    if not path.exists():
+        return "there is no such file"
+    # Everything below is slow to import, and needed only after a mistake.
+    from palimpsest.foreign.formats import FORMATS, TITLES  # noqa: PLC0415
+    from palimpsest.foreign.reading.finding import COMPRESSED, EMPTY, content_of, find_sources  # noqa: PLC0415
+
+    words = f"`pal import {shlex.quote(str(path))}`"
+    if path.is_dir():
+        return f"this is a folder, not a session; {words} imports the sessions in it, and `pal sessions` lists those that you have"
+    found = find_sources(FORMATS, [path]).sources if path.is_file() else ()
+    if found:
+        return f"this is {TITLES[found[0].format]}: {words} it first"
+    content = content_of(str(path))
+    # A damaged log may look like anything but these; the command says what is wrong with it.
+    maybe_log = path.is_file() and path.suffix == SUFFIX and content not in {EMPTY, COMPRESSED}
+    return "" if maybe_log else f"this names no session: {content}"

@@ -15,8 +15,9 @@ from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Index
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.policies.budgets import palimpsest_budget
+from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.encoding.media import NotedFetch
-from palimpsest.wire.models.cards import CARDS, ModelCard, card
+from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card, resized, stand_in_note
 
 _MOST_COMPLETIONS = 50
 
@@ -31,9 +32,6 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 
 
 session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)
-
-
-_DEFAULT_WINDOW, _DEFAULT_REPLY = 200_000, 32_000
 
 
 def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False) -> Log:
@@ -82,13 +80,19 @@ def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
         return None
 
 
-def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
-    """Return the budget of a model; a model without a card gets a window of 200,000 tokens."""
-    try:
-        found = card(model, cards, window=window)
-    except BadInput:
-        return palimpsest_budget(window or _DEFAULT_WINDOW, _DEFAULT_REPLY)
+def budget_of(model: str, cards: tuple[ModelCard, ...] = CARDS, window: int | None = None) -> Budget:
+    """Return the budget of a model; one without a card gets that of its stand-in, and a session without a model that of the default."""
+    found = recorded_card(model or DEFAULT_MODEL, cards)
+    if window is not None:
+        found = resized(found, window)
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
+
+
+def warn_of_stand_in(model: str, cards: tuple[ModelCard, ...]) -> None:
+    """Print a warning if a session names a model that has no card: sizes, windows and prices are those of its stand-in."""
+    note = stand_in_note(model, cards) if model else ""
+    if note:
+        click.echo(plain(f"pal: {note}; `pal cards` says how to add a card"), err=True)
 
 
 def warn_of_blobs(fetch: NotedFetch) -> None:

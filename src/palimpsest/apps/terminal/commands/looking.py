@@ -144,7 +144,7 @@ async def _export(room: CommandRoom, argument: str) -> None:
         await room.pal("export", room.session_id, *argument.split())
         return
     if form not in _SUFFIXES:
-        raise BadInput(f"/export takes {', '.join(_SUFFIXES)} and perhaps a file name, or options of `pal export`")
+        raise BadInput(f"/export takes {', '.join(_SUFFIXES)} and perhaps a file name, or options of `pal export ID`")
     out = room.root / (name.strip() or f"session-{room.session_id}{_SUFFIXES[form]}")
     # A file that the user names may hold something else.
     await room.pal("export", room.session_id, "--to", form, "--out", str(out), *([] if name.strip() else ["--force"]))
