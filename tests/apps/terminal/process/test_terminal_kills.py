@@ -40,7 +40,7 @@ def test_a_message_that_was_sent_before_the_session_is_open_is_in_the_next_termi
         screen.press("enter")
         screen.wait_for("answer")
         assert "the first message\\nhalf a thou" in str(here.model.asked[0]["messages"])
-        assert list((here.home / "drafts").iterdir()) == []
+        screen.wait_for(lambda: list((here.home / "drafts").iterdir()) == [])
 
 
 def test_the_same_conversation_and_each_letter_that_was_shown_are_there_again(room: Callable[..., Room]) -> None:
@@ -72,7 +72,7 @@ def test_a_kill_while_a_reply_streams_in_keeps_message_queue_and_draft(room: Cal
         assert lines == ["❯ the question", "the beginning", "❯ and this too", "after the kill", "❯ half a thou"]
         assert "· cut off here: the terminal ended while this reply arrived" in screen.text()
         assert "the beginning" not in str(here.model.asked[-1]["messages"])
-        assert [file.name for file in (here.home / "drafts").iterdir() if "reply" in file.name] == []
+        screen.wait_for(lambda: list((here.home / "drafts").glob("*.reply.jsonl")) == [])
 
 
 def test_a_kill_while_a_question_is_open_keeps_the_call_and_the_draft(room: Callable[..., Room]) -> None:

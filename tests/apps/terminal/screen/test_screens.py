@@ -24,8 +24,9 @@ STATUS = Status("claude-sonnet-4-6", "palimpsest", "ask", 29_140, 200_000, 60_00
 
 
 def shown(screen: PtyScreen) -> list[str]:
+    """All lines since the start: a frame that was higher for a moment may have moved the first ones out of the screen."""
     screen.wait_until_quiet()
-    return screen.lines()
+    return screen.scrollback()
 
 
 def test_a_reply_streams_an_edit_is_asked_about_and_its_output_opens(room: Callable[..., Room]) -> None:
