@@ -1,5 +1,6 @@
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,9 @@ def test_the_chinese_readme_has_the_same_programs_and_the_same_sections() -> Non
     assert levels[0] == levels[1]
     links = [{link for link in _LINK.findall(_prose(text)) if "README" not in link} for text in (README, CHINESE)]
     assert links[0] == links[1]
+
+
+def test_the_newest_section_of_the_changelog_is_that_of_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    sections = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert next(name for name in sections if name != "Unreleased") == version

@@ -125,6 +125,8 @@ def evidence_block(
     block.add("read", path_lines(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _lines_that_fit([_command_line(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
     block.add("errors", errors)
+    tools = [f"- {tool[:SHORT]}: {count} calls" if count > 1 else f"- {tool[:SHORT]}" for tool, count in reversed(evidence.other_tools)]
+    block.add("other_tools", _lines_that_fit(tools, block.room(0.1), block.size))
     first_event = first_event_of_turns(evidence, turns, elsewhere)
     recent = [ran for ran in evidence.commands if ran.seq >= first_event]
     block.add("commands", _commands(recent, elsewhere, block.room(1.0), block.size))
@@ -184,6 +186,7 @@ _TITLES: Final = {
     "tests": "Last test:",
     "errors": "Open errors:",
     "tasks": "Open tasks:",
+    "other_tools": "Other tools that were called:",
 }
 
 

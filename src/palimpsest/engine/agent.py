@@ -28,8 +28,8 @@ from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import resumed, switch
+from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile as named_profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import AnyHome, Home, new_id

@@ -126,7 +126,8 @@ class Session:
     def tools(self, tools: tuple[Tool, ...]) -> None:
         self._tools = tools
         self._offered = frozenset(tool.name for tool in tools)
-        self.derived.offer(tools_bytes(tools), declared_classes(tools))
+        self.log.tool_classes = declared_classes(tools)
+        self.derived.offer(tools_bytes(tools))
 
     @property
     def tools_tokens(self) -> int:
@@ -264,5 +265,5 @@ def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
 def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:
     cards = tuple(environment.cards)
     derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size_rule, profile.parts)
-    derived.offer(tools_bytes(tools), declared_classes(tools))
+    derived.offer(tools_bytes(tools))
     return derived

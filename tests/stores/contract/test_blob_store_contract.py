@@ -1,4 +1,4 @@
-"""The contract of a blob store: contents by their SHA-256."""
+"""The contract of a blob store, beyond the laws in `palimpsest.testing`: contents by their SHA-256."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -12,18 +12,6 @@ from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.ports import BlobStore
 
 HELLO = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-
-
-def test_a_blob_is_found_by_its_digest(blobs: BlobStore) -> None:
-    assert blobs.put(b"hello") == HELLO
-    assert (blobs.get(HELLO), blobs.size(HELLO), HELLO in blobs) == (b"hello", 5, True)
-    assert list(blobs.addresses()) == [HELLO]
-
-
-def test_the_same_content_is_one_blob(blobs: BlobStore) -> None:
-    assert [blobs.put(b"hello"), blobs.put(b""), blobs.put(b"hello")] == [HELLO, sha256(b"").hexdigest(), HELLO]
-    assert list(blobs.addresses()) == sorted([HELLO, sha256(b"").hexdigest()])
-    assert (blobs.get(sha256(b"").hexdigest()), blobs.size(sha256(b"").hexdigest())) == (b"", 0)
 
 
 def test_a_missing_blob_is_an_error_of_its_own(blobs: BlobStore) -> None:

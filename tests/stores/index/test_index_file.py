@@ -104,6 +104,18 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions
     )
 
 
+def test_an_index_on_a_full_disk_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
+    write(store, "one", "word")
+    index.refresh()
+    index._database.connection.execute("PRAGMA max_page_count = 1")  # no page can be added, as on a full disk
+    write(store, "two", "word", *(f"more{number}" * 40 for number in range(200)))
+    index.refresh()
+    assert found(index, "word") == [("two", 1), ("one", 1)]
+    assert index.note == (
+        f"{tmp_path / 'index.sqlite'} cannot be written (database or disk is full): the index is kept in memory and built again each time"
+    )
+
+
 def test_an_index_that_another_process_writes_is_one_clear_error(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
     write(store, "one", "word")
     index.refresh()

@@ -1,4 +1,4 @@
-"""Writes the documents that are made from the code: the tour, the tables of keys, commands and settings, and the pictures."""
+"""Writes the documents that are made from the code: tour, API reference, tables of keys, commands and settings, and pictures."""
 
 import os
 import runpy
@@ -16,15 +16,17 @@ from palimpsest.stores.config.schema import KEYS as SETTINGS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PARTS = ("tour", "tables", "pictures")
+PARTS = ("tour", "api", "tables", "pictures")
 
 
 def tour() -> Iterator[tuple[Path, str]]:
     """Yield the tour of the source."""
-    printed = StringIO()
-    with redirect_stdout(printed):
-        runpy.run_path(str(ROOT / "tests" / "support" / "tour.py"), run_name="__main__")
-    yield DOCS / "tour.md", printed.getvalue().rstrip("\n") + "\n"
+    yield DOCS / "tour.md", _printed("tour.py")
+
+
+def api() -> Iterator[tuple[Path, str]]:
+    """Yield the reference of what is exported. Raises `SystemExit` if an exported name has no group."""
+    yield DOCS / "api.md", _printed("api.py")
 
 
 def tables() -> Iterator[tuple[Path, str]]:
@@ -44,6 +46,14 @@ def pictures() -> Iterator[tuple[Path, str]]:
     from recorded_run import pictures as recorded  # noqa: PLC0415
 
     yield from ((DOCS / "pictures" / name, text) for name, text in recorded())
+
+
+def _printed(program: str) -> str:
+    """Return what a program of this folder prints."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        runpy.run_path(str(ROOT / "tests" / "support" / program), run_name="__main__")
+    return printed.getvalue().rstrip("\n") + "\n"
 
 
 def _settings(prefix: str = "") -> list[tuple[str, ...]]:
@@ -71,7 +81,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def main(parts: list[str]) -> None:
     """Write the named parts, or all of them; name the files that changed on standard output."""
-    made = {"tour": tour, "tables": tables, "pictures": pictures}
+    made = {"tour": tour, "api": api, "tables": tables, "pictures": pictures}
     for part in parts or PARTS:
         for path, text in made[part]():
             path.parent.mkdir(exist_ok=True)

@@ -92,16 +92,17 @@ def svg(frozen: Frozen, title: str, description: str) -> str:
 
 
 def _css(names: list[str]) -> str:
-    def values(which: int) -> str:
-        return ";".join(f"--{name}:{_PALETTE[name][which]}" for name in ("paper", "edge", *names))
+    """Return the style sheet: colours for light pages, then those for dark ones. Many programs that draw SVG know no CSS variables."""
+
+    def colours(which: int) -> str:
+        inks = "".join(f".{name}{{fill:{_PALETTE[name][which]}}}" for name in names if name != _INK)
+        box, ink = (f"fill:{_PALETTE['paper'][which]};stroke:{_PALETTE['edge'][which]}", _PALETTE[_INK][which])
+        return f".box{{{box}}}text,.cursor{{fill:{ink}}}{inks}"
 
     return (
-        f"\n:root{{{values(0)}}}\n@media (prefers-color-scheme:dark){{:root{{{values(1)}}}}}\n"
-        ".box{fill:var(--paper);stroke:var(--edge)}"
-        f"text{{font:{_FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
-        f"white-space:pre;fill:var(--{_INK})}}\n"
-        + "".join(f".{name}{{fill:var(--{name})}}" for name in names if name != _INK)
-        + ".b{font-weight:700}.i{font-style:italic}.u{text-decoration:underline}.cursor{fill:var(--default);opacity:.5}\n"
+        f"\ntext{{font:{_FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}}"
+        ".b{font-weight:700}.i{font-style:italic}.u{text-decoration:underline}.cursor{opacity:.5}\n"
+        f"{colours(0)}\n@media (prefers-color-scheme:dark){{{colours(1)}}}\n"
     )
 
 
@@ -140,7 +141,7 @@ def _looks(style: Style) -> str:
 
 
 def _filled(paper: str) -> str:
-    return f' fill="var(--{paper})"' if paper in _PALETTE else f' fill="#{paper}"'
+    return f' class="{paper}"' if paper in _PALETTE else f' fill="#{paper}"'
 
 
 def _runs(row: list[Char]) -> tuple[Run, ...]:

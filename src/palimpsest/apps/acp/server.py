@@ -44,7 +44,7 @@ from palimpsest.apps.acp.prompts import PromptBlock, prompt_parts
 from palimpsest.apps.acp.session import EditorSession
 from palimpsest.apps.acp.transport import LineTransport, standard_streams
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.engine.stopping import run
+from palimpsest.engine.calls.stopping import run
 from palimpsest.stores.home import AnyHome
 
 _INVALID_PARAMS: Final = -32602

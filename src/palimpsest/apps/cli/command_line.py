@@ -18,6 +18,8 @@ FINDINGS = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+# Half of the longest part of an error; the longest that we write ourselves, the list of models, has about 900 characters.
+_HALF_CHARS = 1000
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -97,6 +99,7 @@ def _run(cli: click.Command, arguments: list[str], given: object) -> int:
 
 def _report_error(arguments: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    message, where = _shortened(message), _shortened(where)
     if "--json" in options:
         error = {"error": {"kind": kind, "message": message, "where": where or command or "pal"}}
         click.echo(escaped_json(json.dumps(error, ensure_ascii=False)))
@@ -104,6 +107,11 @@ def _report_error(arguments: list[str], kind: str, message: str, where: str, com
         line = f"pal: {where}: {message}" if where else f"pal: {message}"
         click.echo(plain(" ".join(line.split())), err=True)
     return USAGE_ERROR
+
+
+def _shortened(text: str) -> str:
+    """Return a part of an error without its middle if it is too long to read, for example a quoted argument; advice stands at its end."""
+    return text if len(text) <= 2 * _HALF_CHARS else f"{text[:_HALF_CHARS]}…{text[-_HALF_CHARS:]}"
 
 
 def _prepare_output() -> None:

@@ -1,6 +1,9 @@
 """The inline screen: what is final goes into the scrollback, and below it stand what still changes, the input and the status."""
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
@@ -31,6 +34,8 @@ Result = TypeVar("Result")
 
 # Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
 FRAME_SECONDS: Final = 0.05
+# Seconds from the end of a suspension until its signal is handled.
+_SAME_SIGNAL_SECONDS: Final = 0.5
 _MOST_INPUT_LINES: Final = 12
 _MOST_CHOICES: Final = 8
 _DIM: Final = "fg:ansibrightblack"
@@ -79,6 +84,7 @@ class Display:
         self._flush: asyncio.Task[None] | None = None
         self._output = output
         self._is_away = False
+        self._continued_at = 0.0
         self.search = SearchToolbar(ignore_case=True)
         prompt = f"{look.symbols.user} "
         box = Window(
@@ -142,9 +148,20 @@ class Display:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
+    def suspend(self) -> None:
+        """Give the terminal back to the shell and stop the process; once it is continued, the input stands below what was printed."""
+        self._output.release()
+        self.app.renderer.erase()
+        with self.app.input.cooked_mode():
+            os.kill(0, signal.SIGTSTP)
+        self._continued_at = time.monotonic()
+
     def come_back(self) -> None:
-        """Take the terminal again after the process was stopped: its shell may have changed the modes and printed below the input."""
-        if self.app.is_running and not self._is_away:
+        """Take the terminal again after the process was stopped: its shell may have changed the modes and printed below the input.
+
+        The signal that ends a suspension of our own changes nothing: the screen is painted already.
+        """
+        if self.app.is_running and not self._is_away and time.monotonic() - self._continued_at > _SAME_SIGNAL_SECONDS:
             # Entered for its effect: the one that `run` entered restores the modes of the beginning.
             self.app.input.raw_mode().__enter__()
             self.app.renderer.reset()

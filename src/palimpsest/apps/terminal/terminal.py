@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
+from rich.cells import cached_cell_len
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
 from palimpsest.apps.terminal.commands.room import CommandSide
@@ -110,7 +111,8 @@ class Terminal(CommandSide):
             self.start(self.script.refresh(agent.id, log, self.status()))
 
     def turn_ended(self) -> None:
-        """Tell the user, and paint again."""
+        """Tell the user, paint again, and drop what painting has measured: rich keeps the width of thousands of lines."""
+        cached_cell_len.cache_clear()
         self.notifier.notify("turn_ended", "the agent is done", "" if self.agent is None else self.agent.id)
         self.changed()
 
@@ -248,7 +250,8 @@ class Terminal(CommandSide):
     def escape(self) -> None:
         """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
         now, before = time.monotonic(), self._escaped_at
-        self._escaped_at = now
+        # One that closes a list is not the first of two.
+        self._escaped_at = now if self.lists.open is None else 0.0
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
             self.start(self._command("/rewind"))
@@ -311,7 +314,7 @@ class Terminal(CommandSide):
     def suspend(self) -> None:
         """Stop the process, as in a shell; its continuation shows the input again."""
         self.line.keep()
-        self.display.app.suspend_to_background()
+        self.display.suspend()
 
     def put_aside(self) -> None:
         """Put what is typed aside until the open question is answered, so that its keys answer."""

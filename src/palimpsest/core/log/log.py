@@ -10,14 +10,14 @@ from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
 from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.codec import digest_of, encode_body, encode_checked, encode_line, first_event, first_line, link_of
+from palimpsest.core.format.codec import digest_of, encode_checked, encode_line, first_event, first_line, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
 from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.ports import Clock, LogFile, SessionStore
-from palimpsest.core.projections.call_ids import with_unique_ids
+from palimpsest.core.projections.call_ids import with_tool_classes, with_unique_ids
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.health import Health, HealthProjection
 from palimpsest.core.projections.jobs import JobStates
@@ -59,6 +59,8 @@ class Log:
         self._read_to = self._lines.size
         self._unsynced_base = unsynced_base
         self._shared = False
+        # The classes of the tools on offer whose names do not tell them; calls are recorded with them.
+        self.tool_classes: Mapping[str, str] = {}
 
     @classmethod
     def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
@@ -67,7 +69,7 @@ class Log:
         lines = store.create(opened.session, first_line(event))
         reader = LogReader(opened.session, lines, event)
         projections = Projections(reader, derived)
-        _take_first(projections, event)
+        projections.take_first(event)
         return cls(reader, clock, projections, write=True)
 
     def fork(
@@ -99,7 +101,7 @@ class Log:
         reader = LogReader(session, lines, event, below)
         projections = Projections(reader, derived)
         projections.start_from(self._projections, at)
-        _take_first(projections, event)
+        projections.take_first(event)
         return type(self)(reader, self._clock, projections, write=True, unsynced_base=self._lines)
 
     @classmethod
@@ -247,7 +249,8 @@ class Log:
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._checked_seq(body.to)
-        return self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
+        body = with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending)
+        return self._write_event(with_tool_classes(body, self.tool_classes), parent, at)
 
     def _check_calls(self, body: Body) -> None:
         """Raise `CallOpen` for a change of the view during a turn call, and `BadInput` for a second outcome of a call."""
@@ -390,9 +393,3 @@ class Log:
         """Return the calls and results that are unpaired even without any edit."""
         unedited = (event for event in self.events() if not isinstance(event.body, ViewEdited))
         return unpaired(project(unedited).items)
-
-
-def _take_first(projections: Projections, opened: Event) -> None:
-    """Apply the first event of a new log."""
-    projections.take(opened)
-    projections.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))

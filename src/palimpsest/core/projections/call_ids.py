@@ -3,6 +3,7 @@
 import zlib
 from base64 import b64decode, b64encode
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import ClassVar, Final, TypeAlias
 from zlib import crc32
 
@@ -231,6 +232,16 @@ def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCal
             return body if call_id == body.call_id else structs.replace(body, call_id=call_id)
         case _:
             return body
+
+
+def with_tool_classes(body: Body, classes: Mapping[str, str]) -> Body:
+    """Return the body to record: calls of tools in `classes` get the class of their tool."""
+    if not classes or not isinstance(body, ModelReplied | Interrupted):
+        return body
+    if not any(isinstance(part, ToolCall) and part.tool in classes for part in body.parts):
+        return body
+    parts = [structs.replace(part, kind=classes.get(part.tool, "")) if isinstance(part, ToolCall) else part for part in body.parts]
+    return structs.replace(body, parts=tuple(parts))
 
 
 def _with_unique_call_ids(seq: int, parts: tuple[Content, ...], used: UsedCallIds) -> tuple[Content, ...]:

@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
 from palimpsest.core.format.chain import check_chain
 from palimpsest.core.format.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
-from palimpsest.core.format.codec import decode_chunk
+from palimpsest.core.format.codec import decode_chunk, digest_of, encode_body, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
@@ -111,6 +111,11 @@ class Projections:
             self._leave_path(event)
         elif len(self._queue) >= _MAX_QUEUE:
             self._guarded(self._apply_queue)
+
+    def take_first(self, opened: Event) -> None:
+        """Apply the first event of a new log."""
+        self.take(opened)
+        self.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
 
     def rebuild_if_interrupted(self) -> None:
         """Rebuild all projections if an interrupt or error left them incomplete: then `seq` and `link` may be those of an earlier event."""

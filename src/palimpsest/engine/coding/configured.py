@@ -14,7 +14,7 @@ from palimpsest.engine.coding.providers import RunProviders, model_name_of, mode
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits
-from palimpsest.profiles.named import profile
+from palimpsest.engine.named_profiles import profile
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome

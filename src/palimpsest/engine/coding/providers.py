@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import NoModel
 from palimpsest.core.ports import Provider
-from palimpsest.profiles.named import PROFILES
+from palimpsest.engine.named_profiles import is_profile_name
 from palimpsest.stores.config.schema import ProviderConfig
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
@@ -22,7 +22,7 @@ _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
 
 def profile_name_of(settings: Settings, recorded: str) -> str:
     """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
-    return recorded if recorded in PROFILES and not settings.is_given_now("profile") else settings.config.profile
+    return recorded if not settings.is_given_now("profile") and is_profile_name(recorded) else settings.config.profile
 
 
 def model_name_of(settings: Settings, recorded: str) -> str:

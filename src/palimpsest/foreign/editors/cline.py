@@ -19,6 +19,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.editors.places import editor_folders
@@ -143,7 +144,7 @@ class _TaskReader:
         fields = {"program": self._program, "version": text(environment, "cline_version"), "mode": text(self._item, "mode")}
         meta = {name: value for name, value in fields.items() if value}
         opened = SessionOpened(source.session, text(self._item, "workspace") or named, NAME, model=self._model, meta=meta)
-        return ReadEvent(opened, self._at or milliseconds(source.session if source.session.isdigit() else 0), "opened")
+        return ReadEvent(opened, self._at or milliseconds(whole_number(source.session) or 0), "opened")
 
     def title_event(self) -> Iterator[ReadEvent]:
         title = " ".join(text(self._item, "task").split())[:200]

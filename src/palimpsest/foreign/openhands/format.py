@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from palimpsest.core.events import SessionOpened
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import SdkEvents, ServerEvents
 from palimpsest.foreign.reading.files import (
@@ -103,7 +104,7 @@ def _outputs_in(path: Path) -> Iterator[TranscriptSource]:
 def _output(source: TranscriptSource) -> object:
     """The run on the line of a source."""
     start = source.changed.partition("-")[0]
-    line = next(whole_lines(Path(source.path), int(start) if start.isdigit() else 0), None)
+    line = next(whole_lines(Path(source.path), whole_number(start) or 0), None)
     return None if line is None else decoded(line.data)
 
 

@@ -55,6 +55,13 @@ def test_words_are_found_with_their_place(pal: Pal) -> None:
     assert pal("search", "timeout", "--kind", "assistant").stdout.splitlines()[1] == "  A [timeout] of ten seconds."
 
 
+def test_without_a_terminal_a_match_is_two_lines_however_long_it_is(pal: Pal) -> None:
+    small(pal.home)
+    lines = pal("search", "timeout", "--kind", "result").stdout.splitlines()
+
+    assert (len(lines), len(lines[1]) > 100) == (2, True)
+
+
 def test_every_hit_says_whether_it_shows_or_what_hides_it(pal: Pal) -> None:
     edited(pal.home)
     (hidden,) = pal.json("search", '"ten seconds"')

@@ -18,9 +18,11 @@ from palimpsest.apps.cli.look.context import (
     category_letters,
     grid,
     head_line,
+    print_census,
     share_line,
     thousands,
 )
+from palimpsest.core.tokens.budget import Census
 
 DOCUMENTED = (CategoryTokens("System prompt", 2_200), CategoryTokens("System tools", 16_600), CategoryTokens("Messages", 156_100))
 MEASURED = (
@@ -145,3 +147,17 @@ def test_letters_never_run_out() -> None:
     letters = category_letters(f"kind {number}" for number in range(30))
 
     assert sorted(letters.values()) == [*"????", *ascii_uppercase]
+
+
+@pytest.mark.parametrize(
+    ("used", "filled", "line"),
+    [(124_000, 62, "reported, in no item: 54k tokens (27.0%)"), (71_999, 35, ""), (70_000, 35, ""), (60_000, 35, "")],
+)
+def test_what_was_reported_and_is_in_no_item_has_cells_from_one_percent_on(
+    capsys: pytest.CaptureFixture[str], used: int, filled: int, line: str
+) -> None:
+    print_census(Census(200_000, used, 200_000 - used - 40_000, 40_000, {"result": 70_000}, {}, ()), "m")
+    printed = capsys.readouterr().out
+
+    assert printed.count("■") + printed.count("▪") == filled
+    assert [found for found in printed.splitlines() if "reported" in found] == ([f"■ ■ ■ ■ ■ ■ ■ ■ ■ ■   {line}"] if line else [])

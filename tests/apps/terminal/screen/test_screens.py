@@ -8,7 +8,7 @@ from pty_screen import PtyScreen
 from streaming_model import Call, Gate
 from terminal_room import NOTICE, Room, say
 
-from palimpsest.apps.terminal.screen.blocks import FoldBlock
+from palimpsest.apps.terminal.screen.blocks import FoldBlock, ToolBlock, ToolState
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import paint
 from palimpsest.apps.terminal.screen.status import Status, status_line
@@ -199,3 +199,9 @@ def test_the_line_of_a_fold_keeps_its_key_in_any_width(look: ScreenLook, line: s
 )
 def test_the_status_line_leaves_out_the_least_important(look: ScreenLook, line: str) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", status_line(STATUS, look)) == line
+
+
+@pytest.mark.parametrize(("state", "line"), [("writing", "call: write a.py (+1)\n"), ("running", "running: write a.py (+1)\n")])
+def test_a_screen_reader_does_not_say_of_a_call_that_waits_that_it_runs(state: ToolState, line: str) -> None:
+    call = ToolBlock("c", "write", '{"path": "a.py", "content": "x\\n"}', state)
+    assert paint(call, ScreenLook(80, colours="none", spoken=True)) == f"{line}  1 + x\n"

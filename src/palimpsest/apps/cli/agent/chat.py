@@ -11,7 +11,7 @@ import click
 from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
 from palimpsest.apps.cli.opening.home import find_home
-from palimpsest.apps.cli.opening.settings import settings_of
+from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.terminal_config import ThemeName
 
@@ -35,7 +35,7 @@ Examples:
 @click.option("--vi", is_flag=True, help="Edit the input with the keys of vi.")
 @click.option("--screen-reader", is_flag=True, help="Words instead of symbols, no columns, nothing that moves.")
 @click.option("--theme", type=click.Choice(["dark", "light"]), default=None, help="Colours of the terminal; default: the setting.")
-@click.option("--answer-seconds", type=click.FloatRange(0, min_open=True), default=None, help="Refuse a question after so many seconds.")
+@click.option("--answer-seconds", type=FiniteRange(0, min_open=True), default=None, help="Refuse a question after so many seconds.")
 def chat(
     *,
     prompt: str,

@@ -13,6 +13,7 @@ from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput, counted
 from palimpsest.core.events import UserSaid
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
@@ -139,15 +140,14 @@ def _left_behind(log: Log, to: int) -> _LeftBehind:
 
 def _target(log: Log, argument: str) -> int:
     """Return the event for an argument: its number, or for -N the last event before the last N turns. Raises `BadInput`."""
-    digits = argument.removeprefix("-")
-    if not digits.isdecimal():
+    number = whole_number(argument.removeprefix("-"))
+    if number is None:
         raise click.UsageError(f"{argument!r} is neither the number of an event nor -N for the last N turns")
     if not argument.startswith("-"):
-        if int(argument) > log.tip:
-            raise BadInput(f"there is no event {int(argument)}; the newest is {log.tip}", where=log.session)
-        return int(argument)
-    turns = int(digits)
+        if number > log.tip:
+            raise BadInput(f"there is no event {number}; the newest is {log.tip}", where=log.session)
+        return number
     turn_starts = tuple(turns_of(log).values())
-    if not 1 <= turns <= len(turn_starts):
-        raise BadInput(f"cannot go back {counted(turns, 'turn')}: the session has {len(turn_starts)}", where=log.session)
-    return turn_starts[-turns]
+    if not 1 <= number <= len(turn_starts):
+        raise BadInput(f"cannot go back {counted(number, 'turn')}: the session has {len(turn_starts)}", where=log.session)
+    return turn_starts[-number]

@@ -11,6 +11,7 @@ from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.core.errors import BadInput, counted
 from palimpsest.core.events import ViewEdited
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.log.undo import restore as bring_back
@@ -77,9 +78,10 @@ def _newest_edit(log: Log) -> int:
 
 def _indexes(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")] if text else []
-    if not all(word.isdecimal() for word in words):
+    numbers = [whole_number(word) for word in words]
+    if None in numbers:
         raise click.UsageError(f"--edits takes numbers separated by commas, such as 0,2, not {text!r}")
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted({number for number in numbers if number is not None}))
 
 
 def _edit_list(seqs: tuple[int, ...]) -> str:

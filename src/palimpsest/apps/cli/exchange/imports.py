@@ -87,6 +87,8 @@ def _limits(unpacked: int | None, ratio: int | None) -> ReadLimits:
 def _check_arguments(arguments: tuple[str, ...]) -> None:
     """Raise `BadInput` for an argument that is neither a program nor a path, before anything is read."""
     for argument in arguments:
+        if not argument:
+            raise BadInput("a path is empty; `pal import .` searches the working directory", where="import")
         if argument not in _FORMATS_BY_NAME and not os.path.lexists(expand_path(argument)):
             raise BadInput(
                 f"there is no such file, and no program of that name; known programs are {', '.join(_FORMATS_BY_NAME)}", where=argument

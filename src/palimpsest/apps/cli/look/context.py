@@ -21,6 +21,8 @@ from palimpsest.core.tokens.budget import Census, census
 USED, PARTLY, BUFFER, FREE = "⛁", "⛀", "⛝", "⛶"
 BUFFER_NAME = "Autocompact buffer"
 FREE_NAME = "Free space"
+# What the provider counted beyond the items: of other programs, the log has neither the system prompt nor hidden thinking.
+UNLISTED_NAME = "reported, in no item"
 CELLS, ROW = 100, 10
 # The grid is printed with symbols that nearly every font has; those of Claude Code are boxes with a code in many.
 _PRINTED = {USED: "■", PARTLY: "▪", BUFFER: "▨", FREE: "□"}
@@ -123,9 +125,12 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
 
 
 def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> None:
-    """Print the grid with its legend, tokens by source, and the largest items."""
+    """Print the grid with its legend, tokens by source, and the largest items; what no item explains has cells from one percent on."""
     screen = console()
     shares = [CategoryTokens(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
+    unlisted = counted.used - sum(counted.by_kind.values())
+    if unlisted * CELLS >= counted.window:
+        shares.append(CategoryTokens(UNLISTED_NAME, unlisted))
     colours = {share.name: _COLOURS[number % len(_COLOURS)] for number, share in enumerate(shares)}
     rows = grid(shares, counted.window, counted.buffer, form)
     letters = {} if screen.color_system is not None and not screen.no_color else category_letters(share.name for share in shares)

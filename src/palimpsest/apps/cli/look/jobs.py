@@ -20,7 +20,7 @@ from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.memory.jobs import memory_job_names
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
 
@@ -58,7 +58,7 @@ def jobs(*, session: str, as_json: bool) -> None:
     found = find_session(home, session)
     config = settings_of(home).config
     with open_log(found) as log:
-        own = profile(log.view.profile) if log.view.profile in PROFILES else None
+        own = profile(log.view.profile) if is_profile_name(log.view.profile) else None
         names = [job.name for job in (*standard_jobs(config.jobs, home), *(() if own is None else own.jobs))]
         if own is not None and log.opened.opener is None and home.folder is not None:
             names += memory_job_names(config.memory, own)

@@ -160,7 +160,10 @@ def _print(hits: Sequence[FoundHit]) -> None:
     for hit in hits:
         place = Text(f"{hit.session}:{hit.seq}", style="bold")
         screen.print(Text.assemble(place, f"  {hit.kind}  {local_time(hit.at)}{_state_of(hit)}"), soft_wrap=True)
-        screen.print(Text.assemble("  ", _highlighted(hit.snippet, colour=screen.is_terminal and not screen.no_color)))
+        screen.print(
+            Text.assemble("  ", _highlighted(hit.snippet, colour=screen.is_terminal and not screen.no_color)),
+            soft_wrap=not screen.is_terminal,
+        )
     if not sys.stdout.isatty():
         return
     first = hits[0]

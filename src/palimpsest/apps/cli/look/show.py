@@ -18,6 +18,7 @@ from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.errors import counted
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.format.times import iso_time
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
@@ -179,9 +180,10 @@ def show(
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    number = whole_number(word)
+    if not number:
         raise click.UsageError(f"--request takes a number from 1, or `next`, not {word!r}")
-    return int(word)
+    return number
 
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.opening.logs import cards_of
-from palimpsest.apps.cli.opening.settings import settings_of
+from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput, NoModel, counted
@@ -61,9 +61,7 @@ class _ChosenModel(Struct, frozen=True):
 @click.option("--dry-run", is_flag=True, help="Show what would be read and what it would cost; ask and write nothing.")
 @click.option("--no-model", is_flag=True, help="Ask no model: summaries and notes come from what the logs prove.")
 @click.option("--model", default="", metavar="NAME", help="Model to ask; default: memory.model, else the model of the settings.")
-@click.option(
-    "--usd", type=click.FloatRange(min=0), default=None, metavar="X", help="Most US dollars of this run; default: memory.run_usd."
-)
+@click.option("--usd", type=FiniteRange(min=0), default=None, metavar="X", help="Most US dollars of this run; default: memory.run_usd.")
 @json_option
 def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | None, as_json: bool) -> None:
     """Read finished sessions of any origin, and make notes, summaries and proposed skills of them.

@@ -17,8 +17,9 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import Calibration
 from palimpsest.core.tokens.sizes import tool_list_size
 from palimpsest.core.view import View
+from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.engine.session import tools_bytes
-from palimpsest.profiles.named import DEFAULT, PROFILES, profile
+from palimpsest.profiles.named import DEFAULT
 from palimpsest.profiles.profile import Count, Profile
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card
@@ -81,7 +82,7 @@ def _tools(view: View, blobs: Blobs) -> tuple[Tool, ...]:
 
 
 def _profile_of(view: View) -> Profile:
-    return profile(view.profile if view.profile in PROFILES else DEFAULT)
+    return profile(view.profile if is_profile_name(view.profile) else DEFAULT)
 
 
 def _calibration(view: View, log: Log) -> Calibration:

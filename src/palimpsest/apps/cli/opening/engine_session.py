@@ -15,8 +15,8 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import configured_provider, is_offline, profile_name_of
 from palimpsest.engine.environment import Environment, inline, no_provider
+from palimpsest.engine.named_profiles import profile
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.config.schema import DEFAULT_MODEL

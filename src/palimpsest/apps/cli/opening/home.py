@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import nearest
@@ -27,6 +28,7 @@ __all__ = [
     "find_session",
     "list_sessions",
     "new_session_id",
+    "not_empty",
     "short_ids",
     "stores_of_folder",
 ]
@@ -57,6 +59,16 @@ def expand_path(word: str) -> Path:
         return Path(word).expanduser()
     except RuntimeError:
         return Path(word)
+
+
+def not_empty(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the value of an option that names something. Raises `BadParameter` if it is given and empty.
+
+    An empty value comes from a shell variable that is not set; as "no condition" it would let `pal delete` choose more than was meant.
+    """
+    if not value and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+        raise click.BadParameter("it is empty", context, option)
+    return value
 
 
 class SessionLocation(Struct, frozen=True):

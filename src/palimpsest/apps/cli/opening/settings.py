@@ -1,14 +1,27 @@
-"""Reads the settings that hold in the working directory, and warns about parts of files that are not used."""
+"""Reads the settings that hold in the working directory, warns about parts of files that are not used, and checks limits in options."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.shown_text import plain
 from palimpsest.stores.config.settings import FILE_NAME, Settings, resolve
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without `nan`, which lies in every range of the library and which no amount ever reaches, and without `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; a wrong one ends the command with a usage error."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
 
 
 def config_path(home: AnyHome) -> Path | None:

@@ -22,6 +22,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, Pro
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
+from palimpsest.engine.named_profiles import profile
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.own_logs import OwnLogs
@@ -33,7 +34,6 @@ from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
-from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.encode import encode

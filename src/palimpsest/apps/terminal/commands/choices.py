@@ -73,12 +73,12 @@ def _cache_note(session: Session, card: ModelCard) -> str:
 
 async def _profile(room: CommandRoom, name: str) -> None:
     """Go on under another profile, after the turn that is running."""
-    from palimpsest.profiles.named import PROFILES, profile  # noqa: PLC0415 - only the list needs all of them
+    from palimpsest.engine.named_profiles import profile, profile_names  # noqa: PLC0415 - only the list needs all of them
 
     agent = agent_of(room)
     session = agent.session
     if not name:
-        made = [profile(each) for each in PROFILES]
+        made = [profile(each) for each in profile_names()]
         rows = [Row(each.name, _profile_line(each, session), _PROFILE_NOTE) for each in made]
         chosen = await room.walk("Which profile?", rows, {}, session.profile.name)
         if chosen is None:
@@ -147,9 +147,9 @@ def _models(agent: Agent | None) -> Iterable[str]:
 
 
 def _profiles(_: Agent | None) -> Iterable[str]:
-    from palimpsest.profiles.named import PROFILES  # noqa: PLC0415 - only a completion needs the names
+    from palimpsest.engine.named_profiles import profile_names  # noqa: PLC0415 - only a completion needs the names
 
-    return tuple(PROFILES)
+    return profile_names()
 
 
 CHOICE_COMMANDS: Final = table(

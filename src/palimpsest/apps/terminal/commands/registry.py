@@ -81,7 +81,10 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
 
 
 async def run_line(room: CommandRoom, line: str) -> None:
-    """Run a line that begins with `/` or `!`. Raises `BadInput` for an unknown command, or one that must wait for the turn."""
+    """Run a line that begins with `/` or `!`.
+
+    Raises `BadInput` for an unknown command, one that must wait for the turn, or words behind one that takes none.
+    """
     if line.startswith("!"):
         await _shell(room, line[1:].strip())
         return
@@ -95,6 +98,8 @@ async def run_line(room: CommandRoom, line: str) -> None:
         near = [each for each in (*COMMANDS, *own) if each.startswith(name[:3])] if name else []
         advice = f"; did you mean /{near[0]}?" if near else "; /help lists the commands"
         raise BadInput(f"there is no command /{name[:40]}{advice}")
+    if argument.strip() and not command.argument:
+        raise BadInput(f"/{name} takes nothing behind its name, and nothing was done; the arrow up brings the line back")
     if room.is_running and not command.while_running:
         raise BadInput(f"/{name} has to wait for the end of the turn; Esc interrupts it")
     await command.run(room, argument.strip())

@@ -24,11 +24,13 @@ class UserBlock(Struct, frozen=True):
 class ReplyBlock(Struct, frozen=True):
     """A piece of the model's answer in Markdown: whole blocks of it, such as paragraphs, lists or fences.
 
-    One that `continues` is the rest of a block that was too long for one piece.
+    One that `continues` is the rest of a block that was too long for one piece. One that `is_cut_off` is all that arrived of a reply
+    whose terminal was killed.
     """
 
     text: str
     continues: bool = False
+    is_cut_off: bool = False
 
 
 class ThinkingBlock(Struct, frozen=True):

@@ -33,6 +33,7 @@ class Symbols(Struct, frozen=True):
 
     user: str = "❯"
     tool: str = "●"
+    writing: str = "◌"
     running: str = "◌"
     failed: str = "✗"
     fold: str = "▾"
@@ -45,7 +46,7 @@ class Symbols(Struct, frozen=True):
 
 
 # Words and ASCII, which a screen reader can say and every font has.
-SPOKEN: Final = Symbols("you:", "tool:", "running:", "failed:", "edit:", "note:", "thinking:", "...", "#", "-", "to")
+SPOKEN: Final = Symbols("you:", "tool:", "call:", "running:", "failed:", "edit:", "note:", "thinking:", "...", "#", "-", "to")
 
 
 class ScreenLook(Struct, frozen=True):

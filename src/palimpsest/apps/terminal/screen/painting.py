@@ -5,6 +5,7 @@ from typing import Final, assert_never
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.styled import Styled
 from rich.text import Text
 from rich.theme import Theme as RichTheme
 
@@ -39,8 +40,8 @@ def paint(block: Block, look: ScreenLook, *, opened: bool = False) -> str:
     match block:
         case UserBlock():
             return _user(block, look, opened=opened)
-        case ReplyBlock(text=text, continues=continues):
-            return _reply(plain(text), look, continues=continues)
+        case ReplyBlock():
+            return _reply(block, look)
         case ThinkingBlock():
             return _thinking(block, look, opened=opened)
         case ToolBlock():
@@ -91,12 +92,13 @@ def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
     return "\n" + indented(text, f"{mark} ", look, style)
 
 
-def _reply(text: str, look: ScreenLook, *, continues: bool) -> str:
+def _reply(block: ReplyBlock, look: ScreenLook) -> str:
     # Rich's Markdown and the parser behind it take 60 ms to load, and the first prompt must not wait for them.
     from palimpsest.apps.terminal.screen.markdown import markdown  # noqa: PLC0415
 
+    text = Styled(markdown(plain(block.text), look), look.style("dim") if block.is_cut_off else "")
     # Rich puts empty lines around tables.
-    return ("" if continues else "\n") + painted(markdown(text, look), look).strip("\n") + "\n"
+    return ("" if block.continues else "\n") + painted(text, look).strip("\n") + "\n"
 
 
 def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
@@ -108,7 +110,7 @@ def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
 
 def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     symbols = look.symbols
-    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool}
+    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool, "writing": symbols.writing}
     mark = marks.get(block.state, symbols.running)
     style = look.style(_STATES[block.state])
     # A call that has not run is dim as a whole.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import texts_of
-from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
 from palimpsest.apps.terminal.sessions.loading import load_for_replies
+from palimpsest.apps.terminal.sessions.open_reply import OpenReply
 from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
@@ -35,6 +36,10 @@ class AttachedTerminal(Protocol):
 
     def take(self, piece: Piece) -> None:
         """Show an event or a delta."""
+        ...
+
+    def show(self, block: Block) -> None:
+        """Add a block to the scrollback."""
         ...
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -129,9 +134,15 @@ class Attachment:
             self._give_back()
             raise
         terminal = self._terminal
-        self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)
+        open_reply = OpenReply(self._around.folder, opened.agent.id)
+
+        def publish(piece: Piece) -> None:
+            open_reply.take(piece)
+            terminal.take(piece)
+
+        self.conversation = AgentConversation(opened.agent, publish, terminal.failed, terminal.turn_ended)
         self.hint = ""
-        await self._show_again(opened.earlier)
+        await self._show_again(opened.earlier, open_reply)
         self._newest = 0
         terminal.attached(opened)
         self._send_waiting()
@@ -221,18 +232,25 @@ class Attachment:
         followed = await asyncio.to_thread(self._around.follow, session)
         self.followed = followed
         self.hint = READ_ONLY
-        await self._show_again(followed.earlier)
+        await self._show_again(followed.earlier, OpenReply(self._around.folder, session))
         self._newest = followed.log.tip
         self._look_after(self._watch_log(followed, HandoverFile(self._around.folder, session)))
         self._terminal.changed()
 
-    async def _show_again(self, earlier: tuple[Piece, ...]) -> None:
-        """Show what an earlier conversation said. What this terminal has followed so far stands on its screen."""
+    async def _show_again(self, earlier: tuple[Piece, ...], open_reply: OpenReply) -> None:
+        """Show what an earlier conversation said, and what had arrived of a reply when its terminal was killed.
+
+        What this terminal has followed so far stands on its screen.
+        """
         if earlier:
             await asyncio.to_thread(load_for_replies)
         for piece in earlier:
             if not isinstance(piece, Event) or piece.seq > self._newest:
-                self._terminal.take(piece)
+                cut_off = open_reply.cut_off(piece)
+                for block in cut_off:
+                    self._terminal.show(block)
+                if not cut_off:
+                    self._terminal.take(piece)
                 # Painting hundreds of pieces takes long: keys are taken between two of them.
                 await asyncio.sleep(0)
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from palimpsest.apps.cli.opening.home import expand_path, find_home
+from palimpsest.apps.cli.opening.home import expand_path, find_home, not_empty
+from palimpsest.core.format.numbers import whole_number
 from palimpsest.core.ports import SessionRow
 
 _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -56,9 +57,9 @@ class _Since(click.ParamType[int]):
         """Return milliseconds since 1970."""
         if isinstance(value, int):
             return value
-        count, unit = value[:-1], value[-1:]
-        if count.isdecimal() and unit in _UNITS_MS:
-            return find_home().clock.now() - int(count) * _UNITS_MS[unit]
+        count, unit = whole_number(value[:-1]), value[-1:]
+        if count is not None and unit in _UNITS_MS:
+            return find_home().clock.now() - count * _UNITS_MS[unit]
         try:
             return int(datetime.fromisoformat(value).timestamp() * 1000)
         except (ValueError, OverflowError, OSError):
@@ -66,10 +67,12 @@ class _Since(click.ParamType[int]):
 
 
 _OPTIONS: Final = (
-    click.option("--cwd", default="", metavar="DIR", help="Only sessions of this folder and of those below it."),
+    click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Only sessions of this folder and of those below it."),
     click.option("--since", type=_Since(), default=0, metavar="WHEN", help="Only with events since a date, or an age: 12h, 7d, 2w."),
-    click.option("--origin", default="", metavar="NAME", help="Only sessions of this program: palimpsest, claude-code, codex, …"),
-    click.option("--model", default="", metavar="NAME", help="Only sessions whose model has this name or begins so."),
+    click.option(
+        "--origin", default="", callback=not_empty, metavar="NAME", help="Only sessions of this program: palimpsest, claude-code, codex, …"
+    ),
+    click.option("--model", default="", callback=not_empty, metavar="NAME", help="Only sessions whose model has this name or begins so."),
 )
 
 

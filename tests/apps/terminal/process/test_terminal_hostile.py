@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import pytest
 from streaming_model import Call, Gate
 from terminal_room import Room, say
 
@@ -51,6 +52,7 @@ def test_ten_megabytes_of_a_tool_do_not_keep_keys_from_the_screen(room: Callable
         assert "xxxx" in screen.text()
 
 
+@pytest.mark.long
 def test_a_reply_of_one_line_of_a_megabyte_is_all_there(room: Callable[..., Room]) -> None:
     words = [f"w{number}" for number in range(150_000)]
     line = " ".join(words)

@@ -11,7 +11,7 @@ from palimpsest.core.events import Interrupted, Usage
 from palimpsest.core.items import Text
 from palimpsest.stores.home import Home
 
-PROGRAM = Path(__file__).parents[1] / "support" / "programs" / "stalled_call.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "programs" / "stalled_call.py"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None)])

@@ -53,7 +53,7 @@ def test_the_same_conversation_and_each_letter_that_was_shown_are_there_again(ro
         kill(screen)
     with here.terminal("--continue") as screen:
         screen.wait_until_quiet()
-        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", *NOTICE, "", "❯ half a thou"]
+        assert screen.lines()[:-1] == ["", "❯ the question", "", "the answer", "", *NOTICE, "", "❯ half a thou"]
 
 
 def test_a_kill_while_a_reply_streams_in_keeps_message_queue_and_draft(room: Callable[..., Room]) -> None:
@@ -68,7 +68,11 @@ def test_a_kill_while_a_reply_streams_in_keeps_message_queue_and_draft(room: Cal
         screen.wait_for("❯ half a thou")
         kill(screen)
     with here.terminal("--continue", ready="after the kill") as screen:
-        assert [line for line in shown(screen) if line.startswith("❯")] == ["❯ the question", "❯ and this too", "❯ half a thou"]
+        lines = [line for line in shown(screen) if not line.startswith("  ")]
+        assert lines == ["❯ the question", "the beginning", "❯ and this too", "after the kill", "❯ half a thou"]
+        assert "· cut off here: the terminal ended while this reply arrived" in screen.text()
+        assert "the beginning" not in str(here.model.asked[-1]["messages"])
+        assert [file.name for file in (here.home / "drafts").iterdir() if "reply" in file.name] == []
 
 
 def test_a_kill_while_a_question_is_open_keeps_the_call_and_the_draft(room: Callable[..., Room]) -> None:
@@ -80,8 +84,11 @@ def test_a_kill_while_a_question_is_open_keeps_the_call_and_the_draft(room: Call
         screen.wait_for("❯ because")
         kill(screen)
     with here.terminal("--continue", ready="❯ because") as screen:
-        assert shown(screen)[0] == "❯ go"
-        assert "bash touch made" in screen.text()
+        screen.wait_for("y  yes, once")
+        lines = shown(screen)
+        assert lines[0] == "❯ go"
+        assert lines[2:5] == ["bash needs your permission", "Run this command?", "touch made"]
+        assert lines[-1] == "❯ because"
         assert not (here.project / "made").exists()
 
 

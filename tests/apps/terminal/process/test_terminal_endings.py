@@ -149,5 +149,7 @@ def test_ctrl_z_gives_the_shell_its_terminal_back(room: Callable[..., Room]) -> 
         screen.wait_for(lambda: "in the shell" in screen.lines())
         screen.type("fg\r")
         screen.wait_for(lambda: screen.lines()[-2] == "❯ some words")
+        screen.wait_until_quiet()
+        assert screen.text().count("❯ some words") == 1
         screen.press("enter")
         screen.wait_for("answer")

@@ -1,0 +1,24 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palimpsest.core.events.event_items import numbers_of
+from palimpsest.core.format.numbers import whole_number
+
+
+@given(st.integers(0, 10**18 - 1))
+def test_a_number_of_up_to_18_digits_is_read_as_it_was_written(number: int) -> None:
+    assert whole_number(str(number)) == number
+
+
+@pytest.mark.parametrize("text", ["", " 1", "+1", "-1", "1.0", "1_000", "x", "²", "٣", "9" * 19, "9" * 5_000])
+def test_any_other_text_is_no_number(text: str) -> None:
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("item", "numbers"),
+    [("7.0", (7, 0)), ("7.1.12", (7, 1, 12)), ("7", None), ("07.0", None), ("7.x", None), ("1.2.3.4", None), (f"{'9' * 5_000}.0", None)],
+)
+def test_an_item_id_has_two_or_three_numbers_without_leading_zeros(item: str, numbers: tuple[int, ...] | None) -> None:
+    assert numbers_of(item) == numbers
