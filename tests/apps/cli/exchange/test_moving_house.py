@@ -117,7 +117,7 @@ def test_a_damaged_blob_is_named_and_not_copied(pal: Pal, old: Pal) -> None:
 def test_a_dry_run_writes_nothing_and_redaction_refuses_what_it_would_break(pal: Pal, old: Pal) -> None:
     assert pal.json("import", str(old.home.folder), "--dry-run")["sessions"] == 6
     assert {*skipped(pal, str(old.home.folder), "--redact")} == {
-        "a log of this program is copied as it is; import it without --redact, and use `pal export --redact` for what leaves"
+        "a log of this program is copied as it is; import it without --redact, and use `pal export ID --redact` for what leaves"
     }
     assert pal.home.store.sessions() == []
 
