@@ -28,7 +28,6 @@ from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import resumed, switch
-from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
@@ -94,6 +93,14 @@ class Answer(Struct, frozen=True):
     stop: str
 
 
+def _profile_of(given: str | Profile) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - `pal` hands over the profile itself
+
+    return profile(given)
+
+
 class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
@@ -124,7 +131,7 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
-        way = named_profile(profile) if isinstance(profile, str) else profile
+        way = _profile_of(profile)
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
         environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
@@ -268,7 +275,7 @@ class Agent:
 
     def change_profile(self, profile: str | Profile) -> None:
         """Continue under another profile."""
-        self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
+        self.session.change_profile(_profile_of(profile))
 
     def unseen(self) -> tuple[Event, ...]:
         """Return the events since the last that `run` or this method brought, such as those of jobs after a turn; none before a turn."""

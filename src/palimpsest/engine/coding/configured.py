@@ -10,11 +10,10 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Job
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.children.tree import AgentSettings
-from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_name_of
+from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_of
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits
-from palimpsest.engine.named_profiles import profile
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
@@ -59,7 +58,7 @@ def configured_agent(
     providers = RunProviders(settings, notify)
     agent = Agent(
         _card(settings, recorded.model, cards, notify),
-        profile=profile(profile_name_of(settings, recorded.profile), settings.profile_environment(os.environ)),
+        profile=profile_of(settings, recorded.profile, os.environ),
         provider=providers,
         cwd=cwd,
         home=home,

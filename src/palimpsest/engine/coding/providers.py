@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from palimpsest.core.errors import NoModel
 from palimpsest.core.ports import Provider
-from palimpsest.engine.named_profiles import is_profile_name
+from palimpsest.profiles.named import PROFILES
+from palimpsest.profiles.named import profile as our_profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.schema import ProviderConfig
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
@@ -22,7 +24,23 @@ _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
 
 def profile_name_of(settings: Settings, recorded: str) -> str:
     """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
-    return recorded if not settings.is_given_now("profile") and is_profile_name(recorded) else settings.config.profile
+    if settings.is_given_now("profile") or not recorded:
+        return settings.config.profile
+    if recorded in PROFILES:
+        return recorded
+    from palimpsest.engine.named_profiles import is_profile_name  # noqa: PLC0415 - only profiles of other authors need it
+
+    return recorded if is_profile_name(recorded) else settings.config.profile
+
+
+def profile_of(settings: Settings, recorded: str, environment: Mapping[str, str]) -> Profile:
+    """Return the profile of that name with its settings. Raises `BadInput` if there is none."""
+    name, texts = profile_name_of(settings, recorded), settings.profile_environment(environment)
+    if name in PROFILES:
+        return our_profile(name, texts)
+    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - only profiles of other authors need it
+
+    return profile(name, texts)
 
 
 def model_name_of(settings: Settings, recorded: str) -> str:
