@@ -1,10 +1,12 @@
-"""Times as texts: ISO 8601 where a time lies in the years 1970 to 9999, else the number as it is recorded."""
+"""Numbers as texts: times as ISO 8601 in the years 1970 to 9999, else as they are recorded; and whole numbers that a text writes."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 # Milliseconds since 1970 at the end of the year 9999; later times, and those before 1970, are no dates of a session.
 END: Final = 253_402_300_800_000
+# Far below the 4,300 digits from which on `int` raises, and enough for any count of events, bytes or milliseconds.
+_MOST_DIGITS: Final = 18
 
 
 def is_date(at: int) -> bool:
@@ -27,3 +29,8 @@ def utc_text(at: int, form: str = "%Y-%m-%d %H:%M") -> str:
 def _moment(at: int) -> datetime:
     # A division would lose the last millisecond of late years.
     return datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that 1 to 18 ASCII digits write; `None` for any other text, also for signs and for digits of other scripts."""
+    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal() else None

@@ -18,8 +18,7 @@ from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.errors import counted
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.numbers import whole_number
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.times import iso_time, whole_number
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING
