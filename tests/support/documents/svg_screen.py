@@ -97,7 +97,7 @@ def _css(names: list[str]) -> str:
     def colours(which: int) -> str:
         inks = "".join(f".{name}{{fill:{_PALETTE[name][which]}}}" for name in names if name != _INK)
         box, ink = (f"fill:{_PALETTE['paper'][which]};stroke:{_PALETTE['edge'][which]}", _PALETTE[_INK][which])
-        return f".box{{{box}}}text,.cursor{{fill:{ink}}}{inks}"
+        return f".box{{{box}}}text,.cursor,.{_INK}{{fill:{ink}}}{inks}"
 
     return (
         f"\ntext{{font:{_FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}}"

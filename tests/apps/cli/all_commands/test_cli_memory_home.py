@@ -133,7 +133,7 @@ def test_doctor_finds_a_home_in_memory_in_order() -> None:
         check["name"]: (check["state"], check["message"]) for check in msgspec.json.decode(run(home, "doctor", "--json").stdout)["checks"]
     }
     assert {name: checks[name] for name in ("home", "disk", "index", "locks", "remains", "logs", "secrets")} == {
-        "home": ("ok", "memory, 1 sessions"),
+        "home": ("ok", "memory, 1 session"),
         "disk": ("ok", "not needed"),
         "index": ("ok", "does not exist yet, created when needed"),
         "locks": ("ok", "not needed"),
