@@ -10,13 +10,18 @@ from itertools import chain, repeat
 import pytest
 
 from palimpsest.core.errors import ProviderError, ReplyTooLong
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.events import Interrupted, ModelReplied
 from palimpsest.core.events.deltas import Delta
+from palimpsest.core.items import text_of
+from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import Provider
+from palimpsest.engine.agent import Agent
 from palimpsest.providers.clients import ClientProvider
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.responses import ReplyLimits
 from palimpsest.providers.retrying import is_transient
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
 from palimpsest.wire.models.cards import ModelCard, card
 
 SONNET, GPT, QWEN = card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/qwen3-coder")
@@ -154,3 +159,25 @@ def test_the_other_wires_have_the_same_limits(named: ModelCard, wire: str) -> No
 
 def test_a_reply_without_end_is_not_asked_for_again() -> None:
     assert not is_transient(ReplyTooLong("it did not end"))
+
+
+def test_after_an_endless_reply_the_session_verifies_and_goes_on() -> None:
+    home = Home.in_memory()
+
+    async def work(url: str) -> str:
+        endless_model = over_http(url, ReplyLimits(events=50))
+        async with Agent(SONNET, provider=endless_model, home=home) as agent:
+            with pytest.raises(ReplyTooLong):
+                await agent.ask("go")
+        async with Agent(SONNET, provider=Scripted("Done."), home=home, resume=agent.id) as agent:
+            assert (await agent.ask("go on")).text == "Done."
+        return agent.id
+
+    with endless(START + BLOCK, said("x")) as url:
+        session = asyncio.run(work(url))
+    with home.open(session, write=False) as log:
+        (cut,) = [event.body for event in log.events() if isinstance(event.body, Interrupted)]
+        # What had arrived is kept, with the reason.
+        why = "the reply was stopped because it did not end: more than 50 events arrived; ask again, or raise reply_events"
+        assert ({text_of(part).strip("x") for part in cut.parts}, cut.why) == ({""}, why)
+    assert verify(home.store, session, home.blobs).findings == ()
