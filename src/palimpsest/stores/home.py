@@ -34,6 +34,11 @@ def forks_of(store: SessionStore) -> dict[str, set[str]]:
     return {base: others - {base} for base, others in forks.items()}
 
 
+def disk_bytes(store: SessionArchive, session: str) -> int:
+    """Return the bytes of a session: of its log and, on disk, of the files that are deleted with it."""
+    return store.disk_bytes(session) if isinstance(store, JsonlSessions) else store.stat(session).size
+
+
 def deletion_order(store: SessionStore, sessions: Collection[str]) -> list[str]:
     """Return sessions with forks before what they were forked from. Raises `BadInput` if another fork needs one of them."""
     forks = forks_of(store)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.ports import LogStat, SessionArchive
+from palimpsest.core.ports import LogStat
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
 from palimpsest.stores.files import Lock, is_locked, is_temporary, open_in_folder, store_error, store_errors
@@ -127,16 +127,12 @@ class JsonlSessions:
             lock.release()
             raise
 
-
-def disk_bytes(store: SessionArchive, session: str) -> int:
-    """Return the bytes of a session: of its log and, on disk, of the files that are deleted with it."""
-    size = store.stat(session).size
-    if not isinstance(store, JsonlSessions):
-        return size
-    path = store.path_of(session)
-    with store_errors(path, "read"):
-        files = (file for other in _side_files(path) for file in (other.rglob("*") if other.is_dir() else (other,)))
-        return size + sum(file.lstat().st_size for file in files if file.is_file())
+    def disk_bytes(self, session: str) -> int:
+        """Return the bytes of a session: of its log and of the files that are deleted with it."""
+        path = self.path_of(session)
+        with store_errors(path, "read"):
+            files = (file for other in _side_files(path) for file in (other.rglob("*") if other.is_dir() else (other,)))
+            return self.stat(session).size + sum(file.lstat().st_size for file in files if file.is_file())
 
 
 def _side_files(path: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from palimpsest.core.log.verify import verify
 from palimpsest.foreign.reading.importing import Imported, import_session
 from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.files import write_atomically
 from palimpsest.testing.laws import require, require_equal
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
@@ -54,7 +55,7 @@ class ReaderContract:
             path = self.write_session(Path(name))
             data = path.read_bytes()
             for share in (0.0, 0.3, 0.6, 0.95):
-                path.write_bytes(data[: int(len(data) * share)])
+                write_atomically(path, [data[: int(len(data) * share)]], replace=True, sync=False)
                 for source in self.make().sources(path):
                     if isinstance(source, ReadProblem):
                         continue
@@ -67,7 +68,7 @@ class ReaderContract:
         with TemporaryDirectory() as name:
             folder = Path(name)
             for file, text in (("notes.txt", "Some notes.\n"), ("empty", ""), ("package.json", '{"name": "shop"}\n')):
-                (folder / file).write_text(text)
+                write_atomically(folder / file, [text.encode()])
             found = [each for each in self.make().sources(folder) if isinstance(each, TranscriptSource)]
             require_equal(found, [], "sessions in a folder without any")
 

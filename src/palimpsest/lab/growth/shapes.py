@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from palimpsest.stores.files import write_atomically
 from palimpsest.wire.json_reading import Json
 
 MODEL: Final = "claude-sonnet-4-5"
@@ -220,5 +221,5 @@ def write_shape(shape: Shape, folder: Path, count: int) -> Path:
     """Write a session of a shape as a Claude Code transcript into a folder. Returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / SOURCE_NAME
-    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in shape.lines(count)))
+    write_atomically(path, (msgspec.json.encode(line) + b"\n" for line in shape.lines(count)), replace=True, sync=False)
     return path

@@ -12,8 +12,7 @@ from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import PalimpsestError, StoreError
-from palimpsest.stores.home import deletion_order
-from palimpsest.stores.jsonl import disk_bytes
+from palimpsest.stores.home import deletion_order, disk_bytes
 from palimpsest.stores.snapshots.shadow import forget_session
 
 _MOST_NAMED = 5
