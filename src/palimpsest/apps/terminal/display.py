@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +14,6 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
@@ -25,6 +23,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
+from palimpsest.apps.terminal.input.keyboard import Keyboard
 from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.output import FrameOutput
@@ -52,7 +51,7 @@ _DEPTHS: Final = {
 class Device(NamedTuple):
     """The terminal itself: where keys come from, where the screen is, and whether it wraps lines again when its width changes."""
 
-    input: Input
+    input: Keyboard
     output: FrameOutput
     reflows: bool = False
 
@@ -83,6 +82,7 @@ class Display:
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
         self._output = output
+        self._keyboard = device.input
         self._is_away = False
         self._continued_at = 0.0
         self.search = SearchToolbar(ignore_case=True)
@@ -175,15 +175,15 @@ class Display:
         """
         self._is_away = True
         self._output.release()
+        self._keyboard.stays_raw = not reads_keys
         try:
             with interrupts_ignored():
                 async with in_terminal():
                     # What was written before comes before what the action prints.
                     self._write_pending()
-                    # Otherwise the terminal would echo what is typed, and an Enter would come as a new line.
-                    with nullcontext() if reads_keys else self.app.input.raw_mode():
-                        return await asyncio.to_thread(action) if in_thread else action()
+                    return await asyncio.to_thread(action) if in_thread else action()
         finally:
+            self._keyboard.stays_raw = False
             self._is_away = False
             self.refresh()
 

@@ -7,9 +7,9 @@ import sys
 from typing import Final
 
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.input import create_input
 
 from palimpsest.apps.terminal.display import Device
+from palimpsest.apps.terminal.input.keyboard import Keyboard
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.output import FrameOutput
 from palimpsest.apps.terminal.screen.resizing import reflows
@@ -23,7 +23,7 @@ _USUAL: Final = Size(rows=24, columns=80)
 async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bool, seconds: float | None) -> None:
     """Run the agent in the terminal of standard input and output until the user leaves, or a signal or a closed terminal ends it."""
     output = FrameOutput(sys.stdout, _size, os.environ.get("TERM"))
-    terminal = Terminal(around, look, Device(create_input(), output, reflows(os.environ)), vi=vi, seconds=seconds)
+    terminal = Terminal(around, look, Device(Keyboard(sys.stdin), output, reflows(os.environ)), vi=vi, seconds=seconds)
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(ending, terminal.leave)

@@ -146,6 +146,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--profiles", "best"), "there is no profile 'best'; known are palimpsest, claude-code"),
         ((LONG, "--card", "gpt-99"), "no card is known for the model 'gpt-99'; known are"),
         ((LONG, "--cycles", "1,x"), "--cycles takes numbers from 1 to 100"),
+        ((LONG, "--cycles", "9" * 5_000), "--cycles takes numbers from 1 to 100"),
         ((LONG, "--ttl", "2h"), "'2h' is not one of '5m', '1h'"),
         ((LONG, "--card", ""), "--card names no card"),
         ((LONG, "--card", " , "), "--card names no card"),

@@ -207,6 +207,8 @@ def test_settings_are_shown_checked_and_set(room: Callable[..., Room]) -> None:
         say(screen, "/hooks runs")
         screen.wait_for("no hook has run in this session")
         screen.wait_for(lambda: "of 200k" in screen.lines()[-1])
+        # The command has ended, and the input is there again.
+        screen.wait_until_quiet()
         screen.type("/config terminal.theme d")
         screen.wait_for(lambda: "  dark" in screen.lines())
     assert (here.home / "config.toml").read_text() == (
@@ -262,7 +264,7 @@ def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped
             say(screen, message)
             screen.wait_for(answer)
             screen.wait_for(lambda: "working" not in screen.lines()[-1])
-        assert screen.lines()[-1].endswith(" · 1 process")
+        screen.wait_for(lambda: screen.lines()[-1].endswith(" · 1 process"))
         say(screen, "/processes")
         screen.wait_for(lambda: re.search(r"❯ p1 runs \d+ s, pid \d+ echo begun; cat never\n  begun", screen.text()) is not None)
         pid = int(re.findall(r"pid (\d+)", screen.text())[-1])

@@ -222,9 +222,7 @@ def _print(run: ImportRun, places: list[_SearchPlace]) -> None:
     secrets = _secrets(run.rows, run)
     if secrets:
         kinds = ", ".join(f"{kind} {number}" for kind, number in secrets.items())
-        click.echo(
-            f"{sum(secrets.values()):,} secrets ({kinds}) in the new events: `pal doctor` names the sessions, --redact replaces them"
-        )
+        click.echo(f"{sum(secrets.values()):,} secrets ({kinds}) in the new events: `pal secrets --all` lists them, --redact replaces them")
     if run.dry:
         click.echo("nothing was written (--dry-run)")
 

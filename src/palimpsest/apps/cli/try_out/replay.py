@@ -175,7 +175,7 @@ def _cards(known: tuple[ModelCard, ...], names: tuple[str, ...], window: int) ->
 
 def _parse_cycles(text: str) -> tuple[int, ...]:
     words = text.replace(",", " ").split()
-    wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 100)), None)
+    wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= 3 and 0 < int(word) <= 100)), None)
     if wrong is not None:
         raise click.UsageError(f"--cycles takes numbers from 1 to 100 separated by commas, not {wrong!r}")
     return tuple(sorted({int(word) for word in words}))
