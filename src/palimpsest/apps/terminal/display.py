@@ -110,7 +110,7 @@ class Display:
             key_bindings=keys,
             color_depth=_DEPTHS[look.colours],
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            min_redraw_interval=FRAME_SECONDS / 5,
+            min_redraw_interval=FRAME_SECONDS / 25,
             input=device.input,
             output=output,
         )

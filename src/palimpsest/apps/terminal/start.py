@@ -18,10 +18,14 @@ from palimpsest.apps.terminal.terminal import Terminal
 
 # A terminal that reports no size.
 _USUAL: Final = Size(rows=24, columns=80)
+# A tenth of Python's default.
+_SWITCH_SECONDS: Final = 0.0005
 
 
 async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bool, seconds: float | None) -> None:
     """Run the agent in the terminal of standard input and output until the user leaves, or a signal or a closed terminal ends it."""
+    # Keys wait for the threads that plan and encode a request: each time that the loop needs the interpreter, for at most so long.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     output = FrameOutput(sys.stdout, _size, os.environ.get("TERM"))
     terminal = Terminal(around, look, Device(Keyboard(sys.stdin), output, reflows(os.environ)), vi=vi, seconds=seconds)
     loop = asyncio.get_running_loop()
