@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import chain, repeat
 
 import pytest
+from loopback import serving
 
 from palimpsest.core.errors import ProviderError, ReplyTooLong
 from palimpsest.core.events import Interrupted, ModelReplied
@@ -55,14 +56,11 @@ def endless(first: bytes, again: bytes, *, kind: str = "text/event-stream", stat
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        with serving(Endless) as url:
+            yield url
     finally:
         done.set()
-        server.shutdown()
-        server.server_close()
 
 
 def sent(**event: object) -> bytes:
