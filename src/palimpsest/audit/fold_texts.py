@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
 
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate

@@ -1,11 +1,6 @@
 """All errors of the library; each message says what happened, where, and what to do."""
 
 
-def counted(number: int, word: str) -> str:
-    """Return a number and its noun for a message, in the plural unless the number is 1: `1 session`, `2,000 sessions`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
 class PalimpsestError(Exception):
     """Parent of all errors that this library raises on purpose; the message is one line."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Content, Text
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate

@@ -7,7 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 if TYPE_CHECKING:

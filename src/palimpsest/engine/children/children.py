@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, ChildOpened, Usage
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Part
 from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve

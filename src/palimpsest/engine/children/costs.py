@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord

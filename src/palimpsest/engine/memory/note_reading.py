@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.memory.note import Note, check_note

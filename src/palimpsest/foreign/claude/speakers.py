@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.events import Body, ContextStated, Recalled, Statement, UserSaid
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, ToolResult
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 

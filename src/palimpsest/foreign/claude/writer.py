@@ -23,7 +23,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs

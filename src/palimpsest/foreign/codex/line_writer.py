@@ -29,7 +29,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of as event_items
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls

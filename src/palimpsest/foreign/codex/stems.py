@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import utc_text
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SEED_LENGTH = 4

@@ -19,7 +19,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.editors.places import editor_folders

@@ -4,8 +4,7 @@ import json
 import re
 from html import escape
 
-from palimpsest.core.errors import counted
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import counted, utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 

@@ -4,8 +4,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from palimpsest.core.errors import PalimpsestError, counted
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.format.path import Path
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs

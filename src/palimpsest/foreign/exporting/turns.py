@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import BadInput, counted
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import (
     TURN,
     CallStarted,
@@ -38,6 +38,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.format.path import Path
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from palimpsest.core.events import SessionOpened
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import SdkEvents, ServerEvents
 from palimpsest.foreign.reading.files import (

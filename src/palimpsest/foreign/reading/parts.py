@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from palimpsest.core.events import CallStarted, Usage
-from palimpsest.core.format.times import is_date
+from palimpsest.core.format.texts import is_date
 from palimpsest.core.items import Document, Image, Part, Role, Signature, Text, Thinking, ToolCall
 from palimpsest.core.ports import Blobs
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text

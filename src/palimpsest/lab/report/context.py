@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from palimpsest.core.errors import counted
+from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import CardRun, Outcome, ReplayedEdit, ReplayedSession
 from palimpsest.lab.report.markup import colour_class, dollars, panels, profile_title, short_number, snippet
 from palimpsest.lab.report.plot import Plot, axis_steps, downsampled

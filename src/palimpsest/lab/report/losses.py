@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Loss
-from palimpsest.core.errors import counted
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned
 from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.foreign.exporting.formatting import gist_of, headline

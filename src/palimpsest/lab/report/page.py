@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from palimpsest.core.errors import counted
+from palimpsest.core.format.texts import counted
 from palimpsest.foreign.exporting.html import STYLE
 from palimpsest.lab.outcome import OWN_CARDS, RECORDED, CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.context import context_charts

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, attribute_digest
 from palimpsest.memory.note import LONGEST_ABOUT, Note, check_note

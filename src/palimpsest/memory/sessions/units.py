@@ -6,7 +6,7 @@ from typing import Final
 
 from palimpsest.audit.entities import distinct_tokens, is_path, trimmed
 from palimpsest.core.events import Event
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.redaction import redact
 from palimpsest.memory.recall.units import STEP, TURN, RecallUnit, cut
 from palimpsest.memory.sessions.episodes import FixReader, fix_unit

@@ -6,7 +6,7 @@ from typing import Annotated, Final, NamedTuple, Protocol
 
 from msgspec import Meta, Struct, field
 
-from palimpsest.core.format.times import utc_text
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Content, Document, Image, Kind, Part, ToolResult, text_of
 from palimpsest.core.ports import Hit
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line

@@ -12,7 +12,7 @@ import pytest
 from finished_sessions import CWD, add_session
 from pal_runs import Pal
 
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.stores.config.memory_config import MemoryConfig
 

@@ -9,7 +9,7 @@ import click
 
 from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list_sessions, not_empty
 from palimpsest.core.errors import BadInput
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.home import new_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from palimpsest.apps.cli.agent.options import session_of
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.cli.opening.settings import config_path, working_folder
-from palimpsest.core.errors import counted
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.settings import Settings, resolve
 

@@ -11,10 +11,10 @@ from palimpsest.apps.cli.opening.home import find_home, find_session, new_sessio
 from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.core.errors import BadInput, counted
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import UserSaid
 from palimpsest.core.format.path import Path
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.turns import turns_of

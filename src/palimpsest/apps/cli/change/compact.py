@@ -21,8 +21,9 @@ from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, counted
+from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.policy import complete

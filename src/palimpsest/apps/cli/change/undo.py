@@ -9,9 +9,9 @@ from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
-from palimpsest.core.errors import BadInput, counted
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.log.undo import restore as bring_back

@@ -22,9 +22,10 @@ from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, PalimpsestError, counted
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader
+from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import LogFile
 from palimpsest.core.redaction.search import CERTAIN_KINDS
 from palimpsest.foreign.reading.cursors import Cursors

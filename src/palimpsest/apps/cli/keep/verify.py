@@ -11,7 +11,8 @@ from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_pa
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import PalimpsestError, counted
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import Finding, KeptLink, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log

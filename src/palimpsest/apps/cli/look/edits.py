@@ -15,7 +15,7 @@ from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of

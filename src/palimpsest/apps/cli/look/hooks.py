@@ -9,7 +9,7 @@ from palimpsest.apps.cli.opening.settings import config_path, settings_of, worki
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.events import HookRan
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 

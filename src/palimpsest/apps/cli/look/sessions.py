@@ -15,7 +15,7 @@ from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost

@@ -15,10 +15,9 @@ from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argumen
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
-from palimpsest.core.errors import counted
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.times import iso_time, whole_number
+from palimpsest.core.format.texts import counted, iso_time, whole_number
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING

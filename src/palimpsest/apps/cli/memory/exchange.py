@@ -12,7 +12,8 @@ from palimpsest.apps.cli.memory.places import cwd_option, open_memories, scope_o
 from palimpsest.apps.cli.opening.home import expand_path
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, counted
+from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import counted
 from palimpsest.engine.memory.access.exporting import one_document, write_topic_files
 from palimpsest.engine.memory.access.importing import ImportedNotes, folder_at, import_notes, own_folders
 from palimpsest.memory.note import redacted

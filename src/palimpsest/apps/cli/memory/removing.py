@@ -8,8 +8,9 @@ from msgspec import Struct
 from palimpsest.apps.cli.memory.places import ChangedNotes, changed, cwd_option, open_memories, scope_option, word_of
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, counted
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten
+from palimpsest.core.format.texts import counted
 from palimpsest.engine.memory.access.writing import LocatedNote, locate
 from palimpsest.memory.weighing.erasing import said_by
 

@@ -14,7 +14,8 @@ from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.core.errors import BadInput, NoModel, counted
+from palimpsest.core.errors import BadInput, NoModel
+from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import RunProviders
 from palimpsest.engine.memory.pipeline.asking import DirectAnswers, RunEstimate, estimated

@@ -9,7 +9,7 @@ from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_m
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
-from palimpsest.core.format.times import iso_time
+from palimpsest.core.format.texts import iso_time
 from palimpsest.engine.memory.access.evidence import CitedEvent, NoteChange, changes_of, cited_events
 from palimpsest.engine.memory.access.writing import locate
 from palimpsest.engine.memory.notebook import Notebook

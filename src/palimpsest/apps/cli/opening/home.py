@@ -12,7 +12,8 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import nearest
-from palimpsest.core.errors import BadInput, StoreError, counted
+from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home

@@ -11,7 +11,7 @@ import msgspec
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.shown_text import escaped_json
 from palimpsest.core.errors import BadInput
-from palimpsest.core.format.times import is_date, iso_time
+from palimpsest.core.format.texts import is_date, iso_time
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.core.errors import counted
+from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100

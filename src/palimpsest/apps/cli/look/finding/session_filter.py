@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 
 from palimpsest.apps.cli.opening.home import expand_path, find_home, not_empty
-from palimpsest.core.format.times import whole_number
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.ports import SessionRow
 
 _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.times import is_date, iso_time, utc_text, whole_number
+from palimpsest.core.format.texts import is_date, iso_time, utc_text, whole_number
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Numbers as texts: times as ISO 8601 in the years 1970 to 9999, else as they are recorded; and whole numbers that a text writes."""
+"""Times, counts and whole numbers as texts: how they are written for people and programs, and read from words of a command."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -34,3 +34,8 @@ def _moment(at: int) -> datetime:
 def whole_number(text: str) -> int | None:
     """Return the number that 1 to 18 ASCII digits write; `None` for any other text, also for signs and for digits of other scripts."""
     return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal() else None
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number and its noun for a message, in the plural unless the number is 1: `1 session`, `2,000 sessions`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
