@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
+from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.events.event_items import edit_items
@@ -14,7 +15,6 @@ from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.tokens.budget import measured_tokens
 from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import claude_size
 from palimpsest.core.view import View, shown
 from palimpsest.foreign.claude.blocks import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude.layout import ItemRun, Layout, LineIndex, layout_of
