@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from palimpsest.core.events import (
     TURN,
+    CallStarted,
     ContextStated,
     EditUndone,
     Event,
@@ -98,6 +99,8 @@ class SessionRowBuilder:
                 self.turns += not body.steering
                 if not self.title:
                     self.title = _first_line(" ".join(text_of(part) for part in body.parts))
+            case CallStarted(model=model, purpose=purpose) if purpose == TURN:
+                self.model = model
             case ModelReplied() | Interrupted() as body:
                 if body.purpose == TURN:
                     self.model = body.model or self.model
