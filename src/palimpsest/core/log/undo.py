@@ -67,15 +67,15 @@ def undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tupl
 
 
 def restore(log: Log, item_id: str, why: str = "") -> Event:
-    """Make one item visible again, with its call or result, and return the recorded event. Raises as `restoring_edits` does."""
+    """Make one item visible again, with its call or result, and return the recorded event.
+
+    Raises `BadInput` if the item is not on this branch or is visible already.
+    """
     return log.append(ViewEdited(restoring_edits(log, item_id), by="restore", why=why))
 
 
 def restoring_edits(log: Log, item_id: str) -> tuple[Edit, ...]:
-    """Return the edits that make one item visible again, with its call or result.
-
-    Raises `BadInput` if the item is not on this branch or is visible already.
-    """
+    """Return the edits that make one item visible again, with its call or result. Raises as `restore` does."""
     wanted = log.find(item_id)
     if wanted is None:
         raise BadInput(f"there is no item {item_id} on this branch")
