@@ -25,7 +25,7 @@ from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
-from palimpsest.foreign.reading.origin import ExportOrigin, origin_of
+from palimpsest.foreign.reading.transcript import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
