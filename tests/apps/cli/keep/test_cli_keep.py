@@ -5,8 +5,8 @@ import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
 from palimpsest.core.events import SessionOpened, UserSaid
-from palimpsest.core.items import Text
 from palimpsest.core.format.texts import iso_time
+from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
