@@ -128,10 +128,7 @@ def export(
         else:
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
-    if as_json:
-        emit(shape)
-    else:
-        _print_result(shape, place, install=install)
+    emit(shape) if as_json else _print_result(shape, place, install=install)
     if notes_links(home):
         note_links([link], explain=False)
 
