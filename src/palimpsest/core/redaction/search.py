@@ -118,17 +118,17 @@ def _long_words(plain: bytes) -> bytes:
     words: set[bytes] = set()
     start = marked.find(_LONG)
     while start >= 0:
-        end = marked.find(b" ", start + len(_LONG))
+        end = marked.find(b" ", start + LONG)
         if end < 0:
             end = len(marked)
-        word = plain[max(0, start - _BEFORE) : end]
-        if not plain[start:end].translate(None, _HEXADECIMAL):
-            # Digests and UUIDs, in which no start can begin; a start before them ends with a dot or a slash.
-            if plain[start - 1 : start] in _BEFORE_HEXADECIMAL:
-                words.add(word)
-        elif not word.islower() or word.translate(None, _DIGITS) != word:
+        if plain[start:end].translate(None, _HEXADECIMAL):
+            word = plain[max(0, start - _BEFORE) : end]
             # Names in small letters are most long words of a text, and no token is written like that.
-            words.add(word)
+            if not word.islower() or word.translate(None, _DIGITS) != word:
+                words.add(word)
+        elif plain[start - 1 : start] in _BEFORE_HEXADECIMAL:
+            # Digests and UUIDs are left out, because no start begins in them; one before them ends with a dot or a slash.
+            words.add(plain[max(0, start - _BEFORE) : end])
         start = marked.find(_LONG, end)
     return b" ".join(words)
 
