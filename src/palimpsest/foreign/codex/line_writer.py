@@ -42,8 +42,8 @@ from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
 from palimpsest.foreign.file_ids import FileIds
-from palimpsest.foreign.reading.origin import FIELD, ExportOrigin, origin_of
 from palimpsest.foreign.reading.parts import wire_of
+from palimpsest.foreign.reading.transcript import FIELD, ExportOrigin, origin_of
 from palimpsest.wire.encoding.sendable import sendable_content
 from palimpsest.wire.json_reading import Json
 from palimpsest.wire.models.cards import card
