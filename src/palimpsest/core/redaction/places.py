@@ -1,6 +1,6 @@
 """Classes of secrets that their place names: headers, cookies, URLs, options of commands, and values next to the name of a key."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import Final
 
 from palimpsest.core.redaction.classes import Judge, SecretCandidate, SecretClass, generated, no_placeholder
@@ -214,7 +214,7 @@ _COOKIE_HEADER: Final = lazy_pattern(
 _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,4096})(?:;[ \t]{0,4})?")
 
 
-def find_cookies(text: str, folded: bytes, absent: Set[bytes] = frozenset()) -> Iterator[tuple[int, int]]:
+def find_cookies(text: str, folded: bytes, absent: frozenset[bytes] = frozenset()) -> Iterator[tuple[int, int]]:
     """Yield the spans of generated values in the cookies of headers and of `curl -b`.
 
     `folded` is the text in small letters, as bytes, and `absent` the starts that it is known not to contain.

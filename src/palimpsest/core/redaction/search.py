@@ -87,7 +87,7 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     if not run_starts and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()
     options = set(_ANY_OPTION.findall(folded))
-    absent = {start for start in _OPTION_STARTS if start[:3] not in options}
+    absent = frozenset(start for start in _OPTION_STARTS if start[:3] not in options)
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
     found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded, absent)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
