@@ -28,7 +28,6 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import Finding, KeptLink, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log
 from palimpsest.core.ports import BlobStore, SessionArchive
-from palimpsest.stores.jsonl import SUFFIX
 from palimpsest.stores.logs.repair import RepairReport, repair
 
 _EXAMPLES = """\b
@@ -115,10 +114,10 @@ def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
     found = _all_sessions(home, *stores_of_folder(home, folder))
     if is_own_folder(home, folder):
         return found
-    others = {location.session: why for location in found if (why := wrong_file(home, Path(location.name)))}
-    for session, why in others.items():
-        click.echo(plain(f"pal: {folder / session}{SUFFIX}: {why}; it was left out"), err=True)
-    return [location for location in found if location.session not in others]
+    others = {location.name: why for location in found if (why := wrong_file(home, Path(location.name)))}
+    for name, why in others.items():
+        click.echo(plain(f"pal: {name}: {why}; it was left out"), err=True)
+    return [location for location in found if location.name not in others]
 
 
 def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
