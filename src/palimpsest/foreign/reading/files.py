@@ -143,7 +143,6 @@ def decoded(data: bytes) -> object:
 
 def _decoded(data: bytes) -> object:
     try:
-        data.decode()
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass

@@ -159,7 +159,7 @@ def test_the_context_in_the_list_is_that_of_the_command(pal: Pal) -> None:
     shares = {line[0]: next(word for word in line if word.endswith("%")) for line in lines}
     counted = {session: pal.json("context", session) for session in words}
 
-    assert shares == {words[one]: f"{each['used'] * 100 // each['window']}%" for one, each in counted.items()}
+    assert shares == {words[one]: f"{round(each['used'] * 100 / each['window'])}%" for one, each in counted.items()}
     assert shares[words[LONG]] != "0%"
 
 
