@@ -1,7 +1,8 @@
-"""Memory in one session: the notes it may see, and what memory adds to it in tools, jobs, context and recalled notes."""
+"""The memory of a project, and that of one session in it: the notes it may see, its settings, and the home that keeps them."""
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 _TEAM_FOLDER: Final = ".palimpsest/memory"
 
 
-class SessionMemory(Struct, frozen=True):
-    """What memory is to one agent: its notes, its settings, and the home that keeps them.
+class ProjectMemory(Struct, frozen=True, kw_only=True):
+    """What memory is in one project folder: its notes, its settings, and the home that keeps them.
 
     `given` are the notes, or a function that opens them with their first use: a session that needs none does not look for them. `made` is
-    what is made once for a session when it is first needed, such as the index over its notes.
+    what is made once when it is first needed, such as the index over the notes.
     """
 
-    agent: Agent
     home: AnyHome
+    root: Path
     given: "Memories | Callable[[], Memories]"
     config: MemoryConfig
     made: list[object] = field(default_factory=list)
@@ -35,7 +36,7 @@ class SessionMemory(Struct, frozen=True):
     def is_used(self) -> bool:
         """Return whether there are or were notes in this home or of this team, without asking which belong to the project."""
         folder = self.home.folder
-        return folder is not None and ((folder / "memory").is_dir() or (self.agent.toolbox.workspace.root / _TEAM_FOLDER).is_dir())
+        return folder is not None and ((folder / "memory").is_dir() or (self.root / _TEAM_FOLDER).is_dir())
 
     def has_notes(self) -> bool:
         """Return whether there is a note that may be shown, without reading any."""
@@ -48,8 +49,14 @@ class SessionMemory(Struct, frozen=True):
 
     @property
     def memories(self) -> "Memories":
-        """The notes that the agent may see and change."""
+        """The notes that may be seen and changed."""
         return self.given() if callable(self.given) else self.given
+
+
+class SessionMemory(ProjectMemory, frozen=True, kw_only=True):
+    """What memory is to one agent."""
+
+    agent: Agent
 
 
 def session_memory(agent: Agent, home: AnyHome, config: MemoryConfig) -> SessionMemory | None:
@@ -57,7 +64,17 @@ def session_memory(agent: Agent, home: AnyHome, config: MemoryConfig) -> Session
     if home.folder is None or not config.use:
         return None
     root = agent.toolbox.workspace.root
+    return SessionMemory(home=home, root=root, given=_opened_once(home, root), config=config, agent=agent)
 
+
+def project_memory(home: AnyHome, root: Path, config: MemoryConfig) -> ProjectMemory | None:
+    """Return the memory of a project folder outside of any session; `None` if it is turned off, or the home keeps nothing."""
+    if home.folder is None or not config.use:
+        return None
+    return ProjectMemory(home=home, root=root, given=_opened_once(home, root), config=config)
+
+
+def _opened_once(home: AnyHome, root: Path) -> "Callable[[], Memories]":
     @cache
     def memories() -> "Memories":
         from palimpsest.engine.memory.memories import memories_of  # noqa: PLC0415 - the scope is asked of git; a start takes milliseconds
@@ -67,4 +84,4 @@ def session_memory(agent: Agent, home: AnyHome, config: MemoryConfig) -> Session
             raise BadInput("this home keeps no notes", where="memory")
         return found
 
-    return SessionMemory(agent, home, memories, config)
+    return memories

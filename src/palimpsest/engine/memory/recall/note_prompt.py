@@ -73,28 +73,8 @@ class NotePrompt:
             newest = sorted(offered, key=lambda name: (-changed_at(entries[name]), name))[:MOST_IN_MANIFEST]
             hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
         else:
-            standing = NoteStanding(entries, self._index.uses, now)
-            due = due_names(entries, text, now)
-            options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
-            ranked = rank(index, text, most=MOST_OFFERED, options=options, similar=self._index.similar(index, text))
-            numbers = [index.numbers[hit.unit.id] for hit in ranked]
-            fitting = relevant(index, text, numbers)
-            hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
-            same = near_duplicates_once(
-                [hit.unit.id for hit in hits],
-                [frozenset(index.sequences[index.numbers[hit.unit.id]]) for hit in hits],
-                NEAR_DUPLICATE,
-            )
-            hits = [hit for hit in hits if hit.unit.id not in same]
-        return sorted(self._read(hits), key=lambda each: -each.score)
-
-    def _read(self, hits: Sequence[RecallHit]) -> Iterator[ScoredNote]:
-        """Yield the notes of hits as their files state them now, stale ones with less score."""
-        for hit in hits:
-            note = self._index.note(hit.unit.id)
-            if note is not None and is_showable(note):
-                stale = bool(self._files.changed(note))
-                yield ScoredNote(note, hit.score - (STALE_LOSS if stale else 0.0), stale)
+            hits = fitting_hits(self._index, text, now, excluded)
+        return scored_notes(self._index, self._files, hits)
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""
@@ -134,6 +114,33 @@ class NotePrompt:
         entries = self._index.entries
         names = (each.note.name for each in offered)
         return claude_manifest(TopicFile(f"{name}.md", changed_at(entries[name]), self._index.text(name)) for name in names)
+
+
+def fitting_hits(notes: NoteIndex, text: str, now: datetime, excluded: frozenset[str]) -> list[RecallHit]:
+    """Return the notes that have enough to do with a prompt to be shown unasked, best first and near-duplicates once."""
+    index, entries = notes.refresh(), notes.entries
+    due = due_names(entries, text, now)
+    standing = NoteStanding(entries, notes.uses, now)
+    options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
+    ranked = rank(index, text, most=MOST_OFFERED, options=options, similar=notes.similar(index, text))
+    fitting = relevant(index, text, [index.numbers[hit.unit.id] for hit in ranked])
+    hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
+    words = [frozenset(index.sequences[index.numbers[hit.unit.id]]) for hit in hits]
+    same = near_duplicates_once([hit.unit.id for hit in hits], words, NEAR_DUPLICATE)
+    return [hit for hit in hits if hit.unit.id not in same]
+
+
+def scored_notes(notes: NoteIndex, files: StaleFiles, hits: Sequence[RecallHit]) -> list[ScoredNote]:
+    """Return the notes of hits as their files state them now, best first; stale ones have less score."""
+    return sorted(_read(notes, files, hits), key=lambda each: -each.score)
+
+
+def _read(notes: NoteIndex, files: StaleFiles, hits: Sequence[RecallHit]) -> Iterator[ScoredNote]:
+    for hit in hits:
+        note = notes.note(hit.unit.id)
+        if note is not None and is_showable(note):
+            stale = bool(files.changed(note))
+            yield ScoredNote(note, hit.score - (STALE_LOSS if stale else 0.0), stale)
 
 
 def recent_tools(view: View) -> tuple[str, ...]:
