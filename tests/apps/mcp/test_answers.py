@@ -9,7 +9,7 @@ from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.engine.memory.access.writing import NewNote, add_note
 from palimpsest.engine.memory.memories import Memories, memories_of
-from palimpsest.engine.memory.session_memory import project_memory
+from palimpsest.engine.memory.project_memory import project_memory
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home

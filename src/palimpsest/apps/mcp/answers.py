@@ -24,8 +24,8 @@ from palimpsest.core.log.log import Log
 from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.memory.access.remembering import remember_from_outside
 from palimpsest.engine.memory.access.writing import locate
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.querying import MemorySearch
-from palimpsest.engine.memory.session_memory import ProjectMemory
 from palimpsest.memory.note import Note, redacted
 from palimpsest.memory.note_file import encode_note
 from palimpsest.memory.reading import iso_time

@@ -89,7 +89,7 @@ def _server(home: "AnyHome", root: Path, opened: "list[Answers]", *, write: bool
         raise BadInput("the protocol is not installed; pip install 'palimpsest-agent[mcp]'", where="pal mcp") from error
     from palimpsest.apps.cli.opening.settings import settings_of  # noqa: PLC0415 - after the first reply
     from palimpsest.apps.mcp.answers import Answers  # noqa: PLC0415 - the same
-    from palimpsest.engine.memory.session_memory import project_memory  # noqa: PLC0415 - the same
+    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415 - the same
 
     answers = Answers(home, root, project_memory(home, root, settings_of(home).config.memory), write=write)
     opened.append(answers)

@@ -16,8 +16,8 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.project_memory import ProjectMemory
     from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
-    from palimpsest.engine.memory.session_memory import ProjectMemory
     from palimpsest.memory.recall.candidates import Similar
     from palimpsest.stores.notes.recall_index import NoteUse
 

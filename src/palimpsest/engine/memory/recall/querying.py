@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes, forgotten_events, open_sessions
 from palimpsest.engine.memory.recall.vectors import embedding_of
-from palimpsest.engine.memory.session_memory import ProjectMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
 from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries

@@ -8,7 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.engine.memory.index_files import opened
-from palimpsest.engine.memory.session_memory import ProjectMemory
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.memory.recall.candidates import Similar
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.terms import fold
