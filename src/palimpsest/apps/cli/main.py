@@ -16,7 +16,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "chat": ("agent.chat:chat", "Open the agent in this terminal; `pal` alone is short for it."),
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
         "acp": ("agent.editors:acp", "Serve an editor (Zed, JetBrains, Neovim) by the Agent Client Protocol."),
-        "mcp": ("agent.mcp:mcp", "Serve recall, sessions and notes to another agent by MCP."),
         "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
         "agents": ("agent.agents:agents", "Show the sub-agents of a session: who they are, how they ended, what they cost."),
     },
@@ -47,6 +46,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Exchange": {
         "import": ("exchange.imports:import_", "Import sessions of other agents."),
         "export": ("exchange.export:export", "Export a session for another agent, for an API, or to read."),
+    },
+    "Inside other agents": {
+        "plug": ("exchange.plug:plug", "Put pal into Claude Code, Codex or OpenCode; `pal plug status` says where it is."),
+        "unplug": ("exchange.plug:unplug_", "Take pal out of an agent; its files are then as they were."),
+        "mcp": ("agent.mcp:mcp", "Serve recall, sessions and notes to another agent by MCP."),
     },
     "Keep": {
         "init": ("keep.config:init", "Write a commented configuration file, your own or that of a project."),
