@@ -11,7 +11,7 @@ from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession
 from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import CountedSummaries, RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
@@ -54,7 +54,7 @@ def replay_session(
     loaded: LoadedSession, plan: ReplayPlan, on_progress: Callable[[float], None] = lambda _: None
 ) -> dict[str, ReplayedSession]:
     """Replay one session under every card and profile. Returns results by card name; `on_progress` gets the number of replays done."""
-    recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+    recording, index = loaded.recording, RecordingIndex(loaded.recording.steps)
     probed_session = ProbedSession(loaded.events) if plan.cycles else None
     by_card: dict[str, ReplayedSession] = {}
     done, parts = 0, 1 + len(plan.cycles)
@@ -72,7 +72,7 @@ def replay_session(
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
             real = None if plan.real is None else CountedSummaries(plan.real)
-            outcome = replay(recording, profile, card, ttl=plan.ttl, names=names, timing=plan.timing, real=real, on_progress=report_step)
+            outcome = replay(recording, profile, card, ttl=plan.ttl, index=index, timing=plan.timing, real=real, on_progress=report_step)
             if probed_session is not None:
                 summary_source = SummarySource(recording.calibration.factor, real)
                 outcome = replace(outcome, probes=probed(probed_session, profile, card, reported_cycles(), summary_source))

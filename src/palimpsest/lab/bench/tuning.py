@@ -12,7 +12,7 @@ from palimpsest.lab.bench.tables import HALVES, split_halves
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.simulation.loading import LoadedSession, load_all
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
@@ -178,11 +178,11 @@ class _SettingsTable:
 
     def take(self, loaded: LoadedSession) -> None:
         """Replay one session under the baseline and every setting."""
-        names = NameIndex(loaded.recording.steps)
+        index = RecordingIndex(loaded.recording.steps)
         self.tokens[loaded.id] = loaded.recording.tokens
         for name, each in self._profiles.items():
             for run in _PRICING_RUNS:
-                outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, names=names)
+                outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, index=index)
                 self._usd[name, run.bar, loaded.id] = outcome.cost.total
                 self._rereads[name, run.bar, loaded.id] = len(outcome.rereads)
 

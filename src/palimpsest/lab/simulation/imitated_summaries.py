@@ -12,7 +12,7 @@ from palimpsest.core.situation import Card, Evidence
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.rereads import plain_name
+from palimpsest.lab.rereads.definitions import plain_name
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.request import Params
 

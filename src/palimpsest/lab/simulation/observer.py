@@ -14,7 +14,7 @@ from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.lab.outcome import EditKind, ReplayedEdit, WindowShare, survival
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules.check import check_request
@@ -27,9 +27,9 @@ _MOST_FAULTS = 5
 class Observer:
     """Records the edits, malformed requests and the fullest view of one replay."""
 
-    def __init__(self, simulation: Simulation, names: NameIndex) -> None:
+    def __init__(self, simulation: Simulation, index: RecordingIndex) -> None:
         self._simulation = simulation
-        self._names = names
+        self._index = index
         self.edits: list[ReplayedEdit] = []
         self.faults: list[str] = []
         self.invalid = 0
@@ -118,7 +118,7 @@ class Observer:
         events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
         wanted = self.recorded_seqs.keys() & set(numbers)
         span = [each for each in events if each.seq in wanted]
-        return survival_of(span, visible, numbers=self._names.numbers)
+        return survival_of(span, visible, numbers=self._index.numbers)
 
 
 def window_shares(view: View, count: Callable[[Item], int]) -> tuple[WindowShare, ...]:

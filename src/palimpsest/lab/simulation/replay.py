@@ -17,7 +17,9 @@ from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
-from palimpsest.lab.simulation.rereads import MissingContent, NameIndex, RequiredNames
+from palimpsest.lab.rereads.definitions import Required
+from palimpsest.lab.rereads.visible import MissingContent
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.profile import Profile
@@ -35,18 +37,18 @@ def replay(
     card: ModelCard,
     *,
     ttl: Literal["5m", "1h"] = "5m",
-    names: NameIndex | None = None,
+    index: RecordingIndex | None = None,
     timing: bool = False,
     real: RealSummaries | None = None,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Outcome:
-    """Replay a recording under a profile; `names` of the same recording may be shared between replays.
+    """Replay a recording under a profile; `index` of the same recording may be shared between replays.
 
     With `real`, a model writes the summaries; without, profiles of other programs get imitated ones. `on_progress` gets the steps done
     and their total.
     """
-    names = names or NameIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, names, profile, card, ttl, real=real), names, _unseen_head(recording))
+    index = index or RecordingIndex(recording.steps)
+    replaying = _Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -59,11 +61,11 @@ def replay(
 class _Replay:
     """State of one replay."""
 
-    def __init__(self, simulation: Simulation, names: NameIndex, head: tuple[Statement, ...]) -> None:
+    def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
         self._simulation = simulation
         self._session = simulation.session
-        self._required_names = names.required
-        self._observer = Observer(simulation, names)
+        self._required_names = index.keys.required
+        self._observer = Observer(simulation, index)
         self._head = head
         self._rereads: list[Reread] = []
         self._offloads = 0
@@ -144,11 +146,11 @@ class _Replay:
         call = replace(missing.call, call_id=f"again_{self._fetches}", ref="", given="")
         return ModelReplied((call,), stop="tool_use"), self._simulation.calibration.scaled(palimpsest_size(call)), "reread"
 
-    def _missing_content(self, required: RequiredNames, view: View) -> list[MissingContent]:
-        if not required.names and not required.edited:
+    def _missing_content(self, required: Required, view: View) -> list[MissingContent]:
+        if not required.keys and not required.edited:
             return []
-        self._simulation.visible_names.update(view)
-        return self._simulation.visible_names.missing(required)
+        self._simulation.visible_keys.update(view)
+        return self._simulation.visible_keys.missing(required)
 
     def _append_fetched(self, step: Step, seq: int, missing: MissingContent) -> None:
         """Append the result of a call that fetched hidden content."""
@@ -158,7 +160,7 @@ class _Replay:
         recorded_seqs = self._observer.recorded_seqs
         recorded = recorded_seqs[seq] = recorded_seqs[event.seq] = recorded_seqs.get(seq_of(missing.item), -1)
         tokens = simulation.counter.item(self._session.log.view.items[-1])
-        self._rereads.append(Reread(step.number, simulation.now, missing.names, recorded, tokens))
+        self._rereads.append(Reread(step.number, simulation.now, missing.keys, recorded, tokens))
 
     def _append_input(self, recorded_input: RecordedInput) -> None:
         """Append one recorded input; a large result is shortened first by the profile's result limiter."""
@@ -178,8 +180,8 @@ class _Replay:
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
-            simulation.visible_names.update(session.log.view)
-            simulation.visible_names.add_truncated(f"{event.seq}.0", returned.result)
+            simulation.visible_keys.update(session.log.view)
+            simulation.visible_keys.add_truncated(f"{event.seq}.0", returned.result)
         return event
 
 

@@ -32,7 +32,8 @@ from palimpsest.lab.outcome import BilledCall, Purpose
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
 from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
 from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.rereads import NameIndex, VisibleNames
+from palimpsest.lab.rereads.visible import VisibleKeys
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
@@ -106,7 +107,7 @@ class Simulation:
     def __init__(
         self,
         recording: RecordedSession,
-        names: NameIndex,
+        index: RecordingIndex,
         profile: Profile,
         card: ModelCard,
         ttl: Literal["5m", "1h"],
@@ -118,12 +119,12 @@ class Simulation:
         self.calibration = recording.calibration
         self.environment = ReplayEnvironment(recording.blobs)
         self.environment.clock.time = recording.steps[0].at if recording.steps else 0
-        self.visible_names = VisibleNames(names)
+        self.visible_keys = VisibleKeys(index.keys)
         self.counter = TokenCounter(palimpsest_size, self.calibration.factor, drops_cached=card.cache_edits)
         self.simulator = CacheSimulator(card, self.counter.item, ttl)
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
         self.session.params = replace(self.session.params, ttl=ttl)
-        self.session.derived.remember_names(names.shown, names.used_in)
+        self.session.derived.remember_names(index.shown, index.used_in)
         self._summaries = SummaryProvider(self.session, self.calibration.factor, real, self._sample_names)
         encoder = simulated_encoder(self.session, self._breakpoints)
         self.session.environment = with_fields(self.session.environment, provider=self._provider, encoder=encoder, offload=self._timed)
@@ -139,9 +140,9 @@ class Simulation:
 
     def _sample_names(self, marker: str, statistics: SummaryStatistics) -> None:
         """Let a summary keep as many names as those of the imitated program."""
-        self.visible_names.update(self.session.log.view)
+        self.visible_keys.update(self.session.log.view)
         evidence = self.session.derived.evidence.value()
-        self.visible_names.add_sampled(marker, sampled_names(self.visible_names.visible(), statistics, evidence))
+        self.visible_keys.add_sampled(marker, sampled_names(self.visible_keys.visible(), statistics, evidence))
 
     @property
     def now(self) -> int:
