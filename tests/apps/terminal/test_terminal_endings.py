@@ -129,7 +129,7 @@ def test_a_home_that_cannot_be_written_is_said_and_the_message_stays(room: Calla
         screen.press("enter")
         screen.wait_until_quiet()
         assert "my message" in screen.text()
-        screen.press("ctrl-c", "ctrl-c", "ctrl-c")
+        screen.press("ctrl-c", "ctrl-d")
         assert screen.wait_for_end() == 0
 
 

@@ -35,7 +35,7 @@ NEW = replace(
 KEPT = replace(OLD, name="user_tea", about="drinks tea", body="The user drinks tea.\n", evidence=("s1:2",))
 HELD = replace(OLD, name="project_page", kind="project", trust="quarantined", about="a page says so", body="The page says so.\n")
 NOTHING = AcceptedChange()
-# For n = 1, 2, …: copies the folder and changes it in a process that kills itself at its n-th step, until one comes to its end.
+# For n = 1, 2, … (or in larger steps): changes a copy of the folder in a process that kills itself at its n-th step, until one ends.
 PROGRAM = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -47,9 +47,11 @@ from palimpsest.stores.notes.folder import NoteFolder
 start, out, what, change = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], msgspec.json.decode(sys.argv[4], type=AcceptedChange)
 STEPS = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "shutil.rmtree", "subprocess.Popen"}
 clock = FixedClock(1_780_000_000_000)
-number = 0
+every = int(sys.argv[5])
+number, made = 1 - every, 0
 while True:
-    number += 1
+    number += every
+    made += 1
     folder = out / f"{number:04}"
     shutil.copytree(start, folder)
     child = os.fork()
@@ -74,7 +76,7 @@ while True:
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
         break
-print(number)
+print(made)
 """
 
 
@@ -82,12 +84,12 @@ def notebook(folder: Path) -> Notebook:
     return Notebook(NoteFolder(folder, "user", CLOCK), CLOCK)
 
 
-def killed(start: Path, what: str, change: AcceptedChange = NOTHING, path: str = "/nowhere") -> list[Path]:
-    """The folders that processes have left that were killed at their first step, at their second, and so on; the last one finished."""
+def killed(start: Path, what: str, change: AcceptedChange = NOTHING, path: str = "/nowhere", every: int = 1) -> list[Path]:
+    """The folders of processes that were killed at their first step, `every` steps later, and so on; the last one finished."""
     out = start.parent / what
     out.mkdir()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": path}
-    command = [sys.executable, "-c", PROGRAM, str(start), str(out), what, msgspec.json.encode(change).decode()]
+    command = [sys.executable, "-c", PROGRAM, str(start), str(out), what, msgspec.json.encode(change).decode(), str(every)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     folders = sorted(out.iterdir())
     assert int(done.stdout) == len(folders)
@@ -144,13 +146,17 @@ def test_me_52_a_crash_at_any_step_of_a_promotion_leaves_the_note_in_one_place(s
 
 
 @pytest.mark.parametrize(
-    "path",
-    [pytest.param("/nowhere", id="without git"), pytest.param(os.environ["PATH"], id="with git", marks=pytest.mark.long)],
+    ("path", "every"),
+    [
+        pytest.param("/nowhere", 4, id="every fourth step"),
+        pytest.param("/nowhere", 1, id="without git", marks=pytest.mark.long),
+        pytest.param(os.environ["PATH"], 1, id="with git", marks=pytest.mark.long),
+    ],
 )
-def test_me_09_me_52_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_change(start: Path, path: str) -> None:
+def test_me_09_me_52_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_change(start: Path, path: str, every: int) -> None:
     (start / "SUMMARY.md").write_text("v1\nLives in Xanadu.\nDrinks tea.\n")
-    folders = killed(start, "forget", path=path)
-    assert len(folders) > 20
+    folders = killed(start, "forget", path=path, every=every)
+    assert len(folders) > 20 / every
     outcomes = []
     for folder in folders:
         begun = (folder / ".forgetting").exists() or (folder / "tombstones.jsonl").exists()

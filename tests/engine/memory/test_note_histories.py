@@ -20,7 +20,7 @@ from palimpsest.stores.notes.folder import NoteFolder
 
 NOTEBOOKS, FACTS = 10, 100
 # Notebooks of every run of the tests; the others belong to `pytest -m long`, with which there are a thousand histories.
-AT_ONCE = 3
+AT_ONCE = 1
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
 

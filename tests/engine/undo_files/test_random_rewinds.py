@@ -23,6 +23,8 @@ from palimpsest.stores.home import Home
 
 SEQUENCES = 200
 IN_ONE_TEST = 20
+# Sequences of every run of the tests; the others belong to `pytest -m long`.
+AT_ONCE = 40
 
 
 @pytest.fixture
@@ -90,7 +92,9 @@ def check(seed: int, place: Path) -> None:
         agent.close()
 
 
-@pytest.mark.parametrize("first", range(0, SEQUENCES, IN_ONE_TEST))
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=[pytest.mark.long] if first >= AT_ONCE else []) for first in range(0, SEQUENCES, IN_ONE_TEST)]
+)
 def test_a_rewind_restores_what_turns_changed_and_never_what_the_user_changed(place: Path, first: int) -> None:
     for seed in range(first, first + IN_ONE_TEST):
         check(seed, place)

@@ -63,7 +63,7 @@ def told(home: Home) -> tuple[object, ...]:
     return said(bodies), called(bodies), sorted(returned(bodies)), sorted(map(repr, parts)), tokens, sorted(stated)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_wherever_the_file_ended_nothing_is_lost_read_twice_or_counted_twice(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

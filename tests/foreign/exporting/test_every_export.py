@@ -21,7 +21,11 @@ def test_all_thirty_public_sessions_are_sent_there_and_back() -> None:
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
+@pytest.mark.parametrize(
+    "path",
+    # Every fourth one of each program in every run of the tests, all of them with `pytest -m long`.
+    [pytest.param(path, marks=[pytest.mark.long] if number % 4 else [], id=path.stem[-24:]) for number, path in enumerate(FILES)],
+)
 def test_a_public_session_shows_the_same_in_the_files_for_claude_code_and_codex_folded_or_not(path: Path) -> None:
     (source,) = sessions_below(path)
     done = list(trips(source))

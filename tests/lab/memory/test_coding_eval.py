@@ -35,6 +35,7 @@ def test_a_folder_without_sessions_is_refused(tmp_path: Path) -> None:
         eval_coding(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CORPUS.exists(), reason=WITHOUT)
 def test_a_path_leads_to_the_last_decision_about_it_more_often_than_by_words_alone() -> None:
     report = eval_coding(CORPUS)
