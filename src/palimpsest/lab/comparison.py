@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession, figures
 from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.loading import LoadedSession
-from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.recording_index import RecordingIndex
+from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.simulated_requests import CountedSummaries, RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard

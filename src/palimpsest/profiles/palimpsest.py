@@ -47,8 +47,8 @@ class ThriftNumbers:
 
 # The ages of `balanced` are those of the specification; its bounds were chosen by `pal bench --choose` on one half of public sessions.
 THRIFT: Final[dict[str, ThriftNumbers]] = {
-    "careful": ThriftNumbers(patience=2.0, bounds=Bounds(seen=10_000)),
-    "balanced": ThriftNumbers(bounds=Bounds(results=4_000, tail=5_000, seen=10_000)),
+    "careful": ThriftNumbers(patience=2.0),
+    "balanced": ThriftNumbers(bounds=Bounds(results=4_000, tail=5_000)),
     "thrifty": ThriftNumbers(gain=1_000, patience=0.25, shrink=1.7, bounds=Bounds(results=4_000, tail=5_000, recent=20)),
 }
 

@@ -13,8 +13,8 @@ from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, ratio
 from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
-from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.recording_index import RecordingIndex
+from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile

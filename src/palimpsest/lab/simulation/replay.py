@@ -14,11 +14,11 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
+from palimpsest.lab.rereads.definitions import Required
+from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
-from palimpsest.lab.rereads.definitions import Required
-from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import Simulation

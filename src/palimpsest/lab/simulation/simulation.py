@@ -29,10 +29,10 @@ from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose
+from palimpsest.lab.rereads.visible import VisibleKeys
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
 from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
 from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.rereads.visible import VisibleKeys
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile

@@ -7,7 +7,7 @@ from typing import Any
 FULL_WINDOW = 200_000
 # Tokens; halving a smaller part gains nothing.
 _LEAST_HALVED = 400
-_SCALED = ("messages", "listed", "evidence", "names", "seen", "narrative", "results", "tail")
+_SCALED = ("messages", "listed", "evidence", "said", "names", "narrative", "results", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class Bounds:
 
     messages: user messages that stay whole.
     listed: older user messages by id, time and opening words; about 800 of them.
+    said: texts of the agent that stay whole; the last one of each turn first.
     evidence: evidence from the log.
     names: names that the model used.
-    seen: names in folded results that the model did not use.
     narrative: the account that a model wrote.
     results: results in use, with their calls.
     tail: the newest items.
@@ -29,9 +29,9 @@ class Bounds:
 
     messages: int = 20_000
     listed: int = 20_000
+    said: int = 6_000
     evidence: int = 4_000
     names: int = 2_400
-    seen: int = 5_000
     narrative: int = 1_600
     results: int = 15_000
     tail: int = 15_000
@@ -42,7 +42,7 @@ class Bounds:
     @property
     def usual(self) -> int:
         """Usual tokens of all parts but head and messages: evidence takes half of its bound, and results three fifths."""
-        return self.evidence // 2 + self.names + self.seen + self.tail + self.results * 3 // 5
+        return self.evidence // 2 + self.said + self.names + self.tail + self.results * 3 // 5
 
     def scaled(self, window: int) -> "Bounds":
         """Return the bounds for a window; below 200,000 tokens they shrink in proportion."""
@@ -68,7 +68,7 @@ def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]
         level = replace(level, tail=level.tail // 2, results=level.results // 2)
         yield 3, level
     few_messages = Bounds(messages=5_000, evidence=1_000).scaled(window)
-    without_parts = replace(level, names=0, seen=0, narrative=0, results=0, tail=0)
+    without_parts = replace(level, said=0, names=0, narrative=0, results=0, tail=0)
     level = replace(without_parts, messages=min(level.messages, few_messages.messages), evidence=min(level.evidence, few_messages.evidence))
     yield 4, level
     yield 4, replace(level, needed_only=True)
