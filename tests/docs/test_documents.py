@@ -1,5 +1,6 @@
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,11 @@ def test_every_relative_link_of_a_document_leads_somewhere(path: Path) -> None:
 def test_the_first_screen_of_the_readme_has_the_picture_the_program_and_the_two_commands() -> None:
     screen = "\n".join(README.splitlines()[:32])
     assert "context you can audit, undo and price" in screen
-    assert "](docs/picture.svg)" in screen
+    assert "](docs/pictures/session.svg)" in screen
     (program,) = _blocks(screen, "python")
     assert len([line for line in program.splitlines() if line and not re.match(r"import|from", line)]) <= 10
     assert re.findall(r"^\./run \w+(?: \w+)?", screen, re.MULTILINE) == ["./run pal demo", "./run pytest"]
+    assert "](docs/picture.svg)" in README.partition("\n## ")[0]
 
 
 def test_the_agent_as_a_library_is_a_program_of_at_most_15_lines() -> None:
@@ -98,3 +100,9 @@ def test_the_chinese_readme_has_the_same_programs_and_the_same_sections() -> Non
     assert levels[0] == levels[1]
     links = [{link for link in _LINK.findall(_prose(text)) if "README" not in link} for text in (README, CHINESE)]
     assert links[0] == links[1]
+
+
+def test_the_newest_section_of_the_changelog_is_that_of_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    sections = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert next(name for name in sections if name != "Unreleased") == version

@@ -15,7 +15,15 @@ _LAST_LINES = {
         "2 turns, 5 model calls, 10 items in the view",
     ],
     "find_and_fork.py": ["the new session: ['2.0', '3.0', '5.0']", "the old session: ['2.0', '3.0', '4.0']", "4 sessions"],
+    "go_on_after_a_crash.py": [
+        "the first process ended with -9",
+        "user: Deploy the shop, please.",
+        "call: deploy",
+        "result: Interrupted: the session ended while this tool was running, and its outcome is u",
+        "assistant: I do not know whether the deployment went through; I will look first.",
+    ],
     "own_loop.py": ["It has six words.", "resumed 4 items after 2 requests; the same view: True"],
+    "own_profile.py": ["mask-only keeps 7 laws"],
     "price_a_session.py": ["on claude-opus-4-5: $0.4440", "on claude-haiku-4-5: $0.0888", "total of 3 calls: $0.2664"],
     "undo_what_rests.py": ["undoing event 7 takes back event 8 too", "the same bytes again: True"],
 }

@@ -15,9 +15,10 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A user who has worked with Claude Code and with Codex."""
+    """A user who has worked with Claude Code and with Codex, and with this program before."""
     shutil.copytree(GOLDEN / "claude" / "2.1.325" / "projects", tmp_path / ".claude" / "projects")
     shutil.copytree(GOLDEN / "codex" / "0.166.0-exec" / "sessions", tmp_path / ".codex" / "sessions")
+    shutil.copytree(GOLDEN.parent / "logs-0.1.0", tmp_path / "old-home" / "sessions")
     return tmp_path
 
 
@@ -29,7 +30,7 @@ def _run(home: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_commands_of_the_document_do_what_it_says(home: Path) -> None:
-    before = {path: path.read_bytes() for path in home.rglob("*.jsonl")}
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     done = _run(home, "".join(BLOCKS))
 
     assert done.returncode == 0, done.stderr
@@ -47,7 +48,9 @@ def test_what_was_exported_is_read_again_with_every_word(home: Path) -> None:
     script = f"pal import claude\npal export {whole} --to codex --install\npal import codex\npal export {whole} --to markdown"
     first = _run(home, script)
     (made,) = re.findall(r"codex resume (\S+)", first.stderr)
-    second = _run(home, f"pal export codex-{made} --to markdown")
+    # In the home that it came from it is still one session.
+    assert not (home / "pal" / "sessions" / f"codex-{made}.jsonl").exists()
+    second = _run(home, f"export PAL_HOME=other\npal import codex > report\npal export codex-{made} --to markdown")
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     said, said_again = (re.findall(r"^## [1-9]\d*\\\. (.*)$", page, re.MULTILINE) for page in (first.stdout, second.stdout))

@@ -21,7 +21,7 @@ from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
 from palimpsest.foreign.file_ids import FileIds, paired_items
-from palimpsest.foreign.swe_agent import SweAgentFormat
+from palimpsest.foreign.trajectories.swe_agent import SweAgentFormat
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 

@@ -42,8 +42,9 @@ def test_one_card_gives_sessions_and_their_total() -> None:
     sessions = reported["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [
-        {"id": "one", "source": "one.jsonl", "format": "palimpsest", "events": 23},
-        {"id": "two", "source": "two.jsonl", "format": "palimpsest", "events": 23},
+        {"id": name, "source": f"{name}.jsonl", "format": "palimpsest", "events": 23, "model": SONNET.name}
+        | {"card": SONNET.name, "ttl": "5m", "window": 200_000, "stand_in_for": ""}
+        for name in ("one", "two")
     ]
     total = reported["total"]
     assert isinstance(total, dict)

@@ -107,15 +107,27 @@ KEYRING = """\
 def get_password(service, user):
     if (service, user) == ("palimpsest", "broken"):
         raise RuntimeError("the keyring is locked")
-    return {("palimpsest", "anthropic"): "ring"}.get((service, user))
+    return kept.get((service, user))
+
+
+def set_password(service, user, password):
+    if user == "broken":
+        raise RuntimeError("the keyring is locked")
+    if user != "forgetful":
+        kept[(service, user)] = password
+
+
+kept = {("palimpsest", "anthropic"): "ring"}
 """
 PROGRAM = """\
 import sys
-from palimpsest.providers.keys import ProviderOptions, find_connection
+from palimpsest.providers.keys import ProviderOptions, find_connection, keep_in_keyring
 from palimpsest.core.redaction import Credential
 for provider, key in (("anthropic", None), ("anthropic", Credential("c")), ("groq", None), ("broken", None), ("local", None)):
     found = find_connection(provider, ProviderOptions(api_key=key), {})
     print(provider, found.key_source, found.key and found.key.reveal())
+print(*(keep_in_keyring(provider, Credential("new")) for provider in ("groq", "broken", "forgetful")))
+print(find_connection("groq", ProviderOptions(), {}).key_source)
 print("keyring" in sys.modules)
 """
 
@@ -130,13 +142,15 @@ def with_keyring(folder: Path, *, installed: bool) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_keyring_is_asked_last_and_its_failure_is_no_key(tmp_path: Path) -> None:
+def test_the_keyring_is_asked_last_keeps_a_key_and_its_failure_is_no_key(tmp_path: Path) -> None:
     assert with_keyring(tmp_path, installed=True) == [
         "anthropic keyring ring",
         "anthropic config c",
         "groq default None",
         "broken default None",
         "local default None",
+        "True False False",
+        "keyring",
         "True",
     ]
 
@@ -146,6 +160,7 @@ def test_a_machine_without_a_keyring_has_no_key_in_it(tmp_path: Path) -> None:
     if lines[-1] == "True":
         pytest.skip("the keyring package is installed here")
     assert lines[:2] == ["anthropic default None", "anthropic config c"]
+    assert lines[-3:] == ["False False False", "default", "False"]
 
 
 def test_address_key_and_headers_of_the_configuration_are_sent(serve: Serve) -> None:

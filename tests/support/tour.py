@@ -19,6 +19,7 @@ LAYERS = (
     "tools",
     "engine",
     "lab",
+    "testing",
     "apps",
 )
 OPENING = """# A tour of the source

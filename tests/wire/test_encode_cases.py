@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.errors import MissingBlob
+from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Content, Cover, Image, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import Encoder, encode
@@ -302,8 +302,8 @@ def test_an_encoder_for_other_parameters_reuses_fragments_that_do_not_depend_on_
 
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT])
-def test_a_missing_blob_is_an_error_that_names_it(model: ModelCard) -> None:
-    with pytest.raises(MissingBlob, match="encode: the blob aa is shown in the view and no store was given to read it from"):
+def test_a_blob_without_a_store_is_an_error_that_names_it(model: ModelCard) -> None:
+    with pytest.raises(BadInput, match="encode: the blob aa is shown in the view and no store was given to read it from"):
         encode(View(items=(item("1.0", "user", Image("image/png", blob="aa")),)), model)
 
 

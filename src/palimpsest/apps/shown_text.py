@@ -4,15 +4,23 @@ from typing import Final
 
 # Control characters of a log, a model or a file must not reach the terminal; newline and tab are kept.
 _HARMLESS: Final = {ord("\n"), ord("\t")}
+# C1 control characters, signs that reorder text, and the line separators of Unicode.
+_MISLEADING: Final = (*range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS: Final = {code: 0x2400 + code for code in range(0x20) if code not in _HARMLESS} | {
     0x7F: 0x2421,
-    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    **dict.fromkeys(_MISLEADING, 0xFFFD),
 }
+_JSON_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (0x7F, *_MISLEADING)}
 
 
 def plain(text: str) -> str:
     """Return a text with control characters replaced, safe for a terminal."""
     return text.translate(_CONTROLS)
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON in which every character that could act on a terminal is escaped; its value is the same."""
+    return text.translate(_JSON_ESCAPES)
 
 
 def short(number: int) -> str:

@@ -1,12 +1,12 @@
 """The projections of this layer, as a session registers them with its log: metering, evidence, uses, cache state and rent."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.pricing.cache_state import CacheProjection
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.price import RentProjection
-from palimpsest.audit.tools.calls import Action, ToolClass
+from palimpsest.audit.tools.calls import Action
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.core.items import Content, ToolResult
 from palimpsest.core.projections.projection import Projection, Views
@@ -29,7 +29,6 @@ class AuditProjections:
         self._size = size
         self._parts = parts
         self._schemas: tuple[bytes, ...] = ()
-        self.declared: Mapping[str, ToolClass] | None = None
 
     def attach(self, views: Views) -> tuple[Projection, ...]:
         """Create the projections of a log, in the order in which they apply an event."""
@@ -38,7 +37,6 @@ class AuditProjections:
         self.uses = UsesProjection(views)
         self.cache = CacheProjection(views, self.metering)
         self.rent = RentProjection(views, self.metering, self.evidence, tools_tokens=lambda: self.tools_tokens, parts=self._parts)
-        self.evidence.declared = self.uses.declared = self.declared
         return self.metering, self.evidence, self.uses, self.cache, self.rent
 
     def _card_named(self, name: str) -> Card:
@@ -54,12 +52,9 @@ class AuditProjections:
         """Tokens of tool declarations, given as bytes."""
         return self.metering.counter.scaled(sum(map(tool_list_size, schemas)))
 
-    def offer(self, schemas: Sequence[bytes], declared: Mapping[str, ToolClass] | None) -> None:
-        """Use these tools from now on: their declarations as bytes, and their classes where their names do not tell."""
+    def offer(self, schemas: Sequence[bytes]) -> None:
+        """Count these tools from now on, given by their declarations as bytes."""
         self._schemas = tuple(schemas)
-        self.declared = declared
-        if hasattr(self, "evidence"):
-            self.evidence.declared = self.uses.declared = declared
 
     def remember_names(
         self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]

@@ -1,13 +1,13 @@
 """Evidence: what the log proves about the work, as paths, commands, tests, errors, user messages, tasks and names."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from itertools import chain, count
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
 from palimpsest.audit.entities import argument_texts, errors_of, names_of, names_used
-from palimpsest.audit.tools.calls import ToolClass, action_of, exit_of, opened_file, result_text, shell_line, tool_class
+from palimpsest.audit.tools.calls import action_of, exit_of, opened_file, result_text, shell_line, tool_class
 from palimpsest.audit.tools.file_commands import edit_blocks
 from palimpsest.audit.tools.outcomes import (
     command_failed,
@@ -30,6 +30,7 @@ MOST_NAMES: Final = 400
 MOST_READ: Final = 2_000
 MOST_ERRORS: Final = 50
 MOST_PENDING: Final = 200
+MOST_TOOLS: Final = 50
 # A fold shows 20,000 tokens of messages whole, which are 400 of 50 tokens, and lists about 800 before them.
 MOST_MESSAGES: Final = 1_200
 LONGEST_COMMAND: Final = 200
@@ -46,19 +47,18 @@ class EvidenceProjection(StateProjection):
     """Projection of the evidence along the path; the cost of an event does not depend on the length of the session.
 
     If `bounded`, each kind keeps only as many entries as can ever be shown. `names_used` finds the names in a reply and may be replaced by
-    a cached function. `declared` gives the classes of tools whose names do not tell them.
+    a cached function.
     """
 
     name: ClassVar = "evidence"
     watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
-    version: ClassVar = 4
+    version: ClassVar = 5
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = Evidence
 
     def __init__(self, *, bounded: bool = True, names_used: Callable[[Content], Iterable[str]] = names_used) -> None:
         self._bounded = bounded
         self.names_used = names_used
-        self.declared: Mapping[str, ToolClass] | None = None
         self.reset()
 
     def start_from(self, restored: Evidence) -> None:
@@ -77,6 +77,7 @@ class EvidenceProjection(StateProjection):
         self._names = dict.fromkeys(restored.names)
         self._messages = {message.id: message for message in restored.user_messages}
         self._earlier, self._earlier_tokens = restored.earlier, restored.earlier_tokens
+        self._other_tools = dict(restored.other_tools)
         self._pending: dict[str, PendingCall] = {}
         for pending in restored.pending:
             self._pending[_free_key(pending.call_id, self._pending)] = pending
@@ -110,6 +111,7 @@ class EvidenceProjection(StateProjection):
                 "user_messages": lambda: tuple(self._messages.values()),
                 "earlier": lambda: self._earlier,
                 "earlier_tokens": lambda: self._earlier_tokens,
+                "other_tools": lambda: tuple(self._other_tools.items()),
                 "pending": lambda: tuple(self._pending.values()),
             }
             self._value = msgspec.structs.replace(self._value, **{name: parts[name]() for name in self._changed})
@@ -147,7 +149,7 @@ class EvidenceProjection(StateProjection):
             self._put("names", self._names, name, None, MOST_NAMES)
 
     def _pending_call(self, call: ToolCall) -> PendingCall:
-        action = action_of(call, self.declared)
+        action = action_of(call)
         if action.kind == "plan":
             tasks, task, drop = task_change(call)
             return PendingCall(call.call_id, "plan", tasks=tasks, task=task, drop=drop)
@@ -177,13 +179,15 @@ class EvidenceProjection(StateProjection):
             pending = self._pending.pop(key, None)
         self._changed.add("pending")
         if pending is None:
-            pending = PendingCall(call_id, tool_class(body.tool, self.declared))
+            pending = PendingCall(call_id, tool_class(body.tool))
         if pending.kind == "command":
             self._add_command(seq, pending, body)
         elif not body.result.error:
             self._add_paths(pending, body)
             if pending.kind == "plan":
                 self._add_plan(pending, result_text(body.result))
+        if tool_class(body.tool) == "other" and not (pending.command or pending.edited or pending.read or body.paths):
+            self._put("other_tools", self._other_tools, body.tool, self._other_tools.get(body.tool, 0) + 1, MOST_TOOLS)
 
     def _add_paths(self, pending: PendingCall, body: ToolReturned) -> None:
         changes = pending.kind in ("edit", "write")

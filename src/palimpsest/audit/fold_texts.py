@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Item, Piece, seq_of
 from palimpsest.core.situation import CommandRun, Evidence, UserMessage
 from palimpsest.core.tokens.estimate import estimate
@@ -51,10 +52,11 @@ def counts_by_folder(paths: Sequence[str]) -> list[str]:
 
 def path_lines(paths: Sequence[str], room: int, size: Callable[[str], int]) -> list[str]:
     """Lines of at most `room` tokens: all paths, or the newest that fit and counts by folder for the rest, or only the total."""
-    whole = lines_by_folder(paths)
-    if size("\n".join(whole)) <= room:
+    most = min(len(paths), room * _MOST_PER_TOKEN)
+    whole = lines_by_folder(paths) if most == len(paths) else []
+    if whole and size("\n".join(whole)) <= room:
         return whole
-    low, high = 0, len(paths)
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
         if size("\n".join(_newest_and_counts(paths, middle))) <= room:
@@ -69,6 +71,8 @@ def path_lines(paths: Sequence[str], room: int, size: Callable[[str], int]) -> l
 
 
 _MOST_FOLDERS = 30
+# More paths than these cannot fit; trying would take longer with each file that a long session has edited.
+_MOST_PER_TOKEN = 4
 
 
 def _newest_and_counts(paths: Sequence[str], newest: int) -> list[str]:
@@ -87,6 +91,7 @@ def _split_path(path: str) -> tuple[str, str]:
     return sign.join(parts[:-2]) + sign, sign.join(parts[-2:])
 
 
+@lru_cache(maxsize=8_192)
 def _folder(path: str) -> str:
     sign = "\\" if "\\" in path and "/" not in path else "/"
     folder, found, _ = path.rpartition(sign)
@@ -120,6 +125,8 @@ def evidence_block(
     block.add("read", path_lines(evidence.read, block.room(0.4), block.size) if evidence.read else [])
     errors = _lines_that_fit([_command_line(ran, SHORT) for ran in reversed(evidence.errors)], block.room(0.1), block.size)
     block.add("errors", errors)
+    tools = [f"- {tool[:SHORT]}: {count} calls" if count > 1 else f"- {tool[:SHORT]}" for tool, count in reversed(evidence.other_tools)]
+    block.add("other_tools", _lines_that_fit(tools, block.room(0.1), block.size))
     first_event = first_event_of_turns(evidence, turns, elsewhere)
     recent = [ran for ran in evidence.commands if ran.seq >= first_event]
     block.add("commands", _commands(recent, elsewhere, block.room(1.0), block.size))
@@ -169,7 +176,7 @@ def count_earlier_messages(evidence: Evidence, shown: AbstractSet[str]) -> int:
 
 def time_of(at: int) -> str:
     """A timestamp in milliseconds as UTC date and time, to the minute."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return utc_text(at)
 
 
 _TITLES: Final = {
@@ -179,6 +186,7 @@ _TITLES: Final = {
     "tests": "Last test:",
     "errors": "Open errors:",
     "tasks": "Open tasks:",
+    "other_tools": "Other tools that were called:",
 }
 
 

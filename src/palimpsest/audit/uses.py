@@ -99,7 +99,6 @@ class UsesProjection(StateProjection):
         self.reset()
         self.names_in_result: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_in_result
         self.names_used: Callable[[Content], Iterable[str]] = names_used
-        self.declared: Mapping[str, ToolClass] | None = None
 
     def snapshot(self) -> bytes:
         """The uses and the number of replies as JSON."""
@@ -142,16 +141,16 @@ class UsesProjection(StateProjection):
 
     def _result_index(self) -> ResultIndex:
         if self._index is None:
-            self._index = index_results(self._views.items_before, self._uses, self._names, self.declared, self.names_in_result)
+            self._index = index_results(self._views.items_before, self._uses, self._names, self.names_in_result)
         return self._index
 
     def _add_result(self, item_id: str, returned: ToolReturned) -> None:
         index = self._result_index()
         call = index.take_call(returned.result.call_id)
-        action = action_of(call, self.declared) if call is not None else None
+        action = action_of(call) if call is not None else None
         failed = _failed(returned, action)
         if call is not None and action is not None and not failed:
-            for name in index.superseded(action_with(call, returned, self.declared)):
+            for name in index.superseded(action_with(call, returned)):
                 if self._uses[name].superseded is None:
                     self._set(name, replace(self._uses[name], superseded=self._calls))
             for name in index.resolved_errors(call, action):
@@ -191,7 +190,7 @@ class UsesProjection(StateProjection):
         self._index = None
         for item, result, call in results_in(view.items):
             if item.id not in self._uses and is_large(result):
-                action = action_of(call, self.declared) if call is not None else None
+                action = action_of(call) if call is not None else None
                 self._set(item.id, Use(self._calls, kind=kind_of_result(action), failed=result.error))
 
     def _set(self, name: str, use: Use) -> None:

@@ -54,6 +54,12 @@ class MissingBlob(PalimpsestError):
     kind = "blob"
 
 
+class DamagedBlob(MissingBlob):
+    """The bytes of a blob do not match its address."""
+
+    kind = "damaged_blob"
+
+
 class StoreError(PalimpsestError):
     """A file, directory or database operation failed."""
 
@@ -95,6 +101,12 @@ class ProviderError(PalimpsestError):
 
 class ConnectionLost(ProviderError):
     """The provider is unreachable, or the connection broke."""
+
+
+class ReplyTooLong(ProviderError):
+    """A reply did not end within the limits of bytes, events or seconds; it is not asked for again."""
+
+    kind = "reply_too_long"
 
 
 class PromptTooLong(ProviderError):

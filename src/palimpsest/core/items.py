@@ -130,7 +130,8 @@ class Opaque(Value, frozen=True, tag="opaque"):
 class ToolCall(Value, frozen=True, tag="tool_call"):
     """A tool call of a model. `args` is the text that the model wrote: JSON or free text, depending on `form`.
 
-    `call_id` is unique in a session. If the id of the provider was not, `given` holds the provider's id.
+    `call_id` is unique in a session. If the id of the provider was not, `given` holds the provider's id. `kind` is the class of the tool
+    (read, edit, command and so on) by its declaration; empty where the name of the tool says the same.
     """
 
     call_id: str
@@ -139,6 +140,7 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
     form: Form = "json"
     ref: str = ""
     given: str = ""
+    kind: str = ""
 
 
 Part: TypeAlias = Text | Image | Document | Opaque

@@ -18,8 +18,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 class SessionRow(Struct, frozen=True):
     """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
 
-    `path` is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork
-    counts only its own events. Times are milliseconds since 1970.
+    `context` is the size of the next request in tokens: what a provider or an edit reported last, and an estimate of what came since. It
+    is `None` where only the view tells it: in a fork, and after a rewind, an undo or an edit without sizes, until the next report. `path`
+    is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork counts only
+    its own events. Times are milliseconds since 1970.
     """
 
     id: str
@@ -34,6 +36,7 @@ class SessionRow(Struct, frozen=True):
     events: int = 0
     turns: int = 0
     tokens: int = 0
+    context: int | None = 0
     usage: dict[str, Usage] = {}
     base: EventRef | None = None
     opener: EventRef | None = None
@@ -232,21 +235,20 @@ class Blobs(Protocol):
         ...
 
     def get(self, address: str) -> bytes:
-        """Return the bytes at an address without verifying them. Raises `MissingBlob`, or `BadInput` for an invalid address."""
+        """Return the bytes at an address, verified by their digest.
+
+        Raises `MissingBlob`, `DamagedBlob` if they are others, or `BadInput` for an invalid address.
+        """
         ...
 
     def __contains__(self, address: str) -> bool: ...
 
 
 class BlobStore(Blobs, Protocol):
-    """A blob store that can also list and verify its blobs."""
-
-    def check(self, address: str) -> bool:
-        """Whether the bytes at an address match its SHA-256; raises as `get` does."""
-        ...
+    """A blob store that can also list its blobs."""
 
     def size(self, address: str) -> int:
-        """Return the size of a blob in bytes; raises as `get` does."""
+        """Return the size of a blob in bytes. Raises `MissingBlob` or `BadInput` as `get` does."""
         ...
 
     def addresses(self) -> Iterator[str]:
@@ -282,8 +284,8 @@ class Index(Protocol):
         """Build the index from scratch."""
         ...
 
-    def forget(self, session: str) -> None:
-        """Remove a deleted session and its words from the index."""
+    def forget(self, *sessions: str) -> None:
+        """Remove deleted sessions and their words from the index."""
         ...
 
     def purge(self, progress: Progress | None = None) -> bool:
@@ -313,7 +315,7 @@ class Index(Protocol):
     ) -> Sequence[Hit]:
         """Return texts that contain all words of the query, newest or, if `ranked`, best first.
 
-        `before` and `after` are milliseconds since 1970; `marks` enclose each match in a snippet of about `width` characters.
+        `before` and `after` are milliseconds since 1970; `marks` enclose each match in a snippet of about `width` characters; 0: none.
         """
         ...
 

@@ -215,7 +215,8 @@ class Evidence(Value, frozen=True):
     """What the log proves about the work so far; each list is ordered from oldest to newest.
 
     `numbered` are the keys of the tasks of a task graph, which stand last in `tasks`; a new list replaces all others. `earlier` counts
-    the user messages before those in `user_messages`, and `earlier_tokens` are their tokens.
+    the user messages before those in `user_messages`, and `earlier_tokens` are their tokens. `other_tools` are the tools whose calls left
+    no other trace here, with the number of their results.
     """
 
     edited: tuple[str, ...] = ()
@@ -230,6 +231,7 @@ class Evidence(Value, frozen=True):
     numbered: tuple[str, ...] = ()
     earlier: int = 0
     earlier_tokens: int = 0
+    other_tools: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

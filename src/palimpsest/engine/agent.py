@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -29,7 +29,6 @@ from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.moments import resumed, switch
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile as named_profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import AnyHome, Home, new_id
@@ -39,6 +38,9 @@ from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
+
+if TYPE_CHECKING:
+    from palimpsest.tools.shell.bash import Shell
 
 # Seconds of each hook at the end of a session that was interrupted.
 _LAST_SECONDS = 2.0
@@ -91,6 +93,14 @@ class Answer(Struct, frozen=True):
     stop: str
 
 
+def _profile_of(given: str | Profile) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - `pal` hands over the profile itself
+
+    return profile(given)
+
+
 class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
@@ -121,7 +131,7 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
-        way = named_profile(profile) if isinstance(profile, str) else profile
+        way = _profile_of(profile)
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
         environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
@@ -153,9 +163,9 @@ class Agent:
         self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
         self.children: SubAgents | None = None
         self.mode: AgentMode | None = None
-        # Lines about open tasks and about processes in the background, for user interfaces.
+        # Lines about open tasks, and the shell with its processes in the background, for user interfaces.
         self.open_tasks: Callable[[], tuple[str, ...]] = tuple
-        self.processes: Callable[[], tuple[str, ...]] = tuple
+        self.shell: Shell | None = None
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
@@ -265,7 +275,7 @@ class Agent:
 
     def change_profile(self, profile: str | Profile) -> None:
         """Continue under another profile."""
-        self.session.change_profile(named_profile(profile) if isinstance(profile, str) else profile)
+        self.session.change_profile(_profile_of(profile))
 
     def unseen(self) -> tuple[Event, ...]:
         """Return the events since the last that `run` or this method brought, such as those of jobs after a turn; none before a turn."""

@@ -3,7 +3,9 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
@@ -80,12 +82,33 @@ def _encoder(card: ModelCard, tools: tuple[Tool, ...], params: Params, fetch: Fe
     return Encoder(card, tools, params, fetch)
 
 
+class SessionThread:
+    """Runs functions one after the other in a thread of its own, which ends with the environment that uses it.
+
+    A thread has a heap of its own in the C library, which grows to the size of the largest request that is made there. The threads of
+    asyncio take turns, so that there would be one such heap for each of them.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "session")
+
+    async def __call__(self, work: Callable[[], Result], /) -> Result:
+        """Run a function and return its result. A cancelled task ends only after the function has."""
+        return await _completed(self._thread, work)
+
+
 async def in_thread(work: Callable[[], Result], /) -> Result:
-    """Run a function in a thread and return its result. A cancelled task ends only after the function has.
+    """Run a function in any thread and return its result. A cancelled task ends only after the function has."""
+    return await _completed(None, work)
+
+
+async def _completed(threads: ThreadPoolExecutor | None, work: Callable[[], Result]) -> Result:
+    """Run a function in a thread, one of asyncio's if `threads` is `None`, and return its result.
 
     A thread cannot be stopped, and the session must not continue while a thread still works on its log.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+    context = copy_context()
+    running = asyncio.get_running_loop().run_in_executor(threads, lambda: context.run(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -122,8 +145,13 @@ class Environment:
     provider: Callable[[ModelCard, str], Provider] = no_provider
     tools: Mapping[str, GrantedTool] = field(default_factory=dict)
     encoder: Callable[[ModelCard, tuple[Tool, ...], Params, Fetch], RequestEncoder] = _encoder
-    offload: Offload = in_thread
+    offload: Offload = field(default_factory=SessionThread)
     retries: RetryPolicy = DEFAULT
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
     before_fold: Callable[[int], Awaitable[None]] = no_hooks
+
+    @property
+    def offload_long(self) -> Offload:
+        """As `offload`, for functions that may take minutes: what the session does meanwhile does not wait for them."""
+        return in_thread if isinstance(self.offload, SessionThread) else self.offload

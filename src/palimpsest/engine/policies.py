@@ -141,7 +141,7 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
             tokens_after=_tokens_after(session, after, situation, folds=_folds(verdict.edits)),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
-            loss=loss_of(before, after, session.derived.declared),
+            loss=loss_of(before, after),
         )
     )
 

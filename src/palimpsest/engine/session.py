@@ -18,6 +18,7 @@ from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
@@ -47,6 +48,7 @@ class Session:
         self.environment = environment
         self.params: Params = replace(profile.params, cache_key=log.session)
         self._model = model
+        self.fetch = NotedFetch(environment.blobs.get)
         self._encoder: tuple[ModelCard, RequestEncoder] | None = None
         self._tools_address: tuple[tuple[Tool, ...], str] = ((), "")
         if derived is None:
@@ -124,7 +126,8 @@ class Session:
     def tools(self, tools: tuple[Tool, ...]) -> None:
         self._tools = tools
         self._offered = frozenset(tool.name for tool in tools)
-        self.derived.offer(tools_bytes(tools), declared_classes(tools))
+        self.log.tool_classes = declared_classes(tools)
+        self.derived.offer(tools_bytes(tools))
 
     @property
     def tools_tokens(self) -> int:
@@ -142,12 +145,12 @@ class Session:
         One for a request `beside` a turn shares nothing: it may be used at the same time as that of the turn, in another thread.
         """
         if beside:
-            return self.environment.encoder(model, tools, params, self.environment.blobs.get)
+            return self.environment.encoder(model, tools, params, self.fetch)
         previous = self._encoder
         if previous is not None and previous[0] is model:
             encoder = previous[1].revised(params, tools)
         else:
-            encoder = self.environment.encoder(model, tools, params, self.environment.blobs.get)
+            encoder = self.environment.encoder(model, tools, params, self.fetch)
         self._encoder = (model, encoder)
         return encoder
 
@@ -206,7 +209,7 @@ class Session:
         """Undo an edit and the edits that depend on it, and return the events. Raises `BadInput` if the view would not fit then."""
         undoing = plan_undo(self.log, seq, edits, why)
         room = self.budget.block_at or self.budget.window
-        tokens = self.counter.total(undoing.view) + self.tools_tokens
+        tokens = self.profile.count(undoing.view, self.counter, self.tools_tokens)
         if tokens >= room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
         return tuple([self.log.append(body) for body in undoing.undone])
@@ -215,7 +218,7 @@ class Session:
         """Pin items or files, so that no policy hides them, or unpin them. Raises `BadInput` for an unknown item."""
         unknown = next((name for name in ids if self.log.find(name) is None), None)
         if unknown is not None:
-            raise BadInput(f"there is no item {unknown} on this branch; `pal context` lists them", where=self.log.session)
+            raise BadInput(f"there is no item {unknown} on this branch; `pal show {self.log.session}` lists them", where=self.log.session)
         return self.log.append(Pinned(ids, paths, on))
 
     def fork(self, session: str, seq: int | None = None) -> "Session":
@@ -262,5 +265,5 @@ def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
 def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:
     cards = tuple(environment.cards)
     derived = AuditProjections(model, lambda name: recorded_card(name, cards), profile.size_rule, profile.parts)
-    derived.offer(tools_bytes(tools), declared_classes(tools))
+    derived.offer(tools_bytes(tools))
     return derived

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, Self, TypeAlias, get_args
+
+from msgspec.structs import replace
 
 from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
 from palimpsest.core.edits import Loss
@@ -13,6 +15,9 @@ from palimpsest.wire.models.prices import FREE, Cost
 Purpose: TypeAlias = Literal["turn", "summary", "reread"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
+RECORDED = "recorded"
+OWN_CARDS = "own"
+NO_MODEL = "no model"
 _MOST_REASONS = 5
 
 
@@ -163,7 +168,11 @@ class Outcome(Value, frozen=True):
 
 
 class ReplayedSession(Value, frozen=True):
-    """One session under several profiles; `source` is its file or home, `lines` are the hidden events that a report names."""
+    """One session under several profiles; `source` is its file or home, `lines` are the hidden events that a report names.
+
+    `card`, `ttl` and `window` are those of its bills; `stand_in_for` is the model whose place that card takes, or empty. `recorded` is
+    what really happened, and None if its file reports no usage.
+    """
 
     id: str
     source: str
@@ -174,15 +183,43 @@ class ReplayedSession(Value, frozen=True):
     tokens: int = 0
     profiles: Mapping[str, Outcome] = {}
     lines: tuple[HiddenEvent, ...] = ()
+    card: str = ""
+    ttl: str = ""
+    window: int = 0
+    stand_in_for: str = ""
+    recorded: Outcome | None = None
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes by profile, and under `RECORDED` what really happened, if its file tells."""
+        return dict(self.profiles) | ({} if self.recorded is None else {RECORDED: self.recorded})
 
 
 class CardRun(Value, frozen=True):
-    """All sessions under one card; `ttl` is the lifetime of its cache entries (empty for automatic caches)."""
+    """All sessions under one card, or each under its own; `ttl` is the lifetime of cache entries (empty for automatic caches).
+
+    If sessions differ, `card` is `OWN_CARDS`, `ttl` is empty or `window` is 0: each session has its own value.
+    """
 
     card: str
     ttl: str
     window: int
     sessions: tuple[ReplayedSession, ...] = ()
+
+    @property
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """The outcomes of all sessions by profile, and under `RECORDED` those of the sessions whose files tell."""
+        found: dict[str, list[Outcome]] = {}
+        for session in self.sessions:
+            for name, outcome in session.outcomes.items():
+                found.setdefault(name, []).append(outcome)
+        recorded = found.pop(RECORDED, None)
+        # Last in any case: a profile that only later sessions have would come after it.
+        return found if recorded is None else {**found, RECORDED: recorded}
+
+    def with_session_terms(self, session: ReplayedSession) -> Self:
+        """Return the run with the card, the lifetime and the window of one session."""
+        return replace(self, card=session.card, ttl=session.ttl, window=session.window) if session.card else self
 
 
 class Comparison(Value, frozen=True):

@@ -1,10 +1,10 @@
 """What a memory job reads of a session: user texts, replies and the beginnings of tool results, as sources that can be quoted."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Final
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Content, Text
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
@@ -89,4 +89,4 @@ def _shortened(text: str, characters: int) -> str:
 
 def iso_time(milliseconds: int) -> str:
     """Return a time in milliseconds since 1970 as ISO 8601 in UTC, to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return utc_text(milliseconds, "%Y-%m-%dT%H:%M:%SZ")

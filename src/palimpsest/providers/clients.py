@@ -11,7 +11,15 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.redactor import Redactor
-from palimpsest.providers.responses import OpenResponse, provider_errors, read_reply, status_error
+from palimpsest.providers.responses import (
+    DEFAULT_LIMITS,
+    OpenResponse,
+    ReplyLimits,
+    ReplyMeter,
+    provider_errors,
+    read_reply,
+    status_error,
+)
 from palimpsest.wire.encoding.tools import offered_names
 from palimpsest.wire.models.cards import ModelCard
 
@@ -36,22 +44,23 @@ class _SdkResponse(Protocol):
 
     def iter_bytes(self) -> AsyncIterator[bytes]: ...
 
-    async def read(self) -> bytes: ...
-
 
 class ClientProvider:
     """Sends requests through a client that the caller has made. Keys, addresses, proxies and cloud accounts are those of the client.
 
     The client encodes the request again, so its bytes may differ from the recorded ones; their JSON value does not. The client is not
-    closed here, and its own retries are turned off, because the engine records each attempt.
+    closed here, and its own retries are turned off, because the engine records each attempt. `limits` bound a whole reply.
     """
 
-    def __init__(self, client: Any, card: ModelCard) -> None:  # the SDKs are optional and have no common type
+    def __init__(
+        self, client: Any, card: ModelCard, *, limits: ReplyLimits = DEFAULT_LIMITS
+    ) -> None:  # the SDKs are optional and have no common type
         missing = _missing_method(client, card.wire)
         if missing:
             raise BadInput(f"the client {type(client).__name__} has no {missing}, which the wire {card.wire} needs", where=card.name)
         self._client = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
         self._card = card
+        self._limits = limits
         secrets = (getattr(client, name, None) for name in ("api_key", "auth_token"))
         self._redactor = Redactor(tuple(secret for secret in secrets if isinstance(secret, str) and secret))
 
@@ -59,10 +68,11 @@ class ClientProvider:
         """Yield deltas as they arrive, then the complete reply. Raises `ProviderError` or `WireError`, without credentials."""
         if getattr(request, "endpoint", ""):
             raise BadInput("a client object has no method for a dedicated endpoint; use an address and a key", where=self._card.name)
+        meter = ReplyMeter(self._limits, self._card.provider)
         with provider_errors(self._redactor, self._as_provider_error):
-            async with self._open(request) as response:
-                opened = OpenResponse(response.headers, response.read, response.iter_bytes)
-                async with closing(read_reply(opened, self._card.wire, self._card, offered_names(request))) as pieces:
+            async with meter.opened(self._open(request)) as response:
+                opened = OpenResponse(response.headers, response.iter_bytes)
+                async with closing(read_reply(opened, self._card.wire, self._card, offered_names(request), meter)) as pieces:
                     async for piece in pieces:
                         yield piece
 

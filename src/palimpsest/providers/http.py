@@ -1,7 +1,9 @@
 """Provider for models over HTTP, in any of the three wire formats."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
@@ -11,11 +13,22 @@ from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.address import checked_address, checked_header, without_credentials
 from palimpsest.providers.redactor import Redactor, credential_forms
-from palimpsest.providers.responses import OpenResponse, provider_errors, read_reply, status_error
+from palimpsest.providers.responses import (
+    DEFAULT_LIMITS,
+    OpenResponse,
+    ReplyLimits,
+    ReplyMeter,
+    first_bytes,
+    provider_errors,
+    read_reply,
+    status_error,
+)
 from palimpsest.wire.encoding.tools import Names, offered_names
 from palimpsest.wire.models.cards import ModelCard, WireName
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _PATHS: Mapping[str, str] = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
@@ -30,7 +43,8 @@ _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    `timeout` is in seconds. As an async context manager it keeps connections open between requests.
+    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager it keeps connections open
+    between requests.
     """
 
     def __init__(
@@ -40,6 +54,7 @@ class HttpProvider:
         api_key: str = "",
         *,
         timeout: float = _READ_TIMEOUT,
+        limits: ReplyLimits = DEFAULT_LIMITS,
         headers: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -57,6 +72,7 @@ class HttpProvider:
         self._base = parts.geturl().rstrip("/")
         self._printable_base = without_credentials(parts)
         self._timeout = timeout
+        self._limits = limits
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
         self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._client: httpx.AsyncClient | None = None
@@ -68,7 +84,7 @@ class HttpProvider:
         return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
     async def __aenter__(self) -> Self:
-        self._client = self._new_client()
+        self._client = await self._new_client()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -83,12 +99,12 @@ class HttpProvider:
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client = self._client or self._new_client()
+        client, meter = self._client or await self._new_client(), ReplyMeter(self._limits, self._card.provider)
         try:
             with provider_errors(self._redactor, self._as_provider_error):
                 async with (
-                    client.stream("POST", url, content=request.body, headers=self._request_headers(wire)) as response,
-                    closing(self._read(wire, response, offered_names(request))) as pieces,
+                    meter.opened(client.stream("POST", url, content=request.body, headers=self._request_headers(wire))) as response,
+                    closing(self._read(wire, response, offered_names(request), meter)) as pieces,
                 ):
                     async for piece in pieces:
                         yield piece
@@ -113,18 +129,24 @@ class HttpProvider:
             return None
         return kind(self._redactor.redact(f"{self._printable_base} {what}"), where=self._card.provider)
 
-    async def _read(self, wire: WireName, response: "httpx.Response", names: Names) -> AsyncGenerator[Delta | ModelReplied, None]:
+    async def _read(
+        self, wire: WireName, response: "httpx.Response", names: Names, meter: ReplyMeter
+    ) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
-            raise status_error(response.status_code, await response.aread(), response.headers, self._redactor, self._card.provider)
-        opened = OpenResponse(response.headers, response.aread, response.aiter_bytes)
-        async with closing(read_reply(opened, wire, self._card, names)) as pieces:
+            body = await first_bytes(meter.chunks(response.aiter_bytes()))
+            raise status_error(response.status_code, body, response.headers, self._redactor, self._card.provider)
+        opened = OpenResponse(response.headers, response.aiter_bytes)
+        async with closing(read_reply(opened, wire, self._card, names, meter)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _new_client(self) -> "httpx.AsyncClient":
+    async def _new_client(self) -> "httpx.AsyncClient":
+        # Reading the root certificates takes 30 ms, in which a user interface would take no keys.
+        certificates = await asyncio.to_thread(_certificates)
         import httpx  # noqa: PLC0415 - as above
 
-        return httpx.AsyncClient(timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout)))
+        timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout))
+        return httpx.AsyncClient(timeout=timeout, verify=certificates)
 
     def _request_headers(self, wire: WireName) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
@@ -135,6 +157,14 @@ class HttpProvider:
         elif self._key:
             headers["authorization"] = f"Bearer {self._key}"
         return headers | self._headers
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Return the root certificates that servers are checked by, read once in a process."""
+    import httpx  # noqa: PLC0415 - as above
+
+    return httpx.create_ssl_context()
 
 
 def _secrets(headers: Mapping[str, str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
 from palimpsest.providers.http import HttpProvider
+from palimpsest.providers.responses import DEFAULT_LIMITS, ReplyLimits
 from palimpsest.wire.models.cards import ModelCard
 
 KEYRING_SERVICE: Final = "palimpsest"
@@ -62,8 +63,14 @@ def find_connection(provider: str, options: ProviderOptions, environment: Mappin
     return Connection(provider, base_url, base_url_source, Credential(key) if key else None, key_source, options.headers)
 
 
-def http_provider(card: ModelCard, options: ProviderOptions, timeout: float, environment: Mapping[str, str]) -> HttpProvider:
-    """Return the provider of a model. `timeout` is the longest silence of the server in seconds.
+def http_provider(
+    card: ModelCard,
+    options: ProviderOptions,
+    timeout: float,
+    environment: Mapping[str, str],
+    limits: ReplyLimits = DEFAULT_LIMITS,
+) -> HttpProvider:
+    """Return the provider of a model. `timeout` is the longest silence of the server in seconds, `limits` bound a whole reply.
 
     Raises `BadInput`, without the key, if there is no address, or no key where one is needed.
     """
@@ -71,7 +78,21 @@ def http_provider(card: ModelCard, options: ProviderOptions, timeout: float, env
     headers = {name: value.reveal() for name, value in found.headers.items()}
     key = "" if found.key is None else found.key.reveal()
     # Everything was found above, so the provider gets no variables of its own.
-    return HttpProvider(card, found.base_url, key, timeout=timeout, headers=headers, environment={})
+    return HttpProvider(card, found.base_url, key, timeout=timeout, limits=limits, headers=headers, environment={})
+
+
+def keep_in_keyring(provider: str, key: Credential) -> bool:
+    """Keep the key of a provider in the keyring of the system. Returns false if there is none, or it does not give the key back."""
+    try:
+        keyring = import_module("keyring")
+    except ImportError:
+        return False
+    try:
+        keyring.set_password(KEYRING_SERVICE, provider, key.reveal())
+    except Exception:  # noqa: BLE001 - as in `_keyring_password`
+        return False
+    # Some backends accept every password and keep none.
+    return _keyring_password(provider) == key.reveal()
 
 
 def _first(*candidates: tuple[str, str]) -> tuple[str, str]:

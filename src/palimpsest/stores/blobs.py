@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput, MissingBlob
+from palimpsest.core.errors import BadInput, DamagedBlob, MissingBlob
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.stores.files import store_errors, sync_folder, write_private
+from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -56,15 +56,18 @@ class BlobFolder:
         address = sha256(data).hexdigest()
         path = self.path(address)
         with store_errors(path, "write"):
-            if not _has_size(path, len(data)):
+            if not _holds(path, data):
                 self._make_folder(path.parent)
                 write_private(path, data)
         return address
 
     def get(self, address: str) -> bytes:
-        """Return the bytes at an address without checking their digest; raise `MissingBlob` if there are none."""
+        """Return the bytes at an address; raise `MissingBlob` if there are none, `DamagedBlob` if their digest is another."""
         with self._reading(address) as path:
-            return path.read_bytes()
+            data = read_regular(path)
+        if sha256(data).hexdigest() != address:
+            raise DamagedBlob(f"blob {address} is damaged: its {len(data):,} bytes have another digest", where=str(path))
+        return data
 
     @contextmanager
     def _reading(self, address: str) -> Iterator[Path]:
@@ -75,10 +78,6 @@ class BlobFolder:
             except (FileNotFoundError, NotADirectoryError):
                 message = f"no blob {address}; the session that names it was copied without it"
                 raise MissingBlob(message, where=str(self.folder)) from None
-
-    def check(self, address: str) -> bool:
-        """Return whether the digest of the bytes at an address is that address."""
-        return sha256(self.get(address)).hexdigest() == address
 
     def size(self, address: str) -> int:
         """Return the size in bytes of the blob at an address; raise `MissingBlob` if there is none."""
@@ -102,9 +101,10 @@ class BlobFolder:
             sync_folder(self.folder)
 
 
-def _has_size(path: Path, size: int) -> bool:
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file has these bytes; one of the same size may have been damaged."""
     try:
-        return path.stat().st_size == size
+        return path.stat().st_size == len(data) and read_regular(path) == data
     except OSError:
         return False
 

@@ -331,10 +331,6 @@ class MemoryBlobs:
             raise MissingBlob(f"no blob {address}; the session that names it was copied without it", where="memory")
         return self._contents[address]
 
-    def check(self, address: str) -> bool:
-        """Return whether the digest of the bytes at an address is that address."""
-        return sha256(self.get(address)).hexdigest() == address
-
     def size(self, address: str) -> int:
         """Return the size in bytes of the blob at an address."""
         return len(self.get(address))

@@ -51,6 +51,15 @@ def open_in_folder(path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
+def read_regular(path: Path) -> bytes:
+    """Return the bytes of a regular file. Raises `OSError`, also for a pipe, socket or device, which is opened without waiting for it."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, "rb") as file:  # noqa: PTH123 - the descriptor is checked before it is read
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return file.read()
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that a new name in it survives a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -279,7 +288,7 @@ class FileStateSlot:
     def load(self) -> bytes | None:
         """Return the value that was saved last; `None` if the file is missing or cannot be read."""
         try:
-            return self._path.read_bytes()
+            return read_regular(self._path)
         except OSError:
             return None
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock, Index, SessionArchive, SessionStore
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
 from palimpsest.stores.files import FileStateSlot
@@ -19,25 +21,43 @@ from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
 _OPENING_BYTES = 64 * 1024
+_BASE = lazy_pattern(rb'"base":\{"session":"([^"\\]+)"')
 
 
-def forks_of(store: SessionStore, session: str) -> tuple[str, ...]:
-    """Return the forks of a session, which need its log; it finds forks with a damaged first line too."""
-    reference = b'"base":{"session":"%s"' % session.encode()
-    forks: list[str] = []
-    for other in store.sessions():
-        if other != session:
-            with closing(store.open(other)) as lines:
-                if reference in lines.read(0, _OPENING_BYTES):
-                    forks.append(other)
-    return tuple(forks)
+def forks_of(store: SessionStore) -> dict[str, set[str]]:
+    """Return the forks of each session that has some, which need its log; it finds forks with a damaged first line too."""
+    forks: dict[str, set[str]] = {}
+    for session in store.sessions():
+        with closing(store.open(session)) as lines:
+            for base in _BASE.findall(lines.read(0, _OPENING_BYTES)):
+                forks.setdefault(base.decode(), set()).add(session)
+    return {base: others - {base} for base, others in forks.items()}
+
+
+def disk_bytes(store: SessionArchive, session: str) -> int:
+    """Return the bytes of a session: of its log and, on disk, of the files that are deleted with it."""
+    return store.disk_bytes(session) if isinstance(store, JsonlSessions) else store.stat(session).size
+
+
+def deletion_order(store: SessionStore, sessions: Collection[str]) -> list[str]:
+    """Return sessions with forks before what they were forked from. Raises `BadInput` if another fork needs one of them."""
+    forks = forks_of(store)
+    for session in sessions:
+        staying = sorted(forks.get(session, set()) - set(sessions))
+        if staying:
+            raise BadInput(f"session {session} is read by its forks {', '.join(staying)}; delete those first")
+    ordered: list[str] = []
+    waiting = [*sessions]
+    while waiting:
+        ready = [session for session in waiting if not forks.get(session, set()).intersection(waiting)] or waiting
+        ordered += ready
+        waiting = [session for session in waiting if session not in ready]
+    return ordered
 
 
 def remove(store: SessionArchive, session: str) -> None:
     """Delete a session with its side files; raise `BadInput` if it has forks, `Locked` while a writer holds it."""
-    forks = forks_of(store, session)
-    if forks:
-        raise BadInput(f"session {session} is read by its forks {', '.join(forks)}; delete those first")
+    deletion_order(store, (session,))
     store.remove(session)
 
 

@@ -105,9 +105,8 @@ class JsonlSessions:
 
         path = self.path_of(session)
         with closing(self.open(session, write=True)), store_errors(path, "delete"):
-            for other in path.parent.iterdir():
-                if _is_side_file(other, path):
-                    rmtree(other) if other.is_dir() else other.unlink()
+            for other in _side_files(path):
+                rmtree(other) if other.is_dir() else other.unlink()
             path.unlink()
 
     def result_files(self, session: str) -> ResultFiles:
@@ -127,6 +126,17 @@ class JsonlSessions:
         except BaseException:
             lock.release()
             raise
+
+    def disk_bytes(self, session: str) -> int:
+        """Return the bytes of a session: of its log and of the files that are deleted with it."""
+        path = self.path_of(session)
+        with store_errors(path, "read"):
+            files = (file for other in _side_files(path) for file in (other.rglob("*") if other.is_dir() else (other,)))
+            return self.stat(session).size + sum(file.lstat().st_size for file in files if file.is_file())
+
+
+def _side_files(path: Path) -> list[Path]:
+    return [other for other in path.parent.iterdir() if _is_side_file(other, path)]
 
 
 def _is_side_file(other: Path, path: Path) -> bool:

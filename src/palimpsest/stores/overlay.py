@@ -258,10 +258,6 @@ class OverlayBlobs:
         """Return the bytes at an address; raise `MissingBlob` if there are none."""
         return self._holder(address).get(address)
 
-    def check(self, address: str) -> bool:
-        """Return whether the digest of the bytes at an address is that address."""
-        return self._holder(address).check(address)
-
     def size(self, address: str) -> int:
         """Return the size in bytes of the blob at an address."""
         return self._holder(address).size(address)

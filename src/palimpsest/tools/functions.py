@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, bounded, define, one_line
+from palimpsest.tools.tool import AgentTool, ToolOutput, bounded, define, one_line
 from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.request import ToolKind
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -122,7 +123,7 @@ def installed_tools(entries: "Iterable[EntryPoint] | None" = None, taken: Iterab
     names = set(taken)
     tools: list[AgentTool] = []
     problems: list[str] = []
-    for entry in sorted(_entry_points() if entries is None else entries, key=lambda each: (each.name, each.value)):
+    for entry in sorted(entry_points(GROUP) if entries is None else entries, key=lambda each: (each.name, each.value)):
         try:
             loaded = tuple(_tools_in(entry.load()))
         except Exception as error:  # noqa: BLE001 - a package can raise anything when it is imported, and must not keep the agent from starting
@@ -137,18 +138,19 @@ def installed_tools(entries: "Iterable[EntryPoint] | None" = None, taken: Iterab
     return InstalledTools(tuple(tools), tuple(problems))
 
 
-def _entry_points() -> "Iterable[EntryPoint]":
-    """The entry points of the group in all installed packages."""
-    if not any(map(_may_offer_tools, sys.path)) and not any(
+def entry_points(group: str) -> "Iterable[EntryPoint]":
+    """The entry points of a group in all installed packages."""
+    name = group.encode()
+    if not any(_may_offer(place, name) for place in sys.path) and not any(
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     ):
         return ()
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms, and most installations have no such package
+    from importlib.metadata import entry_points as installed  # noqa: PLC0415 - 20 ms, and most installations have no such package
 
-    return entry_points(group=GROUP)
+    return installed(group=group)
 
 
-def _may_offer_tools(place: str) -> bool:
+def _may_offer(place: str, group: bytes) -> bool:
     """Whether a place of the import path has a package that names the group, or is no folder of packages that can be listed."""
     if place.lower().endswith(".egg"):
         return True
@@ -159,12 +161,12 @@ def _may_offer_tools(place: str) -> bool:
         return False
     except OSError:
         return True
-    return any(_names_group(Path(place, name, "entry_points.txt")) for name in names)
+    return any(_names_group(Path(place, name, "entry_points.txt"), group) for name in names)
 
 
-def _names_group(declaration: Path) -> bool:
+def _names_group(declaration: Path, group: bytes) -> bool:
     try:
-        return GROUP.encode() in declaration.read_bytes()
+        return group in declaration.read_bytes()
     except OSError:
         return False
 

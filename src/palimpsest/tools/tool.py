@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,10 +12,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import NoteForgotten, NoteSaved, ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import Part, Text
 from palimpsest.tools.workspace import Workspace
-from palimpsest.wire.request import Tool
-
-ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports", "remembers"]
-"""What a tool does to the world: `reports` changes nothing outside the session, `remembers` nothing but the notes of the user."""
+from palimpsest.wire.request import Tool, ToolKind
 
 CURRENT_CALL: Final[ContextVar[str]] = ContextVar("current_call", default="")
 """The id of the call for which a tool runs; the loop sets it for tools that record something about their call."""
@@ -61,7 +58,6 @@ class AgentTool:
     """
 
     declaration: Tool
-    kind: ToolKind
     parallel: bool
     run: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput]]
     polls: bool = False
@@ -71,6 +67,11 @@ class AgentTool:
     def name(self) -> str:
         """The name that the model calls it by."""
         return self.declaration.name
+
+    @property
+    def kind(self) -> ToolKind:
+        """What it does to the world, as declared."""
+        return self.declaration.kind
 
 
 def define(
@@ -101,8 +102,8 @@ def define(
             # Files and processes change while a tool looks at them; that is a result for the model and must not end the turn.
             return ToolOutput(f"{name} failed: {one_line(str(error))}", error=True)
 
-    declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))))
-    return AgentTool(declaration, kind, parallel, checked, polls)
+    declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))), kind=kind)
+    return AgentTool(declaration, parallel, checked, polls)
 
 
 def schema_of(arguments: type[Struct]) -> dict[str, Any]:

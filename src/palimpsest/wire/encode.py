@@ -55,7 +55,7 @@ class Encoder:
         return self._params.dialect, self._params.echo, self._numbered_names, [tool.name for tool in self._tools if tool.form == "free"]
 
     def encode(self, view: View) -> Request:
-        """Encode a view. Raises `MissingBlob` if a blob that it shows cannot be fetched."""
+        """Encode a view; a text takes the place of a blob that is missing or damaged."""
         heads = self.heads.fragments_of(view.head)
         fragments, repairs = repair_pairs(self.provider_ids.apply(self.items.fragments_of(view.items)), self._repair_encoder)
         assembled = self._wire.assemble(view, heads, fragments)

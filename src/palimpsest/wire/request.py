@@ -32,10 +32,15 @@ RepairCase: TypeAlias = Literal[
 ]
 
 
+ToolKind: TypeAlias = Literal["reads", "edits", "runs", "reports", "remembers"]
+"""What a tool does to the world: `reports` changes nothing outside the session, `remembers` nothing but the notes of the user."""
+
+
 class Tool(Value, frozen=True):
     """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim.
 
     `native_wire` is the only wire that knows the native declaration; on others the tool is an ordinary function. Empty: all know it.
+    `kind` is what the tool does to the world, which is not sent: permissions, pins, folds and stubs go by it. `runs` promises nothing.
     """
 
     name: str
@@ -45,6 +50,7 @@ class Tool(Value, frozen=True):
     format: Raw = NULL
     native: Raw = NULL
     native_wire: str = ""
+    kind: ToolKind = "runs"
 
     def is_native(self, wire: WireName) -> bool:
         """Whether the native declaration is sent on a wire."""

@@ -139,6 +139,11 @@ class Decoder:
         """Whether the provider has marked the reply as complete."""
         return self._assembler.complete
 
+    @property
+    def events(self) -> int:
+        """The number of events so far."""
+        return self._events
+
     def feed(self, data: bytes) -> tuple[Delta, ...]:
         """Add bytes and return their deltas. Raises `ProviderError` if the stream contains an error event."""
         return tuple(self.deltas(data))

@@ -25,8 +25,8 @@ from editor import Desk, Editor, new_session, run
 from mcp_server import png
 from pydantic import BaseModel
 
-from palimpsest.core.events import ModeChanged, ModelSwitched, ToolRefused, UserSaid
-from palimpsest.core.items import Image, Text
+from palimpsest.core.events import ModeChanged, ModelSwitched, ToolRefused, ToolReturned, UserSaid
+from palimpsest.core.items import Image, Text, text_of
 from palimpsest.stores.home import Home
 
 WRITE = {"tool": "write", "args": {"path": "a.txt", "content": "one\n"}}
@@ -274,5 +274,33 @@ def test_the_commands_of_the_editor_fold_the_context_and_show_it(desk: Desk) -> 
         usage = [update for update in editor.of(session) if isinstance(update, UsageUpdate)]
         assert usage[-1].size == 200_000
         assert [part.parts[0].text for part in desk.bodies(session, UserSaid)] == ["hi"]
+
+    run(scenario)
+
+
+def test_unsaved_text_of_the_editor_is_shown_to_the_model_and_never_overwritten(desk: Desk) -> None:
+    async def scenario() -> None:
+        path, other = desk.project / "a.txt", desk.project / "b.txt"
+        path.write_text("on disk\n")
+        other.write_text("saved\r\n")
+        editor = Editor()
+        # An editor that shows the same lines with other ends has nothing unsaved; one that does not answer neither.
+        editor.buffers = {str(path): "typed and not saved\n", str(other): "saved\n"}
+        reads = [{"tool": "read", "args": {"path": name}} for name in ("a.txt", "b.txt")]
+        edits = [
+            {"tool": "edit", "args": {"path": "a.txt", "old": "on disk", "new": "x"}},
+            {"tool": "write", "args": {"path": "c.txt", "content": "c"}},
+        ]
+        later = {"tool": "edit", "args": {"path": "b.txt", "old": "saved", "new": "changed"}}
+        async with desk.started(editor, {"calls": reads}, {"calls": [*edits, later]}, "done", PAL_MODE="edits") as (agent, _):
+            session = await new_session(agent, desk.project)
+            await agent.prompt(session, [text_block("go")])
+        results = [text_of(body.result) for body in desk.bodies(session, ToolReturned)]
+        assert ["typed and not saved" in text for text in results] == [True, False, False, False, False]
+        assert "on disk" in results[0]
+        refused = [(body.tool, body.by) for body in desk.bodies(session, ToolRefused)]
+        assert refused == [("edit", "hook unsaved text")]
+        texts = [path.read_text(), other.read_bytes().decode(), (desk.project / "c.txt").read_text()]
+        assert texts == ["on disk\n", "changed\r\n", "c"]
 
     run(scenario)

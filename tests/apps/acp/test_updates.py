@@ -79,6 +79,8 @@ def test_a_read_that_starts_at_a_line_leads_there_and_long_arguments_are_left_ou
     found = shown_call(ToolCall("c", "read", '{"path": "a.py", "offset": 40}'), ROOT)
     assert (found.locations, found.raw) == ([ToolCallLocation(path="/repo/a.py", line=40)], {"path": "a.py", "offset": 40})
     assert shown_call(ToolCall("c", "write", json.dumps({"path": "a", "content": "x" * 40_000})), ROOT).raw is None
+    assert shown_call(ToolCall("c", "touch_up", '{"path": "a.svg"}'), ROOT).kind == "other"
+    assert shown_call(ToolCall("c", "touch_up", '{"path": "a.svg"}', kind="edit"), ROOT).kind == "edit"
 
 
 @given(st.text(), st.text())
@@ -135,7 +137,7 @@ def test_a_fold_is_one_quiet_line() -> None:
     assert [(update.session_update, update.content.text) for update in found] == [
         (
             "agent_thought_chunk",
-            "[The context was folded: 90,000 → 12,000 tokens; `pal audit` shows it, `pal undo` takes it back.]",
+            "[The context was folded: 90,000 → 12,000 tokens; `pal audit last` shows it, `pal undo last` takes it back.]",
         )
     ]
 

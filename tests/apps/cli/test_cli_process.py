@@ -77,7 +77,7 @@ def test_the_real_program_lists_shows_and_takes_back(pal: Pal) -> None:
     listed = _run(pal, "sessions")
     shown = _run(pal, "show", "last", "--request", "3")
 
-    assert SMALL.encode() in listed.stdout
+    assert b"aaaa  shop" in listed.stdout
     assert shown.stderr.startswith(b"verified: event 11")
     assert shown.stdout.endswith(b"}")
     assert "超时改成 30 秒".encode() in shown.stdout
@@ -138,7 +138,7 @@ def test_streams_that_are_closed_and_not_needed_stop_nothing(pal: Pal) -> None:
     small(pal.home)
     before = pal.home.store.path_of(SMALL).read_bytes()
 
-    assert SMALL.encode() in _run_in_shell(pal, "2>&- <&-", "sessions").stdout
+    assert b"aaaa  shop" in _run_in_shell(pal, "2>&- <&-", "sessions").stdout
     assert _run_in_shell(pal, "<&- 2>&-", "delete", SMALL).returncode == 2
     assert _run_in_shell(pal, "<&- >&- 2>&-", "undo", SMALL).returncode == 2
     assert pal.home.store.path_of(SMALL).read_bytes() == before
@@ -221,7 +221,7 @@ def test_a_home_that_may_only_be_read_can_be_read(pal: Pal) -> None:
     for folder in (pal.home.store.folder, pal.home.folder):
         folder.chmod(0o500)
     try:
-        assert SMALL.encode() in _run_as_anybody(pal, "sessions").stdout
+        assert b"aaaa  shop" in _run_as_anybody(pal, "sessions").stdout
         assert _run_as_anybody(pal, "show", SMALL).returncode == 0
         refused = _run_as_anybody(pal, "fork", SMALL)
         assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
@@ -251,7 +251,7 @@ def test_the_shell_completes_commands_and_session_ids(pal: Pal) -> None:
     commands = _run(pal, _PAL_COMPLETE="bash_complete", COMP_WORDS="pal se", COMP_CWORD="1").stdout
     ids = _run(pal, _PAL_COMPLETE="bash_complete", COMP_WORDS="pal show 2031", COMP_CWORD="2").stdout
 
-    assert commands.split() == [b"plain,sessions", b"plain,search"]
+    assert commands.split() == [b"plain,sessions", b"plain,search", b"plain,secrets"]
     assert ids.split() == [f"plain,{SMALL}".encode()]
 
 

@@ -13,7 +13,7 @@ from terminal_room import Room, room_of
 def room(tmp_path: Path) -> Iterator[Callable[..., Room]]:
     with ExitStack() as opened:
 
-        def made(*replies: tuple[Part, ...]) -> Room:
-            return opened.enter_context(room_of(tmp_path, *replies))
+        def made(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part, ...]]] | None = None) -> Room:
+            return opened.enter_context(room_of(tmp_path, *replies, about=about))
 
         yield made

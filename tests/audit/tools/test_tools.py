@@ -5,12 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
-from palimpsest.audit.tools.calls import Action, ToolClass, action_of, action_with, declared_class, exit_of, shell_line, tool_class
+from palimpsest.audit.tools.calls import (
+    Action,
+    ToolClass,
+    action_of,
+    action_with,
+    declared_class,
+    declared_classes,
+    exit_of,
+    shell_line,
+    tool_class,
+)
 from palimpsest.audit.tools.file_commands import FileAccess
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, Text, ToolCall, ToolResult
-from palimpsest.wire.request import Tool
+from palimpsest.wire.request import Tool, ToolKind
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n--- x\n+y\n*** Add File: d/b.py\n+1\n*** End Patch"
 FORMS: tuple[Form, ...] = ("json", "free", "shell")
@@ -59,7 +70,33 @@ def test_a_tool_has_a_class_by_its_name(tool: str, kind: ToolClass) -> None:
 
 
 def test_what_was_declared_comes_before_any_name() -> None:
-    assert tool_class("Read", {"Read": "recall"}) == "recall"
+    read = ToolCall("c", "Read", '{"path":"a.py"}')
+    assert action_of(read) == Action("read", (FileAccess("a.py", "read"),))
+    assert action_of(replace(read, kind="edit")) == Action("edit", (FileAccess("a.py", "edit"),))
+    assert action_of(replace(read, kind="a class of a later version")) == action_of(read)
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "found"),
+    [
+        ("stock", "reads", "read"),
+        ("find_stock", "reads", "search"),
+        ("save_file", "reads", "read"),
+        ("stock", "edits", "edit"),
+        ("write_file", "edits", "write"),
+        ("run_command", "reports", "other"),
+        ("spawn_agent", "reports", "agent"),
+        ("stock", "remembers", "recall"),
+        ("write_file", "runs", "write"),
+        ("stock", "runs", "other"),
+    ],
+)
+def test_a_declared_kind_overrules_a_name_that_says_otherwise(tool: str, kind: ToolKind, found: ToolClass) -> None:
+    assert declared_class(Tool(tool, kind=kind)) == found
+
+
+def test_only_classes_that_names_do_not_tell_are_recorded() -> None:
+    assert declared_classes((Tool("stock", kind="edits"), Tool("read", kind="reads"))) == {"stock": "edit"}
 
 
 def test_a_declaration_tells_the_class_by_the_arguments_where_the_name_does_not() -> None:
@@ -158,8 +195,8 @@ def test_a_free_form_call_is_an_edit_only_by_its_tool_or_by_a_whole_patch(call: 
 
 
 def test_a_declared_patch_tool_is_an_edit_in_any_form() -> None:
-    call = ToolCall("c", "ship", "*** Update File: a.py\n+1", "free")
-    assert action_of(call, {"ship": "edit"}) == Action("edit", (FileAccess("a.py", "edit"),))
+    call = ToolCall("c", "ship", "*** Update File: a.py\n+1", "free", kind="edit")
+    assert action_of(call) == Action("edit", (FileAccess("a.py", "edit"),))
 
 
 def test_the_words_of_a_list_are_each_one_word() -> None:

@@ -3,6 +3,7 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.audit.visibility.visible import VisibleText
@@ -209,8 +210,8 @@ def test_what_is_lost_is_never_still_visible(texts: list[str], data: st.DataObje
 
 
 def test_a_command_of_a_tool_that_only_its_declaration_tells_of_is_listed() -> None:
-    call = Item("1.0", "call", ToolCall("c", "doit", '{"cmd":"make deploy-prod"}'))
     result = Item("2.0", "result", ToolResult("c", (Text("done"),)))
-    before, after = View(items=(call, result)), View()
-    assert loss_of(before, after).commands == ()
-    assert loss_of(before, after, {"doit": "command"}).commands == ("make deploy-prod",)
+    call = ToolCall("c", "doit", '{"cmd":"make deploy-prod"}')
+    assert loss_of(View(items=(Item("1.0", "call", call), result)), View()).commands == ()
+    declared = Item("1.0", "call", replace(call, kind="command"))
+    assert loss_of(View(items=(declared, result)), View()).commands == ("make deploy-prod",)

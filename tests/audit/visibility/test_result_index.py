@@ -29,5 +29,5 @@ def test_a_result_without_names_is_searched_once_by_the_given_function() -> None
 
     known: dict[str, tuple[str, ...]] = {}
     for _ in range(2):
-        index_results(ITEMS, {"2.0": Use(1)}, known, None, names)
+        index_results(ITEMS, {"2.0": Use(1)}, known, names)
     assert (known, asked) == ({"2.0": ()}, [ITEMS[1].content])

@@ -7,9 +7,9 @@ import pytest
 from workplace import answered_by, say, work
 
 from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, ProviderError
-from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage
+from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage, UserSaid
 from palimpsest.core.events.deltas import Delta, TextDelta
-from palimpsest.core.items import Text, Thinking, ToolCall
+from palimpsest.core.items import Image, Text, Thinking, ToolCall
 from palimpsest.engine.calls.call import turn_request
 from palimpsest.engine.calls.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session
@@ -40,6 +40,20 @@ def test_an_observer_gets_every_delta_before_the_reply_is_recorded() -> None:
     reply = asyncio.run(send(session, turn_request(session), seen.append))
     assert [delta.text for delta in seen if isinstance(delta, TextDelta)] == ["hel", "lo ", "you"]
     assert reply == session.log.event(session.log.tip).body
+
+
+def test_a_blob_that_is_gone_is_named_once_in_the_log_and_by_a_text_in_each_request() -> None:
+    session, provider = session_of("I see nothing", "nor now")
+    gone = "0" * 64
+    session.log.append(UserSaid((Image("image/png", blob=gone),)))
+    for _ in range(2):
+        asyncio.run(send(session, turn_request(session)))
+    assert [b"[image image/png not shown: its bytes are missing]" in request.body for request in provider.requests] == [True, True]
+    assert [event.body for event in outcomes(session) if isinstance(event.body, Failed)] == [
+        Failed(
+            "read", "blob", f"memory: no blob {gone}; the session that names it was copied without it; the request has a text in its place"
+        )
+    ]
 
 
 def test_a_transient_failure_is_retried_after_the_requested_delay() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.core.errors import NoModel
 from palimpsest.engine.coding.providers import RunProviders, model_of
 from palimpsest.providers.http import HttpProvider

@@ -27,7 +27,7 @@ def named(name: str, description: str) -> AgentTool:
     async def run(args: str, _: Workspace) -> ToolOutput:
         return ToolOutput(f"{name} ran with {args}")
 
-    return AgentTool(Tool(name, description, Raw(b'{"type":"object","properties":{}}')), "reports", parallel=False, run=run)
+    return AgentTool(Tool(name, description, Raw(b'{"type":"object","properties":{}}'), kind="reports"), parallel=False, run=run)
 
 
 WEATHER = named("weather_forecast", "Tell the weather of a city for the next days.")

@@ -345,3 +345,11 @@ def test_files_of_other_programs_are_not_taken_for_sessions() -> None:
     assert [source.path for source in sources(CLAUDE, golden("claude/2.1.325-interactive")[0])] == [
         str(path) for path in golden("claude/2.1.325-interactive/projects/*/*.jsonl")
     ]
+
+
+@pytest.mark.parametrize("version", ["2.²", "9" * 5_000, "", "2..1"])
+def test_a_version_that_is_no_number_stops_no_reading(tmp_path: Path, version: str) -> None:
+    path = written(tmp_path, prompt("u1", None, "hello", version=version), prompt("u2", "u1", "again", version=version))
+    home, session = read(path)
+
+    assert said(home.bodies(session)) == ["hello", "again"]

@@ -116,7 +116,7 @@ def test_a_compressed_rollout_is_read_where_something_can_unpack_it_and_named_wh
     path.unlink()
     (found,) = CODEX.sources(packed)
     if isinstance(found, ReadProblem):
-        assert found.why == "a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again"
+        assert found.why == "what is compressed with zstd needs Python 3.14 or the package `zstandard`; install it and import again"
     else:
         home, session = imported(packed)
         assert said_in(home.bodies(session)) == ["a"]

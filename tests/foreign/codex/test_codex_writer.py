@@ -250,7 +250,7 @@ def test_a_session_of_claude_code_keeps_every_message_call_and_result_on_the_way
 
 def seen(log: Log) -> list[str]:
     """What a model of Codex is shown, thoughts apart: those of another provider stay closed to it."""
-    shown = (sendable_content(each, card("gpt-5.5")) for each in log.view.items if each.kind != "thinking")
+    shown = (sendable_content(each, card("gpt-5.5"), lambda _: b"") for each in log.view.items if each.kind != "thinking")
     return [text_of(content) for content in shown if content is not None and text_of(content)]
 
 

@@ -29,7 +29,7 @@ def _log(model: str = "claude-sonnet-4-5") -> Log:
 
 def test_the_three_shapes_say_the_same() -> None:
     log = _log()
-    bodies = [json.loads(write_request(log, MemoryBlobs(), wire).body) for wire in _WIRES]
+    bodies = [json.loads(write_request(log, MemoryBlobs().get, wire).body) for wire in _WIRES]
 
     assert [body["model"] for body in bodies] == ["claude-sonnet-4-5"] * 3
     assert [[message["role"] for message in bodies[0]["messages"]], [message["role"] for message in bodies[2]["messages"]]] == [
@@ -50,20 +50,20 @@ def test_the_whole_history_has_no_edits() -> None:
 
 @pytest.mark.parametrize("wire", _WIRES)
 def test_an_unknown_model_keeps_its_own_name(wire: WireName) -> None:
-    assert json.loads(write_request(_log("grok-99"), MemoryBlobs(), wire).body)["model"] == "grok-99"
+    assert json.loads(write_request(_log("grok-99"), MemoryBlobs().get, wire).body)["model"] == "grok-99"
 
 
 @pytest.mark.parametrize(("wire", "model"), [("anthropic", "claude-sonnet-4-5"), ("responses", "gpt-5.5"), ("chat", "model")])
 def test_a_session_that_names_no_model_is_sent_to_the_usual_one(wire: WireName, model: str) -> None:
-    assert json.loads(write_request(_log(""), MemoryBlobs(), wire).body)["model"] == model
+    assert json.loads(write_request(_log(""), MemoryBlobs().get, wire).body)["model"] == model
 
 
 def test_arguments_stay_json_when_a_secret_in_them_is_replaced() -> None:
     log = Log.create(MemorySessions(), SessionOpened("s", model="claude-sonnet-4-5"), FixedClock(1, 1))
     log.append(UserSaid((Text("go"),)))
-    log.append(ModelReplied((ToolCall("c", "post", json.dumps({"api_key": "abcdef123456", "note": f'say "{KEY}"'})),)))
+    log.append(ModelReplied((ToolCall("c", "post", json.dumps({"api_key": "Xk7rQ2vLm9Tz", "note": f'say "{KEY}"'})),)))
     log.append(ToolReturned(ToolResult("c", (Text(f"token={KEY}"),)), "post"))
-    body = json.loads(write_request(log, MemoryBlobs(), "anthropic", clean=redact).body)
+    body = json.loads(write_request(log, MemoryBlobs().get, "anthropic", clean=redact).body)
 
     assert body["messages"][1]["content"][0]["input"] == {"api_key": "[REDACTED:assignment]", "note": 'say "[REDACTED:anthropic]"'}
     assert KEY not in json.dumps(body)
@@ -76,7 +76,7 @@ def test_thinking_that_lost_a_secret_goes_without_its_seal() -> None:
     seal = Signature("anthropic", "claude-sonnet-4-5", "c2VhbGVk")
     parts = (Thinking(f"the key is {KEY}", seal), Thinking("plain", seal), Text("done", "assistant"))
     log.append(ModelReplied(parts, model="claude-sonnet-4-5"))
-    request = write_request(log, MemoryBlobs(), "anthropic", clean=redact)
+    request = write_request(log, MemoryBlobs().get, "anthropic", clean=redact)
 
     thoughts = [block for block in json.loads(request.body)["messages"][1]["content"] if block["type"] == "thinking"]
     assert thoughts == [{"type": "thinking", "thinking": "plain", "signature": "c2VhbGVk"}]
@@ -89,5 +89,5 @@ def test_every_request_that_is_written_passes_the_rules(told: list[Step]) -> Non
     log = tell(new_log(), [(0, 1, 0), *told])
     for wire in _WIRES:
         for whole in (False, True):
-            request = write_request(log, MemoryBlobs(), wire, whole=whole)
+            request = write_request(log, MemoryBlobs().get, wire, whole=whole)
             assert check_request(wire, request.body) == ()

@@ -192,7 +192,7 @@ def test_secrets_are_taken_out_of_every_text() -> None:
         ("use `Vec<u8>` here", "> use `Vec<u8>` here"),
         ("an odd ` and `Vec<u8>`", "> an odd ` and `Vec&lt;u8>`"),
         ("``a ` <b>`` `<i>`", "> ``a ` <b>`` `<i>`"),
-        ("[a](b`c) ` `<b>`", "> [a](b`c) ` `&lt;b>`"),
+        ("[a](b`c) ` `<b>`", "> [a]\\(b`c) ` `&lt;b>`"),
         ("| `a | <b>` |", "> | `a | &lt;b>` |"),
         ("one\n\n```html\n<p>\n```\n<p>", "> one\n>\n> ```html\n> <p>\n> ```\n> &lt;p>"),
         ("- a\n  ```\n</details>", "> - a\n>   ```\n> &lt;/details>"),

@@ -62,7 +62,7 @@ def _check(folder: Path) -> int:
                     continue
             assert all(visible(each) in page.text for each in words), f"{name}: event {event.seq}"
         for wire in _WIRES:
-            assert check_request(wire, write_request(log, blobs, wire).body) == (), name
+            assert check_request(wire, write_request(log, blobs.get, wire).body) == (), name
     return count
 
 

@@ -10,8 +10,9 @@ import pytest
 from corpus import GOLDEN, WITHOUT, corpus
 from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, begun, call, sources, view_of, words
 
-from palimpsest.foreign.opencode import database
+from palimpsest.foreign.opencode.database import TABLES
 from palimpsest.foreign.opencode.format import OpencodeFormat
+from palimpsest.foreign.reading.database import query
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 
 GOLDEN_DUMP = GOLDEN / "opencode" / "export.json"
@@ -170,9 +171,9 @@ def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     for table in ("account", "control_account", "credential", "session_share"):
         with pytest.raises(sqlite3.DatabaseError, match="prohibited"):
-            database.query(path, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
+            query(path, TABLES, methodcaller("execute", f"SELECT * FROM {table}"))  # noqa: S608 - the names above
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
-        database.query(path, lambda connection: connection.execute("DELETE FROM part"))
+        query(path, TABLES, lambda connection: connection.execute("DELETE FROM part"))
     assert words(view_of(path)) == [("user", "hello")]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]

@@ -120,3 +120,26 @@ def test_damaged_events_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     _, done, bodies = read_session(FORM, tmp_path)
     assert [Path(line.where).name for line in done.problems] == ["2.json"]
     assert said(bodies) == ["Please run the tests.", "Try again."]
+
+
+def test_each_line_of_an_evaluation_is_a_session_of_its_own() -> None:
+    # Written by hand after the fields of `EvalOutput` in the program's evaluation; the second run has pairs, as the first versions wrote.
+    (path,) = golden("openhands/evaluation/output.jsonl")
+    home = Home()
+    first, second = home.take(FORM, path)
+    assert [first.session, second.session] == ["openhands-evaluation.x__y-1", "openhands-evaluation.x__y-2"]
+    bodies = home.bodies(first.session)
+    opened = bodies[0]
+    assert isinstance(opened, SessionOpened)
+    assert (opened.model, opened.meta) == ("litellm_proxy/claude-3-5-sonnet-20241022", {"agent": "CodeActAgent"})
+    assert said(bodies) == ["Fix the sum."]
+    assert called(bodies) == returned(bodies) == called(home.bodies(second.session)) == ["toolu_1"]
+    assert [done.counts.events for done in home.take(FORM, path)] == [0, 0]
+
+
+def test_lines_that_are_no_runs_are_left_out(tmp_path: Path) -> None:
+    (path,) = golden("openhands/evaluation/output.jsonl")
+    broken = tmp_path / "output.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    broken.write_bytes(lines[0] + b'{"instance_id": "x", "history": []}\n{half\n' + lines[1])
+    assert [source.session.rpartition(".")[2] for source in sources(FORM, broken)] == ["x__y-1", "x__y-2"]

@@ -1,5 +1,6 @@
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,29 @@ def test_what_is_in_the_way_is_one_line_each_and_the_rest_is_found(tmp_path: Pat
         "pipe.jsonl": "a pipe, not a file",
         "unknown.jsonl": "not a session of a known program",
     }
+
+
+def test_every_other_file_is_listed_with_what_it_is_when_one_asks(tmp_path: Path) -> None:
+    written(tmp_path / "good.tiny", user("u", "hello"))
+    (tmp_path / "data.jsonl").write_bytes(b'{"of":"another program"}\n')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "notes.md").write_bytes(b"# Notes")
+    (tmp_path / "more" / "empty.txt").touch()
+    (tmp_path / "more" / "picture.png").write_bytes(b"\x89PNG\x00")
+    sqlite3.connect(tmp_path / "state.db").executescript("CREATE TABLE a (b); VACUUM").close()
+    (tmp_path / "one.traj-2.json").write_bytes(b'{"of": 3}')
+
+    found = find_sources((Tiny(),), [tmp_path], explain=True)
+
+    assert problems(found, tmp_path) == {"one.traj-2.json": "not a session of a known program"}
+    assert {os.path.relpath(other.where, tmp_path): other.why for other in found.ignored} == {
+        "data.jsonl": "JSON of no known program",
+        "more/empty.txt": "it is empty",
+        "more/notes.md": "text of no known program",
+        "more/picture.png": "binary data",
+        "state.db": "a database without sessions of a known program",
+    }
+    assert find_sources((Tiny(),), [tmp_path]).ignored == ()
 
 
 _FINDING = """

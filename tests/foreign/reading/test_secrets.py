@@ -17,7 +17,7 @@ from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "AKIA" + "ABCD1234" * 2
-PASSWORD = "correct-horse-battery"
+PASSWORD = "c0rrect-Horse-battery"
 TALK: tuple[dict[str, Any], ...] = (
     user("u1", f"my token\n{TOKEN}\tis here", extra={"env": {"password": PASSWORD}, "key": "u1"}),
     reply("r1", f'I use "{KEY}".', calls=["c1"]),
@@ -118,10 +118,10 @@ def test_lines_of_a_log_come_whole_and_none_is_missing(lines: list[bytes], first
 def test_thinking_that_was_redacted_loses_the_seal_that_no_longer_fits() -> None:
     seal = Signature("anthropic", "m", "sealed")
     assert redacted(Thinking("nothing to hide", seal)) == Thinking("nothing to hide", seal)
-    assert redacted(Thinking("AKIAIOSFODNN7EXAMPLE", seal)).signature is None
+    assert redacted(Thinking("AKIAIOSFODNN7QWERTYU", seal)).signature is None
 
 
 def test_arguments_of_a_call_stay_json_whatever_is_taken_out_of_them() -> None:
-    args = '{"body":"{\\"password\\":\\"correct-horse\\"}","note":"plain"}'
+    args = '{"body":"{\\"password\\":\\"c0rrect-Horse\\"}","note":"plain"}'
     call = redacted(ToolCall("c1", "http", args))
     assert msgspec.json.decode(call.args) == {"body": '{"password":"[REDACTED:assignment]"}', "note": "plain"}

@@ -191,3 +191,16 @@ def test_lines_are_added_to_what_was_found_and_nothing_else_changes() -> None:
     assert with_hidden_events(found, recorded()) == ReplayedSession(
         "s", "home", "pal", 8, profiles={"codex": outcome(1, needs=0)}, lines=(line,)
     )
+
+
+def test_a_program_has_the_same_colour_on_every_page() -> None:
+    every = profile_colours(("palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none"))
+
+    assert list(every.values()) == ["c0", "c1", "c2", "c3", "c4", "c5"]
+    assert profile_colours(("none", "codex")) == {"none": "c5", "codex": "c2"}
+    assert profile_colours(("claude-code-2.1.325@A=1", "palimpsest")) == {"claude-code-2.1.325@A=1": "c1", "palimpsest": "c0"}
+    assert profile_colours(("claude-code", "claude-code-2.1.325", "mine")) == {
+        "claude-code": "c1",
+        "claude-code-2.1.325": "c2",
+        "mine": "c6",
+    }

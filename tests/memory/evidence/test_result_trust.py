@@ -142,3 +142,9 @@ def test_the_files_that_a_call_changed_are_known_by_their_absolute_paths() -> No
     assert changed("write", {"path": "a/../b.md", "content": "x"}) == ("/srv/app/b.md",)
     assert changed("read", {"path": "b.md"}) == ()
     assert changed("bash", {"command": "echo x > /home/u/notes/a.md"}) == ("/home/u/notes/a.md",)
+
+
+def test_a_tool_that_was_declared_as_something_else_than_its_name_says_is_none_of_the_workspace() -> None:
+    calls = (ToolCall("a", "run_command", '{"command":"ls"}'), ToolCall("b", "run_command", '{"command":"ls"}', kind="other"))
+    is_untrusted = untrusted_results((Event(1, 0, 0, "", ModelReplied(calls)),), ROOT)
+    assert [is_untrusted(ToolReturned(ToolResult(each, (Text("x"),)), "run_command")) for each in ("a", "b")] == [False, True]

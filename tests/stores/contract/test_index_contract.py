@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_logs import log_of, said
+from index_logs import end_of, log_of, said
 from msgspec import structs
 from store_kinds import STORES
 
@@ -50,7 +50,7 @@ def test_only_what_is_new_is_read_again(index: Index, store: SessionArchive) -> 
     write(store, "one", *said("first"))
     index.refresh()
     writer = store.open("one", write=True)
-    more = log_of(said("second"), seq=2)
+    more = log_of(said("second"), seq=2, prev=end_of(store, "one"))
     writer.append(more)
     writer.close()
     assert index.refresh() == RefreshReport(read=1, bytes=len(more))
@@ -61,8 +61,12 @@ def test_sessions_are_listed_by_their_newest_event(index: Index, store: SessionA
     write(store, "old", *said("hello"), at=1_000)
     write(store, "new", Titled("A title"), *said("hello"), at=2_000)
     assert list(index.list()) == [
-        SessionRow("new", store.stat("new").name, "A title", "palimpsest", "", "m", created=2_000, updated=2_002, events=3, turns=1),
-        SessionRow("old", store.stat("old").name, "hello", "palimpsest", "", "m", created=1_000, updated=1_001, events=2, turns=1),
+        SessionRow(
+            "new", store.stat("new").name, "A title", "palimpsest", "", "m", created=2_000, updated=2_002, events=3, turns=1, context=6
+        ),
+        SessionRow(
+            "old", store.stat("old").name, "hello", "palimpsest", "", "m", created=1_000, updated=1_001, events=2, turns=1, context=6
+        ),
     ]
     write(store, "newest", at=3_000)
     assert [row.id for row in index.list(refresh=False)] == ["new", "old"]
@@ -139,7 +143,7 @@ def apply(index: Index, store: SessionArchive, step: Step) -> None:
             write(store, session, *said(text))
         case "append" if known:
             writer = store.open(session, write=True)
-            writer.append(log_of(said(text), seq=writer.read(0, writer.size).count(b"\n")))
+            writer.append(log_of(said(text), seq=writer.read(0, writer.size).count(b"\n"), prev=end_of(store, session)))
             writer.close()
         case "remove" if known:
             store.remove(session)

@@ -1,4 +1,4 @@
-"""The contract of a log file: appending, reading, locking and closing."""
+"""The contract of a log file, beyond the laws in `palimpsest.testing`: appending, reading, locking and closing."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,22 +11,6 @@ from palimpsest.core.ports import LogFile, SessionStore
 
 def joined(file: LogFile, start: int = 0, stop: int | None = None) -> bytes:
     return b"".join(data for _, data in file.chunks(start, stop))
-
-
-def test_a_line_is_found_where_append_said(store: SessionStore) -> None:
-    lines = store.create("one")
-    starts = [lines.append(line) for line in (b"first\n", b"second\n", b"third\n")]
-    lines.sync()
-    assert (starts, lines.size) == ([0, 6, 13], 19)
-    assert [lines.read(6, 7), lines.read(13, 100), lines.read(19, 5)] == [b"second\n", b"third\n", b""]
-    lines.close()
-
-
-def test_several_lines_are_appended_in_one_go(store: SessionStore) -> None:
-    lines = store.create("one", b"first\n")
-    assert [lines.append(b"second\nthird\n"), lines.append(b"fourth\n")] == [6, 19]
-    assert joined(lines) == b"first\nsecond\nthird\nfourth\n"
-    lines.close()
 
 
 LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b"") + b"\n")

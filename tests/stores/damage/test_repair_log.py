@@ -96,7 +96,7 @@ def test_a_torn_end_is_reported_though_nothing_else_is_wrong(tmp_path: Path) -> 
     path = session(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
     done = repair(JsonlSessions(tmp_path), "s")
-    assert (done.copy, len(done.changes)) == ("", 1)
+    assert (done.copy, len(done.changes)) == ("", 2)
     assert done.changes[0].startswith("the torn end of ")
 
 
@@ -114,7 +114,7 @@ def test_a_fork_of_a_repaired_base_is_repaired_to_follow_it(tmp_path: Path) -> N
         log.fork(store, "f").close()
     path.write_bytes(path.read_bytes().replace(b"message 2", b"massage 2"))
     repair(store, "s")
-    assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["base"]
+    assert [finding.kind for finding in verify(store, "f", MemoryBlobs()).findings] == ["relink"]
     assert repair(store, "f").changes[0] == "the base of this fork was repaired; its link was updated"
     assert verify(store, "f", MemoryBlobs()).ok
     assert Log.open(store, "f", FixedClock(1, 1)).view.ids == tuple(f"{number}.0" for number in range(1, 7))

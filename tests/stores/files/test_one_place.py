@@ -6,8 +6,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[3] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
 KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
-# A session can be named by the path of its file; `pal replay` finds logs below a folder.
-BY_NATURE = {"apps/cli/opening/home.py": {"blobs", "jsonl"}, "lab/simulation/loading.py": {"jsonl"}}
+# A session can be named by the path of its file.
+BY_NATURE = {"apps/cli/opening/home.py": {"blobs", "jsonl"}}
 # The names of calls that write a file, or give one its name.
 WRITING = {"write_bytes", "write_text", "mkstemp", "NamedTemporaryFile", "rename", "renames", "hardlink_to", "move"}
 

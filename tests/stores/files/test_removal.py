@@ -47,7 +47,7 @@ def test_a_base_that_a_fork_reads_is_not_deleted(tmp_path: Path) -> None:
     with Log.create(store, SessionOpened("s"), FixedClock(1, 1)) as log:
         log.fork(store, "f1").close()
         log.fork(store, "f2").close()
-    assert forks_of(store, "s") == ("f1", "f2")
+    assert forks_of(store)["s"] == {"f1", "f2"}
     with pytest.raises(BadInput, match="session s is read by its forks f1, f2"):
         remove(store, "s")
     assert store.sessions() == ["f1", "f2", "s"]

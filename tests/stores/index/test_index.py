@@ -1,5 +1,5 @@
 import pytest
-from index_logs import found, log_of, said, write
+from index_logs import end_of, found, log_of, said, write
 
 from palimpsest.core.events import EventRef, ModelReplied, NotesTaken, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -44,7 +44,7 @@ def test_identifiers_are_found_whole_and_by_their_words(store: MemorySessions, i
     assert found(index, '"') == found(index, "absent") == []
 
 
-def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: MemorySessions, index: SqliteIndex) -> None:
+def test_newest_first_goes_by_the_time_of_events_whichever_log_was_read_last(store: MemorySessions, index: SqliteIndex) -> None:
     write(store, "b", "word one", "word two", at=DAY)
     write(store, "a", "word three", at=2 * DAY)
     index.refresh()
@@ -54,6 +54,9 @@ def test_newest_first_goes_by_the_last_change_of_sessions_read_in_one_go(store: 
     index.refresh()
     assert found(index, "word") == [("b", 3), ("a", 1), ("b", 2), ("b", 1)]
     assert found(index, "word", limit=2) == [("b", 3), ("a", 1)]
+    write(store, "imported", "word of long ago", at=0)
+    index.refresh()
+    assert found(index, "word") == [("b", 3), ("a", 1), ("b", 2), ("b", 1), ("imported", 1)]
 
 
 def test_the_best_match_comes_first_when_ranked(store: MemorySessions, index: SqliteIndex) -> None:
@@ -83,7 +86,7 @@ def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: SqliteInde
     assert index.refresh() == RefreshReport(read=2, bytes=total)
     assert not index.stats_changed()
     assert index.refresh() == RefreshReport()
-    more = log_of(said("second"), seq=3)
+    more = log_of(said("second"), seq=3, prev=end_of(store, "one"))
     store.open("one", write=True).append(more)
     assert index.stats_changed()
     assert index.refresh() == RefreshReport(read=1, bytes=len(more))
@@ -91,7 +94,8 @@ def test_a_refresh_reads_only_new_bytes(store: MemorySessions, index: SqliteInde
 
 
 def test_a_torn_line_waits_until_it_is_whole(store: MemorySessions, index: SqliteIndex) -> None:
-    whole, more = log_of((SessionOpened("one"), *said("first"))), log_of(said("second"), seq=2)
+    whole = log_of((SessionOpened("one"), *said("first")))
+    more = log_of((SessionOpened("one"), *said("first", "second")))[len(whole) :]
     store.replace("one", whole + more[:10])
     assert index.refresh() == RefreshReport(read=1, bytes=len(whole))
     lines: MemoryFile = store.open("one", write=True)
@@ -111,7 +115,7 @@ def test_a_replaced_log_is_read_again(store: MemorySessions, index: SqliteIndex,
     assert (report.read, report.bytes) == (1, store.open("one").size)
     assert found(index, "stale") == [("two", 1)]
     assert found(index, other[-1]) == [("one", len(other))]
-    assert [(row.id, row.events) for row in index.list()] == [("one", 1 + len(other)), ("two", 2)]
+    assert {row.id: row.events for row in index.list()} == {"one": 1 + len(other), "two": 2}
 
 
 def test_a_log_redacted_in_its_middle_is_read_again(store: MemorySessions, index: SqliteIndex) -> None:
@@ -176,9 +180,10 @@ def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, i
             3,
             1,
             15,
+            15,
             {"model-a": Usage(10, output=5)},
             EventRef("old", 1, "ab"),
             EventRef("old", 1),
         ),
-        SessionRow("old", "memory:old", "hello", "palimpsest", created=DAY, updated=DAY + 1, events=2, turns=1),
+        SessionRow("old", "memory:old", "hello", "palimpsest", created=DAY, updated=DAY + 1, events=2, turns=1, context=6),
     ]

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from index_logs import found, log_of, said, write
+from index_logs import end_of, found, log_of, said, write
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import SessionOpened
@@ -54,7 +54,7 @@ def test_a_log_that_cannot_be_opened_is_read_once_it_can_be(store: LockableSessi
     write(store, "one", "word")
     if known:
         index.refresh()
-        store.open("one", write=True).append(log_of(said("word"), seq=2))
+        store.open("one", write=True).append(log_of(said("word"), seq=2, prev=end_of(store, "one")))
     store.shut.add("one")
     assert index.refresh().skipped == (("memory:one", "cannot open it: permission denied"),)
     assert (index.stats_changed(), index.refresh()) == (False, RefreshReport())

@@ -1,10 +1,12 @@
 """Logs for the tests of the index, and what is found in them."""
 
 from collections.abc import Iterable
+from contextlib import closing
 
 from palimpsest.core.events import Body, SessionOpened, UserSaid
-from palimpsest.core.format.codec import digest_of, encode_body, encode_line, link_of
+from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line, link_of, link_of_line
 from palimpsest.core.items import Text
+from palimpsest.core.ports import SessionArchive
 from palimpsest.stores.ephemeral import MemorySessions
 from palimpsest.stores.index.sqlite import SqliteIndex
 
@@ -17,6 +19,13 @@ def log_of(bodies: Iterable[Body], *, at: int = 0, seq: int = 0, prev: str = "")
         lines.append(encode_line(number, number - 1, at + number, prev, data))
         prev = link_of(prev, number, number - 1, at + number, digest_of(data))
     return b"".join(lines)
+
+
+def end_of(store: SessionArchive, session: str) -> str:
+    """The link of the last line of a log, which the next one has to continue."""
+    with closing(store.open(session)) as lines:
+        last = lines.read(0, lines.size).splitlines(keepends=True)[-1]
+    return link_of_line(last, decode_line(last, ""))
 
 
 def said(*texts: str) -> tuple[Body, ...]:

@@ -33,6 +33,7 @@ KEYS = {
     "ctrl-j": "\n",
     "ctrl-o": "\x0f",
     "ctrl-r": "\x12",
+    "ctrl-t": "\x14",
     "alt-enter": "\x1b\r",
     "backspace": "\x7f",
 }
@@ -42,11 +43,19 @@ _OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTT
 _PATIENCE_S = 20.0
 
 
+class _Emulator(pyte.HistoryScreen):
+    """The emulator, which shows faint letters as gray ones; by itself it ignores that they are faint."""
+
+    def select_graphic_rendition(self, *attributes: int) -> None:
+        is_extended = 38 in attributes or 48 in attributes
+        super().select_graphic_rendition(*(90 if each == 2 and not is_extended else each for each in attributes))
+
+
 class PtyScreen:
     """A process with a terminal of its own. Nothing waits for a time: `wait_for` waits for what the screen shows."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24) -> None:
-        self.screen = pyte.HistoryScreen(columns, rows, history=_LINES_KEPT, ratio=0.5)
+        self.screen = _Emulator(columns, rows, history=_LINES_KEPT, ratio=0.5)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         master, slave = pty.openpty()

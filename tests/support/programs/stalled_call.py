@@ -10,9 +10,9 @@ from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
 from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.session import Session
-from palimpsest.engine.stopping import run
 from palimpsest.profiles.named import profile
 from palimpsest.stores.home import Home
 from palimpsest.wire.models.cards import ModelCard, card

@@ -20,8 +20,10 @@ from acp.schema import (
     AllowedOutcome,
     ClientCapabilities,
     DeniedOutcome,
+    FileSystemCapabilities,
     Implementation,
     PermissionOption,
+    ReadTextFileResponse,
     RequestPermissionResponse,
     ToolCallProgress,
     ToolCallStart,
@@ -45,6 +47,8 @@ class Editor(Client):
         self.asked: list[tuple[str, ToolCallUpdate, list[PermissionOption]]] = []
         self.updates: list[tuple[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
+        # The texts of open files by path; `None` for an editor that does not give them.
+        self.buffers: dict[str, str] | None = None
         self._changed = asyncio.Condition()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
@@ -71,8 +75,12 @@ class Editor(Client):
             self.answers.append(kind)
             self._changed.notify_all()
 
-    async def read_text_file(self, *_: Any, **__: Any) -> Any:
-        raise RequestError.method_not_found("fs/read_text_file")
+    async def read_text_file(
+        self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_: Any
+    ) -> ReadTextFileResponse:
+        if self.buffers is None or path not in self.buffers:
+            raise RequestError.method_not_found("fs/read_text_file")
+        return ReadTextFileResponse(content=self.buffers[path])
 
     async def write_text_file(self, *_: Any, **__: Any) -> Any:
         raise RequestError.method_not_found("fs/write_text_file")
@@ -191,7 +199,8 @@ class Desk:
             use_unstable_protocol=True,
         )
         async with connection as (agent, process):
-            await agent.initialize(1, ClientCapabilities(), Implementation(name="test", version="1"))
+            files = FileSystemCapabilities(read_text_file=editor.buffers is not None)
+            await agent.initialize(1, ClientCapabilities(fs=files), Implementation(name="test", version="1"))
             yield agent, process
 
 

@@ -33,7 +33,17 @@ class Gate:
     opened: threading.Event = field(default_factory=threading.Event)
 
 
-Part: TypeAlias = str | Call | Thought | Gate
+@dataclass(frozen=True)
+class Spent:
+    """The tokens that a reply reports: new input, input from the cache, input written to the cache, and output."""
+
+    new: int = 1000
+    read: int = 0
+    written: int = 0
+    output: int = 50
+
+
+Part: TypeAlias = str | Call | Thought | Gate | Spent
 
 
 @dataclass
@@ -43,6 +53,8 @@ class StreamingModel:
     url: str = ""
     asked: list[Any] = field(default_factory=list)
     streams: list[Any] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    plain: int = 0
 
     def cut(self) -> None:
         """Cut all connections, as a network that is lost."""
@@ -57,12 +69,16 @@ class StreamingModel:
 
 
 def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | Gate]:
-    usage = {"input_tokens": 1000, "output_tokens": 1}
+    spent = next((part for part in reply if isinstance(part, Spent)), Spent())
+    cached = {"cache_read_input_tokens": spent.read, "cache_creation_input_tokens": spent.written} if spent.read or spent.written else {}
+    usage = {"input_tokens": spent.new, "output_tokens": 1, **cached}
     yield {"type": "message_start", "message": {"id": f"m{number}", "type": "message", "role": "assistant", "content": [], "usage": usage}}
     index, open_kind = -1, ""
     for part in reply:
         if isinstance(part, Gate):
             yield part
+            continue
+        if isinstance(part, Spent):
             continue
         kind = {str: "text", Call: "tool_use", Thought: "thinking"}[type(part)]
         if kind != open_kind or kind == "tool_use":
@@ -74,7 +90,7 @@ def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | G
     if open_kind:
         yield {"type": "content_block_stop", "index": index}
     stop = "tool_use" if any(isinstance(part, Call) for part in reply) else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 50}}
+    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": spent.output}}
     yield {"type": "message_stop"}
 
 
@@ -93,27 +109,40 @@ def _delta(part: Part) -> dict[str, Any]:
 
 
 @contextmanager
-def model_streaming(*replies: tuple[Part, ...]) -> Iterator[StreamingModel]:
-    """The model while it runs: the replies in order, the last one for all later requests."""
+def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part, ...]]] | None = None) -> Iterator[StreamingModel]:
+    """The model while it runs: the replies in order, the last one for all later requests.
+
+    `about` has the replies to requests whose first message contains a text, such as those of a sub-agent, in order.
+    """
     model = StreamingModel()
+    special = {text: list(own) for text, own in (about or {}).items()}
     gates = [part for reply in replies for part in reply if isinstance(part, Gate)]
 
     class Streaming(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            model.keys.append(self.headers["x-api-key"])
             number = len(model.asked)
             model.streams.append(self.connection)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             with suppress(OSError):
-                for event in _events(replies[min(number, len(replies)) - 1], number):
+                for event in _events(self.reply(model.asked[-1]), number):
                     if isinstance(event, Gate):
                         event.reached.set()
                         event.opened.wait()
                         continue
                     self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
                     self.wfile.flush()
+
+        def reply(self, asked: Any) -> tuple[Part, ...]:
+            first = json.dumps(asked["messages"][0])
+            own = next((own for text, own in special.items() if text in first), None)
+            if own is not None:
+                return own.pop(0)
+            model.plain += 1
+            return replies[min(model.plain, len(replies)) - 1]
 
         def log_message(self, *_: object) -> None:
             return

@@ -11,7 +11,7 @@ from streaming_model import Part, StreamingModel, model_streaming
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 READY = "of 200k"
-NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "something asks first."]
+NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "  something asks first."]
 
 
 class Room:
@@ -44,9 +44,9 @@ class Room:
 
 
 @contextmanager
-def room_of(folder: Path, *replies: tuple[Part, ...]) -> Iterator[Room]:
-    """A room whose model gives these replies in order, the last one for all later requests."""
-    with model_streaming(*replies) as model:
+def room_of(folder: Path, *replies: tuple[Part, ...], about: dict[str, list[tuple[Part, ...]]] | None = None) -> Iterator[Room]:
+    """A room whose model gives these replies in order, the last one for all later requests, and those `about` a text to others."""
+    with model_streaming(*replies, about=about) as model:
         yield Room(folder, model)
 
 

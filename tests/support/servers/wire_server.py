@@ -125,11 +125,18 @@ def _stream(path: str, said: Said, number: int) -> list[bytes]:
 
 
 @contextmanager
-def wire_server(*replies: Said) -> Iterator[WireServer]:
-    """The model while it runs; each request gets the next reply, and the last one is repeated."""
+def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iterator[WireServer]:
+    """The model while it runs; each request gets the next reply, and the last one is repeated. `models` are those that it lists."""
     server = WireServer()
 
     class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = json.dumps({"object": "list", "data": models}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             number = len(server.requests)

@@ -33,7 +33,7 @@ def tool(name: str, run: Callable[[str], Awaitable[str]], *, parallel: bool = Fa
     async def answer(args: str, _: Workspace) -> ToolOutput:
         return ToolOutput(await run(args))
 
-    return AgentTool(Tool(name), "runs", parallel, answer)
+    return AgentTool(Tool(name), parallel, answer)
 
 
 async def echo(args: str) -> str:

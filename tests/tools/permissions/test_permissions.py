@@ -20,8 +20,9 @@ from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny
 from palimpsest.tools.permissions.permissions import Permissions
 from palimpsest.tools.permissions.rules import parse_rule
 from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, define
+from palimpsest.tools.tool import AgentTool, ToolOutput, define
 from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.request import ToolKind
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edits", "auto")
 

@@ -5,14 +5,16 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from palimpsest.core.errors import DamagedBlob, MissingBlob
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Cover, Document, Image, Item, Kind, Opaque, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.anthropic.decode import decode_message
 from palimpsest.wire.chat.decode import decode_completion
-from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.media import bytes_of, media_of, no_blobs
+from palimpsest.wire.encode import Encoder, encode
+from palimpsest.wire.encoding.media import NotedFetch, bytes_of, media_of
 from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.request import Params
 from palimpsest.wire.responses.decode import decode_response_object
@@ -65,15 +67,37 @@ def test_a_picture_or_file_of_which_nothing_is_kept_is_named(model: ModelCard, p
     assert '"url":""' not in body
 
 
+@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
+@pytest.mark.parametrize(("error", "reason"), [(MissingBlob, "missing"), (DamagedBlob, "damaged")])
+def test_a_text_takes_the_place_of_a_blob_that_is_missing_or_damaged(model: ModelCard, error: type[MissingBlob], reason: str) -> None:
+    def fetch(address: str) -> bytes:
+        if address == "bad":
+            raise error("no such bytes", where="the store")
+        return b"abc"
+
+    def parts(address: str) -> tuple[Image | Document, ...]:
+        return Image("image/png", blob="good"), Document("application/pdf", blob=address, name="a.pdf")
+
+    call, noted = Item("1.0", "call", ToolCall("c1", "read", "{}")), NotedFetch(fetch)
+    view = View(items=(Item("0.0", "user", parts("bad")[1]), call, Item("2.0", "result", ToolResult("c1", parts("bad")))))
+    encoder = Encoder(replace(model, images=True), (), Params(), noted)
+    body = encoder.encode(view).body
+    assert check_request(model.wire, body) == ()
+    assert body.count(f"[document a.pdf application/pdf not shown: its bytes are {reason}]".encode()) == 2
+    assert body.count(b"YWJj") == 1
+    assert noted.unreported() == ["the store: no such bytes; the request has a text in its place"]
+    assert (encoder.encode(view).body, noted.unreported()) == (body, [])
+
+
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"\xff\xfe\x00+/"])
 def test_what_a_url_holds_is_read_back_with_and_without_padding(data: bytes) -> None:
     coded = b64encode(data).decode()
     for each in (coded, coded.rstrip("="), coded.replace("+", "-").replace("/", "_")):
-        assert bytes_of(Image("image/png", url=f"DATA:image/png;BASE64,{each}"), no_blobs) == data
+        assert bytes_of(Image("image/png", url=f"DATA:image/png;BASE64,{each}")) == data
 
 
 def test_broken_base64_still_makes_a_request() -> None:
-    assert bytes_of(Document("text/plain", url="data:text/plain;base64,aGk*a a"), no_blobs) == b"hi\x1a"
+    assert bytes_of(Document("text/plain", url="data:text/plain;base64,aGk*a a")) == b"hi\x1a"
 
 
 def test_a_blob_has_the_type_that_was_kept_with_it() -> None:

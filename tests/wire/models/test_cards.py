@@ -11,7 +11,7 @@ from palimpsest.core.events import Usage
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.card_file import parse_cards
-from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card
+from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card, recorded_card, stand_in, stand_in_note
 from palimpsest.wire.models.prices import FREE, Cost, cost, ledger_cost
 
 
@@ -312,3 +312,43 @@ def test_the_cost_of_a_sum_is_the_sum_of_the_costs(one: Usage, two: Usage) -> No
     both = Usage(*(getattr(one, name) + getattr(two, name) for name in Usage.__struct_fields__))
     sonnet = card("claude-sonnet-4-5")
     assert (cost(one, sonnet) + cost(two, sonnet)).total == pytest.approx(cost(both, sonnet).total)
+
+
+def test_a_version_with_a_point_is_the_same_claude() -> None:
+    assert card("claude-sonnet-4.6") == msgspec.structs.replace(card("claude-sonnet-4-6"), api_name="claude-sonnet-4-6")
+    assert card("gpt-5.5").name == "gpt-5.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("claude-opus-9", "claude-opus-5"),
+        ("anthropic/claude-haiku-4-9-20290101", "claude-haiku-4-5"),
+        ("gpt-5.5-turbo", "gpt-5.5"),
+        ("gpt-4o", "gpt-5"),
+        ("mimo-v2.5-free", "openai-compatible/mimo-v2.5-free"),
+        ("", ""),
+    ],
+)
+def test_a_model_without_a_card_has_the_nearest_of_its_family_as_stand_in(name: str, known: str) -> None:
+    assert stand_in(name).name == known
+
+
+def test_a_recorded_model_without_a_card_keeps_its_name_and_has_no_prices() -> None:
+    assert recorded_card("claude-opus-9") == msgspec.structs.replace(
+        card("claude-opus-5"), name="claude-opus-9", api_name="claude-opus-9", prices=Prices()
+    )
+    assert recorded_card("openai/o9").api_name == "openai/o9"
+    assert recorded_card("gpt-5.5") == card("gpt-5.5")
+
+
+def test_a_stand_in_is_stated_in_one_line() -> None:
+    assert stand_in_note("gpt-5.5") == ""
+    assert stand_in_note("claude-opus-9") == (
+        "no card is known for the model 'claude-opus-9'; that of claude-opus-5 stands in: "
+        "wire anthropic, window 1,000,000 tokens, price unknown"
+    )
+    assert stand_in_note("mimo-v2.5-free") == (
+        "no card is known for the model 'mimo-v2.5-free'; that of an OpenAI-compatible server stands in: "
+        "wire chat, window 128,000 tokens, price unknown"
+    )

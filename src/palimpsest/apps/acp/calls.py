@@ -36,6 +36,8 @@ _KINDS: Final[Mapping[str, ToolKind]] = {
     "compact": "think",
     "skill": "read",
 }
+# Tools of other packages and servers, by the class that they were declared with.
+_BY_CLASS: Final[Mapping[str, ToolKind]] = {"read": "read", "edit": "edit", "write": "edit", "search": "search", "command": "execute"}
 CODE_KINDS: Final[frozenset[ToolKind]] = frozenset({"read", "search", "execute"})
 """Kinds of calls whose results are no Markdown."""
 
@@ -53,7 +55,7 @@ class ShownCall(Struct, frozen=True):
 def shown_call(call: ToolCall, root: Path, old_text: Callable[[str], str | None] = lambda _: None) -> ShownCall:
     """Return how a call is shown. `old_text` returns what a file holds before a write; `None` if that is not known."""
     arguments = _arguments(call)
-    kind = _KINDS.get(call.tool, "other")
+    kind = _KINDS.get(call.tool) or _BY_CLASS.get(call.kind, "other")
     changes = _changes(call.tool, arguments)
     paths = [path for change in changes for path in (change.path, change.move_to) if path] if changes else _paths(arguments, kind)
     line = arguments.get("offset") if call.tool == "read" else None

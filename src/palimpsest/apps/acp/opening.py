@@ -1,18 +1,23 @@
-"""Opens a session for an editor: the settings of its folder, the agent, its tools, and who answers its questions."""
+"""Lists and opens sessions for an editor: the settings of the folder, the agent, its tools, and who answers its questions."""
 
 import os
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 from acp.interfaces import Client
+from acp.schema import ListSessionsResponse, SessionInfo
 from msgspec import Struct, structs
 
+from palimpsest.apps.acp.buffers import EditorBuffers
 from palimpsest.apps.acp.client_servers import ClientServer, client_servers
 from palimpsest.apps.acp.options import usable_models
 from palimpsest.apps.acp.session import EditorSession
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.acp.texts import valid
+from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.log.log import Log
 from palimpsest.engine.children.roles import narrower_mode
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
@@ -21,6 +26,10 @@ from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.stores.config.settings import FILE_NAME, resolve
 from palimpsest.stores.home import AnyHome, new_id
 from palimpsest.tools.permissions.decision import Mode
+from palimpsest.tools.tool import one_line
+
+PAGE: Final = 100
+_LONGEST_TITLE: Final = 200
 
 
 class OpeningRequest(Struct, frozen=True):
@@ -44,10 +53,13 @@ def fork_of(home: AnyHome, session: str) -> str:
         return forked.session
 
 
-def open_session(home: AnyHome, request: OpeningRequest, client: Client, notify: Callable[[str], None]) -> EditorSession:
+def open_session(
+    home: AnyHome, request: OpeningRequest, client: Client, notify: Callable[[str], None], *, reads_buffers: bool = False
+) -> EditorSession:
     """Return an open session, with its agent equipped by the settings of its folder.
 
-    A session that exists starts in the narrower of its mode and that of the settings. Raises `BadInput` for a folder that does not exist
+    A session that exists starts in the narrower of its mode and that of the settings. `reads_buffers` says that the editor can be asked
+    for the text of files, with unsaved changes. Raises `BadInput` for a folder that does not exist
     or settings that cannot be read, `Locked` if another process has the session.
     """
     root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders)
@@ -74,7 +86,8 @@ def open_session(home: AnyHome, request: OpeningRequest, client: Client, notify:
         coding = coding_settings(settings, folders=folders)
         hooks = session_hooks(home, settings, root, coding.withheld)
         mode = coding.mode if not request.session else narrower_mode(coding.mode, _recorded_mode(agent.session.log))
-        coding = replace(coding, mode=mode, hooks=hooks.hooks, mcp=structs.replace(coding.mcp, given=servers))
+        buffers = EditorBuffers(client, agent.id).hooks() if reads_buffers else ()
+        coding = replace(coding, mode=mode, hooks=(*hooks.hooks, *buffers), mcp=structs.replace(coding.mcp, given=servers))
         for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
             notify(notice)
     except BaseException:
@@ -93,3 +106,30 @@ def _folder(name: str) -> Path:
 
 def _recorded_mode(log: Log) -> Mode | None:
     return next((mode for mode in get_args(Mode) if mode == log.view.mode), None)
+
+
+def list_page(home: AnyHome, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResponse:
+    """Return at most `PAGE` sessions of a folder, or of all folders; none of sub-agents, and none without a folder.
+
+    `cursor` is the `next_cursor` of the page before. Raises `BadInput` if it is none, `StoreError` if the index cannot be used.
+    """
+    if cursor is not None and not (cursor.isascii() and cursor.isdecimal()):
+        raise BadInput("this is no cursor of `session/list`", where="cursor")
+    first = int(cursor or 0)
+    with closing(home.index()) as index:
+        # While another process writes the index, what it has so far is listed.
+        with suppress(Locked):
+            index.refresh()
+        rows = [row for row in index.list(refresh=False) if row.opener is None and Path(row.cwd).is_absolute()]
+    if cwd is not None:
+        rows = [row for row in rows if row.cwd in (cwd, str(Path(cwd).resolve()))]
+    found = [
+        SessionInfo(
+            session_id=row.id,
+            cwd=valid(row.cwd),
+            title=valid(one_line(row.title, _LONGEST_TITLE)) or None,
+            updated_at=datetime.fromtimestamp(row.updated / 1_000, UTC).isoformat(),
+        )
+        for row in rows[first : first + PAGE]
+    ]
+    return ListSessionsResponse(sessions=found, next_cursor=str(first + PAGE) if len(rows) > first + PAGE else None)

@@ -1,6 +1,6 @@
 """What the user of an editor can choose in a session: mode, model, and the commands that start with a slash."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from acp.schema import (
@@ -20,7 +20,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Part, Text
 from palimpsest.engine.coding.providers import configured_provider
 from palimpsest.stores.config.settings import Settings
-from palimpsest.tools.permissions.decision import Mode
+from palimpsest.tools.permissions.decision import MODE_TEXTS
 from palimpsest.tools.tool import one_line
 from palimpsest.wire.models.cards import ModelCard
 
@@ -28,12 +28,6 @@ MODE: Final = "mode"
 MODEL: Final = "model"
 COMPACT: Final = "/compact"
 CONTEXT: Final = "/context"
-_MODES: Final[Mapping[Mode, tuple[str, str]]] = {
-    "ask": ("Ask", "Reads run; changes and commands are asked about."),
-    "edits": ("Edits", "Changes of files in the project run too; commands are asked about."),
-    "plan": ("Plan", "Nothing is changed, whatever rules allow."),
-    "auto": ("Auto", "Changes run, and so do commands that the sandbox confines."),
-}
 _COMMANDS: Final = (
     (COMPACT, "Fold the conversation now to make room; nothing is lost.", "what the summary should keep"),
     (CONTEXT, "Show how full the window is, and what the session has cost.", ""),
@@ -43,13 +37,13 @@ _MOST_PROMPTS: Final = 100
 
 def mode_state(current: str) -> SessionModeState:
     """Return the modes, for editors that know no options."""
-    modes = [SessionMode(id=mode, name=name, description=text) for mode, (name, text) in _MODES.items()]
+    modes = [SessionMode(id=mode, name=mode.capitalize(), description=text) for mode, text in MODE_TEXTS.items()]
     return SessionModeState(current_mode_id=current, available_modes=modes)
 
 
 def config_options(mode: str, model: str, models: Iterable[str]) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
     """Return the options of a session with their current values."""
-    modes = [SessionConfigSelectOption(value=each, name=name, description=text) for each, (name, text) in _MODES.items()]
+    modes = [SessionConfigSelectOption(value=each, name=each.capitalize(), description=text) for each, text in MODE_TEXTS.items()]
     names = [SessionConfigSelectOption(value=name, name=name) for name in dict.fromkeys((model, *models))]
     return [
         SessionConfigOptionSelect(type="select", id=MODE, name="Mode", category="mode", current_value=mode, options=modes),

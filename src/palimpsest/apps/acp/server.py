@@ -38,14 +38,13 @@ from acp.schema import (
 )
 
 from palimpsest.apps.acp.client_servers import ClientServer
-from palimpsest.apps.acp.listing import list_page
-from palimpsest.apps.acp.opening import OpeningRequest, fork_of, open_session, require_session
+from palimpsest.apps.acp.opening import OpeningRequest, fork_of, list_page, open_session, require_session
 from palimpsest.apps.acp.options import MODE, MODEL, mode_state
 from palimpsest.apps.acp.prompts import PromptBlock, prompt_parts
 from palimpsest.apps.acp.session import EditorSession
 from palimpsest.apps.acp.transport import LineTransport, standard_streams
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.engine.stopping import run
+from palimpsest.engine.calls.stopping import run
 from palimpsest.stores.home import AnyHome
 
 _INVALID_PARAMS: Final = -32602
@@ -69,6 +68,7 @@ class EditorAgent(ProtocolAgent):
     def __init__(self, home: AnyHome, transport: LineTransport | None = None) -> None:
         self._home = home
         self._client: Client | None = None
+        self._reads_buffers = False
         self._sessions: dict[str, EditorSession] = {}
         self._new: dict[str, EditorSession] = {}
         self._announcing: set[asyncio.Task[None]] = set()
@@ -87,6 +87,8 @@ class EditorAgent(ProtocolAgent):
         **_: Any,
     ) -> InitializeResponse:
         """Return what this agent can do. Keys of models come from the environment and the settings, so nothing needs a login."""
+        files = None if client_capabilities is None else client_capabilities.fs
+        self._reads_buffers = files is not None and bool(files.read_text_file)
         sessions = SessionCapabilities(
             list=SessionListCapabilities(),
             resume=SessionResumeCapabilities(),
@@ -248,7 +250,7 @@ class EditorAgent(ProtocolAgent):
         if self._client is None:
             raise RequestError(_INTERNAL, "there is no connection")
         with request_errors():
-            opened = open_session(self._home, request, self._client, notify)
+            opened = open_session(self._home, request, self._client, notify, reads_buffers=self._reads_buffers)
         self._sessions[opened.agent.id] = opened
         return opened
 

@@ -128,7 +128,7 @@ class SessionUpdates:
                 yield SessionInfoUpdate(session_update="session_info_update", title=valid(title))
             case ViewEdited() as body if any(isinstance(edit, Fold) for edit in body.edits):
                 saving = f"{body.tokens_before:,} → {body.tokens_after:,} tokens"
-                line = f"[The context was folded: {saving}; `pal audit` shows it, `pal undo` takes it back.]"
+                line = f"[The context was folded: {saving}; `pal audit last` shows it, `pal undo last` takes it back.]"
                 yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(line))
             case _:
                 return

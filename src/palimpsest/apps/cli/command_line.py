@@ -4,18 +4,41 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn
 
 import click
 from click.shell_completion import shell_complete
 
+from palimpsest.apps.shown_text import escaped_json, plain
 from palimpsest.core.errors import PalimpsestError
 
 FINDINGS = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+# Half of the longest part of an error; the longest that we write ourselves, the list of models, has about 900 characters.
+_HALF_CHARS = 1000
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return the question whether the word that is spelled most like another one was meant; empty if none is alike."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
+
+    found = get_close_matches(word, list(words), n=1)
+    return f"Did you mean {found[0]!r}?" if found else ""
+
+
+class SuggestingGroup(click.Group):
+    """A group that answers a misspelled command with the nearest one."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return name, command and remaining words. Raises `click.UsageError` if there is no such command."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            meant = nearest(args[0], self.list_commands(ctx))
+            ctx.fail(f"No such command {args[0]!r}. {meant}".rstrip())
+        return super().resolve_command(ctx, args)
 
 
 def run_command_line(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:
@@ -60,9 +83,9 @@ def _run(cli: click.Command, arguments: list[str], given: object) -> int:
         return USAGE_ERROR
     except click.UsageError as error:
         name = error.ctx.command_path if error.ctx is not None else "pal"
-        return _report_error(
-            arguments, "usage", f"{error.format_message().rstrip('.')}; see `{name} --help`", name.removeprefix("pal").strip()
-        )
+        message = error.format_message()
+        see = f"{message} See `{name} --help`" if message.endswith("?") else f"{message.rstrip('.')}; see `{name} --help`"
+        return _report_error(arguments, "usage", see, name.removeprefix("pal").strip())
     except click.ClickException as error:
         return _report_error(arguments, "usage", error.format_message(), "", context.invoked_subcommand)
     except PalimpsestError as error:
@@ -76,12 +99,19 @@ def _run(cli: click.Command, arguments: list[str], given: object) -> int:
 
 def _report_error(arguments: list[str], kind: str, message: str, where: str, command: str | None = None) -> int:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    message, where = _shortened(message), _shortened(where)
     if "--json" in options:
-        click.echo(json.dumps({"error": {"kind": kind, "message": message, "where": where or command or "pal"}}, ensure_ascii=False))
+        error = {"error": {"kind": kind, "message": message, "where": where or command or "pal"}}
+        click.echo(escaped_json(json.dumps(error, ensure_ascii=False)))
     else:
         line = f"pal: {where}: {message}" if where else f"pal: {message}"
-        click.echo(" ".join(line.split()), err=True)
+        click.echo(plain(" ".join(line.split())), err=True)
     return USAGE_ERROR
+
+
+def _shortened(text: str) -> str:
+    """Return a part of an error without its middle if it is too long to read, for example a quoted argument; advice stands at its end."""
+    return text if len(text) <= 2 * _HALF_CHARS else f"{text[:_HALF_CHARS]}…{text[-_HALF_CHARS:]}"
 
 
 def _prepare_output() -> None:

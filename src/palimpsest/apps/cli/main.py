@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from palimpsest.apps.cli.command_line import run_command_line
+from palimpsest.apps.cli.command_line import SuggestingGroup, run_command_line
 
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("look.audit:audit", "Show every edit of the view: its reason, its price, what it hides."),
         "diff": ("look.diff:diff", "Show what the turns of a session changed in files."),
         "jobs": ("look.jobs:jobs", "Show the background jobs of a session: how far they are, how they ended, what they cost."),
+        "why": ("look.why:why", "Show when a text entered the view, which edit hid it, and how to bring it back."),
         "search": ("look.search:search", "Find words in all sessions."),
         "hooks": ("look.hooks:hooks", "List hooks, or their runs in a session."),
         "cards": ("look.cards:cards", "List known models with window and prices."),
@@ -52,8 +53,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("keep.trust:trust", "Show the commands that a project's files start, and trust them."),
         "verify": ("keep.verify:verify", "Check logs for damage, and repair them."),
         "index": ("keep.maintenance:index", "Update or rebuild the search index."),
+        "secrets": ("keep.secrets:secrets", "List keys, tokens and passwords in sessions, masked."),
         "doctor": ("keep.doctor:doctor", "Check this installation and its home folder."),
-        "delete": ("keep.maintenance:delete", "Delete a session, unless a fork depends on it."),
+        "delete": ("keep.delete:delete", "Delete sessions, unless a fork depends on them."),
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {
@@ -63,7 +65,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 # All other options before a command belong to `ask`.
-_OWN_OPTIONS = frozenset({"-h", "--help", "--version", "--"})
+_OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version", "--"})
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -71,7 +73,7 @@ def _is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group that imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -79,7 +81,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command line. One that begins with an option is one of `ask` if it has a prompt or no terminal, else one of `chat`."""
+        """Parse a command line. One that begins with an option is one of `ask` if it has a prompt or no terminal, else one of `chat`.
+
+        `help COMMAND` is short for `COMMAND --help`.
+        """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         if not args and _is_terminal():
             args = ["chat"]
         elif args and args[0].startswith("-") and args[0].partition("=")[0] not in _OWN_OPTIONS:
@@ -130,13 +137,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog='\b\nStart with:\n  pal demo\n  pal -p "what does this project do?"\n  pal show last',
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit.")
+@click.option("-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit.")
 def cli() -> None:
     """Context you can audit, undo and price: a coding agent, and the commands around its sessions.
 
-    Name a session by its id, by a unique prefix of its id, by the path of its file, or by `last`.
+    Name a session by its id, by a unique beginning or end of its id, by the path of its file, or by
+    `last`: the first row of `pal sessions`, which is the one with the newest event.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
-    Every command but acp takes --json.
+    `pal help COMMAND` lists the options of a command. Every command but acp takes --json.
     """
 
 

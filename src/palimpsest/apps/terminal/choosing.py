@@ -37,7 +37,7 @@ class RowSource(Struct, frozen=True):
     find: Callable[[str], Sequence[Row]] | None = None
 
 
-_NOTHING: Final = RowSource()
+NO_SOURCE: Final = RowSource()
 
 
 class Chooser:
@@ -52,7 +52,7 @@ class Chooser:
         title: str,
         rows: Sequence[Row],
         keys: Mapping[str, str] = NO_KEYS,
-        source: RowSource = _NOTHING,
+        source: RowSource = NO_SOURCE,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.title = title
@@ -184,7 +184,7 @@ class Lists:
         self.open: Chooser | None = None
 
     async def choose(
-        self, title: str, rows: Sequence[Row], keys: Mapping[str, str] = NO_KEYS, source: RowSource = _NOTHING, at: str = ""
+        self, title: str, rows: Sequence[Row], keys: Mapping[str, str] = NO_KEYS, source: RowSource = NO_SOURCE, at: str = ""
     ) -> RowChoice | None:
         """Return the row that the user chooses and the key; `None` if none. What was typed before is put back. `at` is the first row.
 

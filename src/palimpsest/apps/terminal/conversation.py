@@ -1,13 +1,17 @@
 """An agent at work behind a screen: starts turns for what the user sends, steers and interrupts them, and takes queued input back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, InputWithdrawn, UserTyped
 from palimpsest.core.items import Part, Text
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 
 class AgentConversation:
@@ -15,7 +19,7 @@ class AgentConversation:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: "Agent",
         publish: Callable[[Piece], None],
         failed: Callable[[PalimpsestError], None],
         ended: Callable[[], None],
@@ -26,6 +30,8 @@ class AgentConversation:
         self._ended = ended
         self._turn: asyncio.Task[None] | None = None
         self._newest = agent.session.log.tip
+        # What waits for the end of the running turn, such as another model.
+        self.after_turn: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def is_running(self) -> bool:
@@ -93,10 +99,19 @@ class AgentConversation:
                 self._failed(error)
                 break
             finally:
+                await self._do_what_waited()
                 self.show_new_events()
                 self._ended()
             if not self.agent.session.log.inbox:
                 break
+
+    async def _do_what_waited(self) -> None:
+        waiting, self.after_turn = self.after_turn, []
+        for work in waiting:
+            try:
+                await work()
+            except PalimpsestError as error:
+                self._failed(error)
 
 
 def _text(body: object) -> str:

@@ -1,24 +1,29 @@
 """The inline screen: what is final goes into the scrollback, and below it stand what still changes, the input and the status."""
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindingsBase
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
+from palimpsest.apps.terminal.input.keyboard import Keyboard
 from palimpsest.apps.terminal.programs.shell_line import interrupts_ignored
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.output import FrameOutput
@@ -28,8 +33,11 @@ Result = TypeVar("Result")
 
 # Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
 FRAME_SECONDS: Final = 0.05
+# Seconds from the end of a suspension until its signal is handled.
+_SAME_SIGNAL_SECONDS: Final = 0.5
 _MOST_INPUT_LINES: Final = 12
 _MOST_CHOICES: Final = 8
+_DIM: Final = "fg:ansibrightblack"
 # Rows that the live part leaves for the input and the status.
 _RESERVED_ROWS: Final = 6
 _DEPTHS: Final = {
@@ -43,13 +51,17 @@ _DEPTHS: Final = {
 class Device(NamedTuple):
     """The terminal itself: where keys come from, where the screen is, and whether it wraps lines again when its width changes."""
 
-    input: Input
+    input: Keyboard
     output: FrameOutput
     reflows: bool = False
 
 
 class Painted(Protocol):
     """The parts of the screen that are painted again for each frame, as text with escape sequences."""
+
+    def advance(self) -> None:
+        """Take what still changes as it is now, for this frame and those of keys that follow."""
+        ...
 
     def live(self, size: Size) -> str:
         """What still changes: the open reply, running tools, a question."""
@@ -70,7 +82,9 @@ class Display:
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
         self._output = output
+        self._keyboard = device.input
         self._is_away = False
+        self._continued_at = 0.0
         self.search = SearchToolbar(ignore_case=True)
         prompt = f"{look.symbols.user} "
         box = Window(
@@ -96,7 +110,7 @@ class Display:
             key_bindings=keys,
             color_depth=_DEPTHS[look.colours],
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            min_redraw_interval=FRAME_SECONDS / 5,
+            min_redraw_interval=FRAME_SECONDS / 25,
             input=device.input,
             output=output,
         )
@@ -124,7 +138,7 @@ class Display:
     async def run(self) -> None:
         """Show the screen until `exit` is called."""
         try:
-            await self.app.run_async(handle_sigint=False)
+            await self.app.run_async(handle_sigint=False, set_exception_handler=False)
         finally:
             self._write_pending()
             self._output.release()
@@ -134,25 +148,42 @@ class Display:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
+    def suspend(self) -> None:
+        """Give the terminal back to the shell and stop the process; once it is continued, the input stands below what was printed."""
+        self._output.release()
+        self.app.renderer.erase()
+        with self.app.input.cooked_mode():
+            os.kill(0, signal.SIGTSTP)
+        self._continued_at = time.monotonic()
+
     def come_back(self) -> None:
-        """Take the terminal again after the process was stopped: its shell may have changed the modes and printed below the input."""
-        if self.app.is_running and not self._is_away:
+        """Take the terminal again after the process was stopped: its shell may have changed the modes and printed below the input.
+
+        The signal that ends a suspension of our own changes nothing: the screen is painted already.
+        """
+        if self.app.is_running and not self._is_away and time.monotonic() - self._continued_at > _SAME_SIGNAL_SECONDS:
             # Entered for its effect: the one that `run` entered restores the modes of the beginning.
             self.app.input.raw_mode().__enter__()
             self.app.renderer.reset()
             self.app.invalidate()
 
-    async def above(self, action: Callable[[], Result], *, in_thread: bool = False) -> Result:
+    async def above(self, action: Callable[[], Result], *, in_thread: bool = False, reads_keys: bool = True) -> Result:
         """Take the input away, run an action that uses the terminal itself, show the input again, and return the result.
 
-        With `in_thread` the session goes on meanwhile; what it has to show waits.
+        With `in_thread` the session goes on meanwhile; what it has to show waits. What is typed during an action that reads no keys
+        is for the input.
         """
         self._is_away = True
         self._output.release()
+        self._keyboard.stays_raw = not reads_keys
         try:
             with interrupts_ignored():
-                return await run_in_terminal(action, in_executor=in_thread)
+                async with in_terminal():
+                    # What was written before comes before what the action prints.
+                    self._write_pending()
+                    return await asyncio.to_thread(action) if in_thread else action()
         finally:
+            self._keyboard.stays_raw = False
             self._is_away = False
             self.refresh()
 
@@ -174,6 +205,7 @@ class Display:
             self._output.hold()
             self.app.renderer.erase()
             self._write_pending()
+        self._painted.advance()
         self.app.invalidate()
 
     def _write_pending(self) -> None:
@@ -184,11 +216,18 @@ class Display:
 
     def _live(self) -> ANSI:
         size = self.size
-        lines = self._painted.live(size).splitlines()
-        return ANSI("\n".join(lines[-max(1, size.rows - _RESERVED_ROWS) :]))
+        lines = self._painted.live(size).splitlines()[-max(1, size.rows - _RESERVED_ROWS) :]
+        # An empty line always stands above the input, so that it does not move when a reply becomes final.
+        return _parsed("\n".join((*lines, "")))
 
     def _status(self) -> ANSI:
-        return ANSI(self._painted.status(self.size))
+        return _parsed(self._painted.status(self.size))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> ANSI:
+    """Return a text with its escape sequences parsed. Most frames are those of a key, with the texts of the frame before."""
+    return ANSI(text)
 
 
 def _choices(buffer: Buffer) -> StyleAndTextTuples:
@@ -198,8 +237,11 @@ def _choices(buffer: Buffer) -> StyleAndTextTuples:
         return []
     chosen = state.complete_index or 0
     first = max(0, min(chosen - _MOST_CHOICES // 2, len(state.completions) - _MOST_CHOICES))
+    offered = state.completions[first : first + _MOST_CHOICES]
+    width = max((get_cwidth(completion.display_text) for completion in offered), default=0)
     shown: StyleAndTextTuples = []
-    for place, completion in enumerate(state.completions[first : first + _MOST_CHOICES], first):
-        style = "reverse" if place == state.complete_index else ""
-        shown += [(style, f"  {completion.display_text}"), ("class:dim", f"  {completion.display_meta_text}\n")]
+    for place, completion in enumerate(offered, first):
+        name = completion.display_text
+        shown += [("", "\n" if shown else ""), ("reverse" if place == state.complete_index else "", f"  {name}")]
+        shown += [(_DIM, f"{' ' * (width - get_cwidth(name))}  {completion.display_meta_text}")]
     return shown

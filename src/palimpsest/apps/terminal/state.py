@@ -1,13 +1,18 @@
 """The state of a session for the status line: how full the window is, what it cost, and what runs beside."""
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.core.projections.ledger import Ledger
-from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.models.prices import cost
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.session import Session
 
 
 class StatusReader:
@@ -28,15 +33,15 @@ class StatusReader:
         return replace(
             counted,
             cost_usd=counted.cost_usd + agent.children_usd(),
-            processes=len(agent.processes()),
+            processes=0 if agent.shell is None else len(agent.shell.running()),
             agents=0 if agent.children is None else len(agent.children.live()),
             queued=len(conversation.queued),
-            activity="working (Esc interrupts)" if conversation.is_running else "",
+            activity="working (Esc stops)" if conversation.is_running else "",
             hint=hint,
         )
 
 
-def _counted(session: Session) -> Status:
+def _counted(session: "Session") -> Status:
     """The part of the status that only an event changes."""
     view, ledger, budget = session.log.view, session.log.ledger, session.budget
     usage = ledger.usage

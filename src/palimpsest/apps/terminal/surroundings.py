@@ -2,17 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from palimpsest.apps.terminal.choosing import Row, RowSource
 from palimpsest.core.events import PermissionAsked
 from palimpsest.core.log.log import Log
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
 from palimpsest.stores.config.terminal_config import TerminalConfig
 from palimpsest.tools.permissions.decision import Approval
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 Approve = Callable[[PermissionAsked], Awaitable[Approval]]
 
@@ -23,7 +26,7 @@ class OpenedAgent(Struct, frozen=True):
     `missing` says why no model can be asked; empty if one can.
     """
 
-    agent: Agent
+    agent: "Agent"
     notices: tuple[str, ...] = ()
     earlier: tuple[Piece, ...] = ()
     missing: str = ""
@@ -48,6 +51,13 @@ class OpenAgent(Protocol):
         ...
 
 
+class RenewedSettings(Struct, frozen=True):
+    """What holds after the settings were read again: why no model can be asked, empty if one can, and the settings of the terminal."""
+
+    missing: str = ""
+    config: TerminalConfig = TerminalConfig()
+
+
 class SessionList(Struct, frozen=True):
     """The rows of the list of sessions, and where previews and further rows come from."""
 
@@ -59,12 +69,14 @@ class TerminalSurroundings(Struct, frozen=True):
     """What a terminal needs of the program around it.
 
     `open_agent`, `follow` and `sessions` run outside of the event loop. `run_pal` runs a command of `pal` that prints to the terminal.
+    `renew` reads the settings again: the agent uses their providers and model cards from its next call on, later sessions all of them.
     """
 
     open_agent: OpenAgent
     follow: Callable[[str], FollowedLog]
     run_pal: Callable[[Sequence[str]], None]
     sessions: Callable[[], SessionList]
+    renew: Callable[["Agent"], RenewedSettings]
     root: Path
     folder: Path | None = None
     session: str = ""

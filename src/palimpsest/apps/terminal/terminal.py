@@ -1,33 +1,35 @@
 """The agent in a terminal: what the user types becomes turns, commands and answers, and what happens becomes blocks on the screen."""
 
 import asyncio
+import gc
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
+from rich.cells import cached_cell_len
 
 from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
-from palimpsest.apps.terminal.commands.completion import TerminalCompleter
-from palimpsest.apps.terminal.commands.registry import completions, run_line
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
+from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
 from palimpsest.apps.terminal.input.line import InputLine, texts_of
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import Questions
-from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock, UserBlock
 from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.screen.painting import paint
-from palimpsest.apps.terminal.screen.placing import first_line
+from palimpsest.apps.terminal.screen.painting import gap, paint
+from palimpsest.apps.terminal.screen.placing import placed
 from palimpsest.apps.terminal.screen.question import AnswerKey, PermissionQuestion
 from palimpsest.apps.terminal.screen.status import Status
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
+from palimpsest.apps.terminal.sessions.loading import load_for_first_message
 from palimpsest.apps.terminal.state import StatusReader
 from palimpsest.apps.terminal.surroundings import OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import PalimpsestError
@@ -38,6 +40,9 @@ from palimpsest.tools.permissions.decision import Approval
 # Seconds within which a second Ctrl-C counts as the wish to leave.
 TWICE_SECONDS: Final = 1.5
 _MOST_OPENED: Final = 20
+# Objects between two collections of garbage while the terminal is open, and how many of these until older objects are included. The
+# start of `pal` allows far more, see `apps.cli.start`: over hundreds of turns the cycles that painting leaves behind would pile up.
+_COLLECT: Final = (1_000, 5, 5)
 
 
 class Terminal(CommandSide):
@@ -48,15 +53,16 @@ class Terminal(CommandSide):
     ) -> None:
         self.around = around
         self.look = look
-        self.line = InputLine(around.folder, TerminalCompleter(self._completions, around.root))
+        self.line = InputLine(around.folder, around.root, TerminalCompleter(self._completions, around.root))
         self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self._question_changed, self._call, seconds)
-        self.session = Attachment(around, self, self._ask)
+        self.session = Attachment(around, self, self._ask, self.line.waiting)
         self.notifier = Notifier(around.config, around.root, self.display.write, self.start)
         self.script = StatusScript(around.config, around.root, self.display.refresh)
         self.lists = Lists(self.line, self.display.refresh)
         self.opened: deque[Block] = deque(maxlen=_MOST_OPENED)
+        self.last_block: Block | None = None
         self.hint = self.missing = ""
         self._status = StatusReader()
         self._stopped_at = self._escaped_at = 0.0
@@ -64,7 +70,7 @@ class Terminal(CommandSide):
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
-        opening = asyncio.ensure_future(self._guarded(self.session.open(self.around.session)))
+        opening = asyncio.ensure_future(self._open())
         try:
             await self.display.run()
         finally:
@@ -73,6 +79,13 @@ class Terminal(CommandSide):
             with suppress(asyncio.CancelledError):
                 await opening
             await self.session.close()
+
+    async def _open(self) -> None:
+        await self._guarded(self.session.open(self.around.session))
+        await asyncio.to_thread(load_for_first_message)
+        # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
+        gc.freeze()
+        gc.set_threshold(*_COLLECT)
 
     # What the session uses.
 
@@ -85,6 +98,10 @@ class Terminal(CommandSide):
         if opened.missing and not opened.earlier:
             self.start(self._command("/start"))
 
+    def recorded(self) -> None:
+        """Forget the copies of messages that are recorded now."""
+        self.line.keep()
+
     def changed(self) -> None:
         """Paint again, and run the script of the status line."""
         self.display.refresh()
@@ -94,7 +111,8 @@ class Terminal(CommandSide):
             self.start(self.script.refresh(agent.id, log, self.status()))
 
     def turn_ended(self) -> None:
-        """Tell the user, and paint again."""
+        """Tell the user, paint again, and drop what painting has measured: rich keeps the width of thousands of lines."""
+        cached_cell_len.cache_clear()
         self.notifier.notify("turn_ended", "the agent is done", "" if self.agent is None else self.agent.id)
         self.changed()
 
@@ -118,7 +136,9 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     def _call(self, call_id: str) -> ToolBlock | None:
-        return self.transcript.call(call_id)
+        found = self.transcript.call(call_id)
+        call = None if found is None else placed(replace(found, state="writing"), self.around.root)
+        return call if isinstance(call, ToolBlock) else None
 
     def take(self, piece: Piece) -> None:
         """Show an event or a delta."""
@@ -131,13 +151,16 @@ class Terminal(CommandSide):
         if isinstance(block, ToolBlock | ThinkingBlock) and not opened:
             self.opened.append(block)
         look = replace(self.look, width=self.display.size.columns)
-        self.write(paint(block, look, opened=opened, first_line=first_line(block, self.around.root)))
+        self.write(gap(self.last_block, block) + paint(placed(block, self.around.root), look, opened=opened))
+        self.last_block = block
 
     def write(self, text: str) -> None:
         """Add text with escape sequences to the scrollback."""
         self.display.write(text)
 
     def _completions(self, line: str) -> Iterable[tuple[str, str]]:
+        from palimpsest.apps.terminal.commands.registry import completions  # noqa: PLC0415 - loaded after the first prompt
+
         return completions(line, self.agent, self.own_commands())
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -159,6 +182,11 @@ class Terminal(CommandSide):
     def failed(self, error: PalimpsestError) -> None:
         """Show an error."""
         self.notice(str(error), "error")
+
+    def broke(self, context: Mapping[str, Any]) -> None:
+        """Show a defect of this program in one line: the session goes on."""
+        error = context.get("exception")
+        self.notice(f"a defect of pal: {context.get('message', '')} {type(error).__name__ if error else ''} {error or ''}", "error")
 
     # What the frame shows.
 
@@ -198,6 +226,7 @@ class Terminal(CommandSide):
             if self.questions.open is not None:
                 self.questions.answer("n", "".join(texts_of(taken.parts)))
             elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
+                self.show(UserBlock(taken.text, command=True))
                 self.start(self._command(taken.text))
             else:
                 self.session.send(taken.parts)
@@ -210,6 +239,8 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
+        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - loaded after the first prompt
+
         try:
             await run_line(self, line)
         finally:
@@ -219,7 +250,8 @@ class Terminal(CommandSide):
     def escape(self) -> None:
         """Close a list, refuse an open question and stop, or interrupt the agent; pressed twice, go back to an earlier message."""
         now, before = time.monotonic(), self._escaped_at
-        self._escaped_at = now
+        # One that closes a list is not the first of two.
+        self._escaped_at = now if self.lists.open is None else 0.0
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
             self.start(self._command("/rewind"))
@@ -258,9 +290,14 @@ class Terminal(CommandSide):
         """Show the call of the open question in full, or the newest folded block; the next time the one before it."""
         asked = self.questions.open
         if asked is not None and asked.call is not None:
-            self.show(replace(asked.call, state="writing"), opened=True)
+            self.show(asked.call, opened=True)
         elif self.opened:
             self.show(self.opened.pop(), opened=True)
+
+    def audit(self) -> None:
+        """Show the edits of the context, the newest first, unless a list or a question is open."""
+        if self.lists.open is None and self.questions.open is None:
+            self.start(self._command("/audit"))
 
     def next_mode(self) -> None:
         """Change to the next mode."""
@@ -277,7 +314,7 @@ class Terminal(CommandSide):
     def suspend(self) -> None:
         """Stop the process, as in a shell; its continuation shows the input again."""
         self.line.keep()
-        self.display.app.suspend_to_background()
+        self.display.suspend()
 
     def put_aside(self) -> None:
         """Put what is typed aside until the open question is answered, so that its keys answer."""

@@ -147,7 +147,9 @@ class CacheProjection(StateProjection):
         """Estimated tokens of the last request."""
         if self._raw is not None:
             return counter.scaled(self._raw)
-        return sum(counter.item(item) for part in (self._head, self._items) for item in part)
+        # Imported replies have no recorded call. Adding up all items for each reply would take seconds for a long session.
+        view = self._views.view
+        return counter.scaled(counter.raw(view) - sum(counter.unscaled_sizes(view.items[len(self._items) :])))
 
     def _count_misses(self, usage: Usage) -> int:
         if not usage.prompt:

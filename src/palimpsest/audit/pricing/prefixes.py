@@ -1,10 +1,10 @@
 """Cached prefixes: where breakpoints are, which prefixes an edit keeps, and how many tokens of the next request are cached."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Literal
 
@@ -94,19 +94,17 @@ def cumulative_tokens(head: Sequence[Item], items: Sequence[Item], counter: Coun
     names = (*(f"{_HEAD}{number}" for number in range(len(head))), *map(_id, items))
     sums = accumulate([*counter.unscaled_sizes(head), *counter.unscaled_sizes(items)])
     # Scaled as sums, as the total of a view is: rounded one by one, hundreds of small items would add up to another total.
-    return dict(zip(names, map(counter.scaled, sums), strict=True))
+    # Scaled inline, because calling `scaled` for each item of a long view would take most of the time of a replay.
+    factor = counter.factor
+    return dict(zip(names, sums if factor == 1.0 else [round(each * factor) for each in sums], strict=True))
 
 
 def last_item_within(read: int, sums: dict[str, int], total: int) -> str:
     """The last item within `read` cached tokens; `total` are the reported tokens of the whole prompt."""
-    weight = max(sums.values(), default=0)
-    share = total / weight if weight else 1.0
-    best = ""
-    for name, size in sums.items():
-        if size * share > read * _TOLERANCE + _TOLERANCE_TOKENS:
-            break
-        best = name
-    return best
+    sizes = list(sums.values())
+    share = total / sizes[-1] if sizes and sizes[-1] else 1.0
+    place = bisect_right(sizes, read * _TOLERANCE + _TOLERANCE_TOKENS, key=lambda size: size * share)
+    return next(islice(sums, place - 1, place)) if place else ""
 
 
 def is_within(prefix: CachedPrefix, read: int) -> bool:

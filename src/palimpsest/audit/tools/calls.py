@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -51,6 +51,7 @@ _NAMES: dict[ToolClass, str] = {
 # Generic names: with the prefix of a server they do not mean work on files.
 _BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
 _BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_CLASSES: dict[str, ToolClass] = {**{kind: kind for kind in _NAMES}, "other": "other"}
 _WORDS = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SERVER = lazy_pattern(r"^(?:mcp__.+?__|functions[./]|tools[./]|.*(?:__|[./:]))(?=[A-Za-z])")
 _FILE_WORDS = frozenset({"file", "files", "notebook", "document", "path", "buffer"})
@@ -99,10 +100,8 @@ def plain_name(tool: str) -> str:
     return _SERVER.sub("", tool) or tool
 
 
-def tool_class(tool: str, declared: Mapping[str, ToolClass] | None = None) -> ToolClass:
-    """The class of a tool: as declared, by its known name, or by the words of its name."""
-    if declared is not None and tool in declared:
-        return declared[tool]
+def tool_class(tool: str) -> ToolClass:
+    """The class of a tool by its known name, or by the words of its name."""
     kind = _class_by_tool.get(tool)
     if kind is None:
         kind = _class_of(tool)
@@ -139,7 +138,22 @@ class _Schema(msgspec.Struct):
 
 
 def declared_class(tool: Tool) -> ToolClass:
-    """The class of a tool by its declaration: its name, or else its parameters."""
+    """The class of a tool by its declaration: its name, or else its parameters, as far as they agree with its declared kind."""
+    found = _class_by_declaration(tool)
+    match tool.kind:
+        case "runs":
+            return found
+        case "reads":
+            return "read" if found in ("edit", "write", "command", "other") else found
+        case "edits":
+            return found if found in ("edit", "write") else "edit"
+        case "reports":
+            return "other" if found in ("edit", "write", "command") else found
+        case "remembers":
+            return "recall"
+
+
+def _class_by_declaration(tool: Tool) -> ToolClass:
     kind = tool_class(tool.name)
     if kind != "other":
         return kind
@@ -180,21 +194,26 @@ def _unescape(text: str) -> str:
     return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
 
 
-def action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None = None) -> Action:
+def action_of(call: ToolCall) -> Action:
     """What a call does, as far as the call alone tells."""
-    if (declared is None or call.tool not in declared) and len(call.args) <= _CACHED_CHARACTERS:
-        return _cached_action(call.tool, call.args, call.form)
-    return _action_of(call, declared)
+    if len(call.args) <= _CACHED_CHARACTERS:
+        return _cached_action(call.tool, call.args, call.form, call.kind)
+    return _action_of(call)
 
 
 @lru_cache(maxsize=1_024)
-def _cached_action(tool: str, args: str, form: Form) -> Action:
+def _cached_action(tool: str, args: str, form: Form, kind: str) -> Action:
     """Cached, because every reader of a view asks for the same calls."""
-    return _action_of(ToolCall("", tool, args, form), None)
+    return _action_of(ToolCall("", tool, args, form, kind=kind))
 
 
-def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Action:
-    kind = tool_class(call.tool, declared)
+def class_of_call(call: ToolCall) -> ToolClass:
+    """The class of the tool of a call: as it was declared, else by its name. A class of a later version counts as none."""
+    return _CLASSES.get(call.kind) or tool_class(call.tool)
+
+
+def _action_of(call: ToolCall) -> Action:
+    kind = class_of_call(call)
     args = args_of(call)
     text = _patch_text(call, args, kind) if kind in ("edit", "other") else ""
     if text:
@@ -208,9 +227,9 @@ def _action_of(call: ToolCall, declared: Mapping[str, ToolClass] | None) -> Acti
     return Action(kind, _paths_of(args, how) if how is not None else ())
 
 
-def action_with(call: ToolCall, returned: ToolReturned, declared: Mapping[str, ToolClass] | None = None) -> Action:
+def action_with(call: ToolCall, returned: ToolReturned) -> Action:
     """What a call did, including paths that only its result names; a failed call other than a command accessed nothing."""
-    action = action_of(call, declared)
+    action = action_of(call)
     if returned.result.error and action.kind != "command":
         return Action(action.kind, (), action.command)
     known = {access.path for access in action.paths}

@@ -7,6 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 if TYPE_CHECKING:
@@ -201,8 +202,8 @@ class _LineWalker:
         return self._line[node.start_byte : node.end_byte]
 
     def _body(self, body: str) -> str:
-        number = body.strip()
-        return self._bodies[int(number)] if self._bodies and number.isdecimal() and int(number) < len(self._bodies) else body
+        number = whole_number(body.strip())
+        return self._bodies[number] if number is not None and number < len(self._bodies) else body
 
     def _word(self, node: "Node") -> str:
         """The word as the shell would pass it on, as far as that does not depend on its state."""

@@ -1,11 +1,11 @@
 """Loss: what was visible before an edit and is not after it, by kind, with the items that showed it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from palimpsest.audit.entities import NUMBER_STARTS, all_tokens_ungrouped, number_of, token_kind, trimmed, without_addresses
-from palimpsest.audit.tools.calls import ToolClass, action_of
+from palimpsest.audit.tools.calls import action_of
 from palimpsest.audit.visibility.visible import QuoteIndex, VisibleText, last_two_parts, quotes_in, readable_text, texts_of
 from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Item, Text, ToolCall
@@ -46,10 +46,10 @@ class _HiddenQuotes(NamedTuple):
     drives: ItemByText
 
 
-def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None = None) -> Loss:
+def loss_of(before: View, after: View) -> Loss:
     """The loss of an edit: what hidden items name and no visible text does.
 
-    Paths of tool calls come before paths that are only mentioned; `declared` gives the classes of tools whose names do not tell them.
+    Paths of tool calls come before paths that are only mentioned.
     """
     visible_ids = {item.id for item in after.items if item.mask is None}
     hidden = [_HiddenItem(item, readable_text(item.content)) for item in before.items if item.mask is None and item.id not in visible_ids]
@@ -60,9 +60,7 @@ def loss_of(before: View, after: View, declared: Mapping[str, ToolClass] | None 
     lost_names = _lost_names(hidden, visible)
     quotes = _hidden_quotes(hidden)
     errors, urls = quote_index.missing(quotes.errors), quote_index.missing(quotes.urls)
-    paths, commands = _lost_paths_and_commands(
-        hidden, lost_names.paths | quote_index.missing(quotes.drives, last_two_parts), visible, declared
-    )
+    paths, commands = _lost_paths_and_commands(hidden, lost_names.paths | quote_index.missing(quotes.drives, last_two_parts), visible)
     listed, ran = list(paths.items())[:MOST_PATHS], list(commands.items())[-MOST_COMMANDS:]
     counts = {"paths": len(paths) - MOST_PATHS, "commands": len(commands) - MOST_COMMANDS}
     others = {"symbols": lost_names.symbols, "errors": errors, "urls": urls, "identifiers": lost_names.identifiers}
@@ -123,15 +121,13 @@ def _without_visible_endings(paths: ItemByText, visible: VisibleText) -> ItemByT
     return {path: item for path, item in paths.items() if "/" not in path or endings[path] in lost}
 
 
-def _lost_paths_and_commands(
-    hidden: Sequence[_HiddenItem], mentioned: ItemByText, visible: VisibleText, declared: Mapping[str, ToolClass] | None
-) -> tuple[ItemByText, ItemByText]:
+def _lost_paths_and_commands(hidden: Sequence[_HiddenItem], mentioned: ItemByText, visible: VisibleText) -> tuple[ItemByText, ItemByText]:
     """The lost paths, those of calls first, and the lost commands."""
     paths, commands = ItemByText(), ItemByText()
     for entry in hidden:
         if not isinstance(entry.item.content, ToolCall):
             continue
-        action = action_of(entry.item.content, declared)
+        action = action_of(entry.item.content)
         for access in action.paths:
             if access.how != "search" and access.path not in paths and not visible.shows_path(access.path):
                 paths[access.path] = entry.item.id

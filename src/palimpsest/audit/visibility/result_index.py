@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from palimpsest.audit.entities import names_of, names_used
-from palimpsest.audit.tools.calls import Action, ToolClass, action_of, result_text
+from palimpsest.audit.tools.calls import Action, action_of, result_text
 from palimpsest.audit.tools.file_commands import FileAccess
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.pairs import answered_calls, pairs_of
@@ -136,7 +136,6 @@ def index_results(
     items: Iterable[Item],
     uses: Mapping[str, Use],
     cached_names: dict[str, tuple[str, ...]],
-    declared: Mapping[str, ToolClass] | None = None,
     names_of_result: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_in_result,
 ) -> ResultIndex:
     """Index the results of a view; `cached_names` caches the names of each result by item id."""
@@ -148,7 +147,7 @@ def index_results(
         use = uses.get(item.id)
         if use is None:
             continue
-        action = action_of(call, declared) if call is not None else None
+        action = action_of(call) if call is not None else None
         names: tuple[str, ...] = ()
         if is_readable(item):
             if item.id not in cached_names:

@@ -1,8 +1,13 @@
 """The items that an event adds to a view; no other module derives items from event bodies."""
 
+from typing import Final
+
 from palimpsest.core.edits import Edit, Put, into_of
 from palimpsest.core.events import Body, ContextStated, Event, Interrupted, ModelReplied, Recalled, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Item, Kind, Text, Thinking, kind_of
+
+# Characters of an item id: three numbers of 18 digits with two dots.
+_LONGEST_ID: Final = 56
 
 
 def items_of(seq: int, body: Body) -> list[Item]:
@@ -53,7 +58,8 @@ def all_items_of(event: Event) -> list[Item]:
 
 def numbers_of(item_id: str) -> tuple[int, ...] | None:
     """Return the two or three numbers of an item id, or `None` if the id is not in canonical form."""
-    words = item_id.split(".")
+    # `int` raises from 4,300 digits on.
+    words = item_id.split(".") if len(item_id) <= _LONGEST_ID else ()
     if len(words) not in {2, 3} or not all(word.isascii() and word.isdecimal() for word in words):
         return None
     numbers = tuple(int(word) for word in words)

@@ -1,11 +1,12 @@
 """Checkpoints: snapshots of all projections beside a log, so that a resume reads only the newest lines."""
 
+from contextlib import suppress
 from hashlib import sha256
 
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.core.errors import BadLog
+from palimpsest.core.errors import BadLog, PalimpsestError
 from palimpsest.core.events import EditUndone
 from palimpsest.core.format.codec import decode_line, link_of_line
 from palimpsest.core.ports import LogFile
@@ -52,6 +53,12 @@ def load_checkpoint(lines: LogFile) -> Checkpoint | None:
 
     Raises `BadLog` if the line that it was made after was changed: nothing else protects the last line of a log.
     """
+    checkpoint = stored_checkpoint(lines)
+    return checkpoint if checkpoint is not None and _matches(checkpoint, lines) else None
+
+
+def stored_checkpoint(lines: LogFile) -> Checkpoint | None:
+    """Return the checkpoint beside a log, whether it matches the log or not; `None` if it is missing, damaged or of another version."""
     stored = lines.load_checkpoint()
     if stored is None:
         return None
@@ -62,7 +69,20 @@ def load_checkpoint(lines: LogFile) -> Checkpoint | None:
         checkpoint = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return checkpoint if checkpoint.v == VERSION and _matches(checkpoint, lines) else None
+    return checkpoint if checkpoint.v == VERSION else None
+
+
+def lost_end(lines: LogFile, last: int) -> str:
+    """Return a sentence if the checkpoint is of a later event than the last one of the log; else empty. Only this shows such a loss."""
+    checkpoint = stored_checkpoint(lines)
+    if checkpoint is None or checkpoint.seq <= last or checkpoint.offset <= lines.size:
+        return ""
+    # A writer may have appended lines, and saved a checkpoint after them, since the log was opened.
+    with suppress(PalimpsestError):
+        lines.refresh()
+    if checkpoint.offset <= lines.size:
+        return ""
+    return f"the log ends with event {last}, and its checkpoint is of event {checkpoint.seq}: lines were cut from its end"
 
 
 def _matches(checkpoint: Checkpoint, lines: LogFile) -> bool:

@@ -74,8 +74,8 @@ def _text(text: Any) -> bool:
 
 
 def _call(call: Any) -> bool:
-    strings = type(call.call_id) is type(call.tool) is type(call.args) is type(call.ref) is type(call.form) is type(call.given) is str
-    return strings and call.form in _FORMS
+    strings = type(call.call_id) is type(call.tool) is type(call.args) is type(call.ref) is type(call.form) is str
+    return strings and type(call.given) is type(call.kind) is str and call.form in _FORMS
 
 
 def _result(result: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final, Self, TypeAlias
 
 from palimpsest.core.items import Value
@@ -18,6 +19,9 @@ class EventRange(Value, frozen=True):
     last: int
 
 
+_first = attrgetter("first")
+
+
 class Path(Value, frozen=True):
     """The events from the first to the tip of a branch, as ranges in order."""
 
@@ -29,7 +33,8 @@ class Path(Value, frozen=True):
         return self.ranges[-1].last if self.ranges else -1
 
     def __contains__(self, seq: int) -> bool:
-        return any(part.first <= seq <= part.last for part in self.ranges)
+        place = bisect_right(self.ranges, seq, key=_first) - 1
+        return place >= 0 and seq <= self.ranges[place].last
 
     def upto(self, seq: int) -> Self:
         """Return the part of the path up to event `seq`."""

@@ -38,6 +38,8 @@ class LogReader:
         self.lines = lines
         self.opened = opened
         self.first = opened.seq
+        # The link that the first line continues; that of a fork stands in its own opening too, so it is known without the base.
+        self.opening_link = opened.body.base.link if isinstance(opened.body, SessionOpened) and opened.body.base is not None else GENESIS
         self.base = base
         self.jumps: list[tuple[int, int]] = []
         self.undone: list[tuple[int, EditUndone]] = []
@@ -110,7 +112,7 @@ class LogReader:
         if self.base is not None:
             self.base.check(self.first - 1)
         stop = self.locate(last + 1) if last >= self.first else 0
-        link: str | None = self.opened.prev if self.base is not None else GENESIS
+        link: str | None = self.opening_link
         for offset, chunk in self.lines.chunks(0, stop):
             link = check_chain(chunk, self.lines.name, offset, link)
         self._check_next(stop, link)
@@ -124,10 +126,16 @@ class LogReader:
         if prev is not None and prev != link:
             raise broken(_number(line, 0) or 0, f"{self.lines.name}, byte {start}")
 
-    def along(self, path: Path) -> Iterator[Event]:
-        """Yield the events of a path, in order."""
-        for part in path.ranges:
-            yield from self.run(part.first, part.last)
+    def along(self, path: Path, after: int = -1) -> Iterator[Event]:
+        """Yield the events of a path after event `after`, in order. Ranges that are close together are read at once."""
+        parts = [EventRange(max(part.first, after + 1), part.last) for part in path.ranges if part.last > after]
+        start = 0
+        for stop in range(1, len(parts) + 1):
+            if stop < len(parts) and parts[stop].first - parts[stop - 1].last <= _CLOSE:
+                continue
+            close = Path(tuple(parts[start:stop]))
+            yield from (event for event in self.run(parts[start].first, close.tip) if event.seq in close)
+            start = stop
 
     def event(self, seq: int) -> Event:
         """Return one event of this log or of its bases. Raises `BadInput` if there is none."""
@@ -248,10 +256,13 @@ def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: bool = True) -> LogReader:
+def open_reader(
+    store: SessionStore, session: str, lines: LogFile, *, check: bool = True, alone: bool = False, above: frozenset[str] = frozenset()
+) -> LogReader:
     """Return a reader of a log and of its bases. The caller still has to note the branches of this file.
 
-    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork.
+    Raises `MissingBase` if a base is missing or, unless `check` is false, was changed since the fork, or if it leads
+    back to one of the sessions `above` it. With `alone` bases are not read.
     """
     first, has_ended = b"", False
     while not has_ended and (block := lines.read(len(first), _BLOCK)):
@@ -263,17 +274,21 @@ def open_reader(store: SessionStore, session: str, lines: LogFile, *, check: boo
     if not isinstance(opened.body, SessionOpened):
         raise BadLog("the first line does not open a session", where=f"{lines.name}, byte 0")
     place = opened.body.base
-    return LogReader(session, lines, opened, None if place is None else _open_base(store, lines, place, check=check))
+    return LogReader(
+        session, lines, opened, None if place is None or alone else _open_base(store, lines, place, above | {session}, check=check)
+    )
 
 
-def _open_base(store: SessionStore, lines: LogFile, place: EventRef, *, check: bool) -> LogReader:
+def _open_base(store: SessionStore, lines: LogFile, place: EventRef, above: frozenset[str], *, check: bool) -> LogReader:
+    if place.session in above:
+        raise MissingBase(f"the base of the fork, session {place.session}, leads back to the fork", where=lines.name)
     try:
         below = store.open(place.session)
     except BadInput as error:
         raise MissingBase(f"the base of the fork, session {place.session}, does not exist", where=lines.name) from error
     with ExitStack() as opened:
         opened.callback(below.close)
-        base = open_reader(store, place.session, below)
+        base = open_reader(store, place.session, below, above=above)
         opened.callback(base.close)
         _note_branches(base, place.seq)
         if check and base.link(place.seq) != place.link:

@@ -1,7 +1,7 @@
 """The log of a session: stamps events, writes them, and updates every projection."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from typing import NamedTuple, Self
 
 from msgspec import structs
@@ -10,14 +10,14 @@ from palimpsest.core.edits import Edit
 from palimpsest.core.errors import BadInput, BadLog, CallOpen, PalimpsestError, ReadOnly
 from palimpsest.core.events import Body, EditUndone, Event, EventRef, Rewound, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.codec import digest_of, encode_body, encode_checked, encode_line, first_event, first_line, link_of
+from palimpsest.core.format.codec import digest_of, encode_checked, encode_line, first_event, first_line, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader, open_reader
 from palimpsest.core.items import Item
 from palimpsest.core.log.fitting import check_fit
 from palimpsest.core.pairs import unpaired
 from palimpsest.core.ports import Clock, LogFile, SessionStore
-from palimpsest.core.projections.call_ids import with_unique_ids
+from palimpsest.core.projections.call_ids import with_tool_classes, with_unique_ids
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.health import Health, HealthProjection
 from palimpsest.core.projections.jobs import JobStates
@@ -59,6 +59,8 @@ class Log:
         self._read_to = self._lines.size
         self._unsynced_base = unsynced_base
         self._shared = False
+        # The classes of the tools on offer whose names do not tell them; calls are recorded with them.
+        self.tool_classes: Mapping[str, str] = {}
 
     @classmethod
     def create(cls, store: SessionStore, opened: SessionOpened, clock: Clock, derived: Derived | None = None) -> Self:
@@ -67,7 +69,7 @@ class Log:
         lines = store.create(opened.session, first_line(event))
         reader = LogReader(opened.session, lines, event)
         projections = Projections(reader, derived)
-        _take_first(projections, event)
+        projections.take_first(event)
         return cls(reader, clock, projections, write=True)
 
     def fork(
@@ -99,7 +101,7 @@ class Log:
         reader = LogReader(session, lines, event, below)
         projections = Projections(reader, derived)
         projections.start_from(self._projections, at)
-        _take_first(projections, event)
+        projections.take_first(event)
         return type(self)(reader, self._clock, projections, write=True, unsynced_base=self._lines)
 
     @classmethod
@@ -112,15 +114,15 @@ class Log:
         write: bool = False,
         derived: Derived | None = None,
         whole: bool = False,
+        alone: bool = False,
     ) -> Self:
-        """Open an existing session; only the lines after its checkpoint are read and verified.
+        """Open an existing session, verified from its checkpoint on, or with `whole` from its first line. Raises `BadLog` if it is broken.
 
-        With `whole` every line is read and the hash chain verified. Raises `BadLog` if it is broken.
+        Raises `MissingBase` if a fork has lost its base; with `alone` its own events are read nevertheless, which is for reading only.
         """
-        lines = store.open(session, write=write)
         with ExitStack() as opened:
-            opened.callback(lines.close)
-            reader = open_reader(store, session, lines)
+            lines = opened.enter_context(closing(store.open(session, write=write)))
+            reader = open_reader(store, session, lines, alone=alone)
             opened.callback(reader.close)
             projections = Projections(reader, derived)
             tail = projections.open(whole=whole)
@@ -177,6 +179,10 @@ class Log:
     def catch_up(self) -> None:
         """Update every projection to the newest event. The properties of this class do so themselves."""
         self._projections.catch_up()
+
+    def expect_jumps(self) -> None:
+        """Keep the pending calls after each event in memory, so that going back does not read the log again; for imports."""
+        self._projections.pending.remember(self.tip)
 
     def share(self, lock: AbstractContextManager[object]) -> None:
         """Allow several threads to use the log, guarded by `lock`, which must be reentrant.
@@ -243,7 +249,8 @@ class Log:
                 raise BadInput(f"event {body.event} is no edit and cannot be undone", where=self._lines.name)
         elif isinstance(body, Rewound):
             parent = self._checked_seq(body.to)
-        return self._write_event(with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending), parent, at)
+        body = with_unique_ids(self.tip + 1, body, projections.used_ids, projections.pending)
+        return self._write_event(with_tool_classes(body, self.tool_classes), parent, at)
 
     def _check_calls(self, body: Body) -> None:
         """Raise `CallOpen` for a change of the view during a turn call, and `BadInput` for a second outcome of a call."""
@@ -288,8 +295,7 @@ class Log:
 
     def trial(self, edits: tuple[Edit, ...]) -> View:
         """Return the view after the edits, without recording them. Raises `BadEdit` as `append` does."""
-        trial = check_fit(self.view, edits, self.find, self._never_paired)
-        return structs.replace(trial.view, reported=None)
+        return structs.replace(check_fit(self.view, edits, self.find, self._never_paired).view, reported=None)
 
     def follow(self) -> tuple[Event, ...]:
         """Read the events that another process has appended since the last call, and return them. For readers."""
@@ -368,10 +374,9 @@ class Log:
 
     def _checkpoint_if_possible(self) -> None:
         """Save a checkpoint and ignore errors, because a missing checkpoint costs only time."""
-        try:
+        with suppress(PalimpsestError):
             self.checkpoint()
-        except PalimpsestError:
-            self._since_checkpoint = 0
+        self._since_checkpoint = 0
 
     def __enter__(self) -> Self:
         return self
@@ -388,9 +393,3 @@ class Log:
         """Return the calls and results that are unpaired even without any edit."""
         unedited = (event for event in self.events() if not isinstance(event.body, ViewEdited))
         return unpaired(project(unedited).items)
-
-
-def _take_first(projections: Projections, opened: Event) -> None:
-    """Apply the first event of a new log."""
-    projections.take(opened)
-    projections.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))

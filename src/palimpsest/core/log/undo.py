@@ -35,7 +35,7 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     """
     event = log.event(seq)
     if not isinstance(event.body, ViewEdited):
-        raise BadInput(f"event {seq} is no edit of the view; `pal show --events` lists the edits")
+        raise BadInput(f"event {seq} is no edit of the view; `pal audit {log.session}` lists the edits")
     wrong = next((index for index in edits if not 0 <= index < len(event.body.edits)), None)
     if wrong is not None:
         raise BadInput(f"event {seq} has {len(event.body.edits)} edits, there is no edit {wrong}")

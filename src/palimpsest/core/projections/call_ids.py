@@ -2,7 +2,9 @@
 
 import zlib
 from base64 import b64decode, b64encode
-from typing import ClassVar, Final
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import ClassVar, Final, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -21,12 +23,18 @@ _BITS: Final = 65_536
 _OURS: Final = "pal_"
 # The most pending and answered calls that are remembered, so that the cost of a result does not grow with the session.
 _MAX_CALLS: Final = 4_096
+# The most calls of which a copy is remembered for going back; with more, going back reads the log again.
+_MAX_REMEMBERED: Final = 64
 # Bodies that are recorded at most once for each pending call.
 _ONCE: Final = (ToolStarted, PermissionAsked, Permitted, ToolRefused)
 
+# Pending calls by recorded id: the provider's id, the event of the reply, and the bodies recorded since. Answered ones by provider's id.
+_Pending: TypeAlias = dict[str, tuple[str, int, frozenset[str]]]
+_Answered: TypeAlias = dict[str, tuple[str, int]]
+
 _encode = msgspec.json.Encoder().encode
 _texts = msgspec.json.Decoder(str)
-_snapshots = msgspec.json.Decoder(tuple[dict[str, tuple[str, int, frozenset[str]]], dict[str, tuple[str, int]]])
+_snapshots = msgspec.json.Decoder(tuple[_Pending, _Answered])
 
 
 class UsedCallIds:
@@ -106,8 +114,44 @@ class PendingCalls:
     scope: ClassVar[Scope] = "path"
 
     def __init__(self) -> None:
-        self._pending: dict[str, tuple[str, int, frozenset[str]]] = {}
-        self._answered: dict[str, tuple[str, int]] = {}
+        self._pending: _Pending = {}
+        self._answered: _Answered = {}
+        # Events after which the calls changed, in order, with a copy of the calls; both lists are empty unless `remember` was called.
+        self._changed_at: list[int] = []
+        self._copies: list[tuple[_Pending, _Answered] | None] = []
+
+    def remember(self, seq: int) -> None:
+        """Keep the calls after event `seq` and after each later change in memory, for `go_back`."""
+        self._changed_at, self._copies = [seq], [self._copy()]
+
+    def _copy(self) -> tuple[_Pending, _Answered] | None:
+        few = len(self._pending) + len(self._answered) <= _MAX_REMEMBERED
+        return (dict(self._pending), dict(self._answered)) if few else None
+
+    def go_back(self, to: int, seq: int) -> bool:
+        """Take back the calls to those after event `to`, which event `seq` follows. Returns false if they are not remembered."""
+        # Between two jumps the events of a path are next to each other in the file, so the last change before `to` is on its path.
+        place = bisect_right(self._changed_at, to) - 1
+        copy = self._copies[place] if place >= 0 else None
+        if copy is None:
+            return False
+        self._pending, self._answered = dict(copy[0]), dict(copy[1])
+        self._note_change(seq)
+        return True
+
+    def replace_by(self, other: "PendingCalls", seq: int) -> None:
+        """Take over the calls of another projection, which are those after event `seq`."""
+        self._pending, self._answered = other.calls()
+        self._note_change(seq)
+
+    def calls(self) -> tuple[_Pending, _Answered]:
+        """Return the calls without a result, and the answered ones whose recorded id differs from the provider's."""
+        return self._pending, self._answered
+
+    def _note_change(self, seq: int) -> None:
+        if self._changed_at:
+            self._changed_at.append(seq)
+            self._copies.append(self._copy())
 
     def resolve(self, call_id: str, body: str = "") -> str:
         """Return the recorded id of the pending call for an id of a provider or file; the id itself if there is none.
@@ -131,6 +175,10 @@ class PendingCalls:
 
     def take(self, event: Event) -> None:
         """Add the calls of a reply, note the bodies that are recorded for them, and remove the call of a result."""
+        self._apply(event)
+        self._note_change(event.seq)
+
+    def _apply(self, event: Event) -> None:
         body = event.body
         if isinstance(body, ToolReturned):
             call = self._pending.pop(body.result.call_id, None)
@@ -157,10 +205,12 @@ class PendingCalls:
     def restore(self, data: bytes) -> None:
         """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self._pending, self._answered = _snapshots.decode(data)
+        self._changed_at, self._copies = [], []
 
     def reset(self) -> None:
-        """Remove all calls."""
+        """Remove all calls, and forget those to go back to."""
         self._pending, self._answered = {}, {}
+        self._changed_at, self._copies = [], []
 
 
 def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCalls) -> Body:
@@ -182,6 +232,16 @@ def with_unique_ids(seq: int, body: Body, used: UsedCallIds, pending: PendingCal
             return body if call_id == body.call_id else structs.replace(body, call_id=call_id)
         case _:
             return body
+
+
+def with_tool_classes(body: Body, classes: Mapping[str, str]) -> Body:
+    """Return the body to record: calls of tools in `classes` get the class of their tool."""
+    if not classes or not isinstance(body, ModelReplied | Interrupted):
+        return body
+    if not any(isinstance(part, ToolCall) and part.tool in classes for part in body.parts):
+        return body
+    parts = [structs.replace(part, kind=classes.get(part.tool, "")) if isinstance(part, ToolCall) else part for part in body.parts]
+    return structs.replace(body, parts=tuple(parts))
 
 
 def _with_unique_call_ids(seq: int, parts: tuple[Content, ...], used: UsedCallIds) -> tuple[Content, ...]:

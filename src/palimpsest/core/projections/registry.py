@@ -11,7 +11,7 @@ from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
 from palimpsest.core.format.chain import check_chain
 from palimpsest.core.format.checkpoint import VERSION, Checkpoint, Snapshot, encode_checkpoint, load_checkpoint
-from palimpsest.core.format.codec import GENESIS, decode_chunk
+from palimpsest.core.format.codec import decode_chunk, digest_of, encode_body, link_of
 from palimpsest.core.format.path import Path
 from palimpsest.core.format.reading import LogReader
 from palimpsest.core.projections.call_ids import PendingCalls, UsedCallIds
@@ -65,12 +65,14 @@ class Projections:
         # Recording the next event depends on these, so they are never queued.
         self._eager: tuple[Projection, ...] = (self.used_ids, self.pending, self.open_calls)
         self._queue: list[Event] = []
+        # Whether the path changed since the queued projections of scope `path` were last built; they wait until they are read.
+        self._path_left = False
         self._arrange(derived)
 
     def _reset_position(self) -> None:
         """Go back to the position before the first event."""
         self.seq = self._reader.first - 1
-        self.link = GENESIS if self._reader.base is None else self._reader.opened.prev
+        self.link = self._reader.opening_link
         self.last_line = 0
 
     @property
@@ -85,6 +87,7 @@ class Projections:
         self._of_path = tuple(projection for projection in self._all if projection.scope == "path")
         self._of_file = tuple(projection for projection in self._all if projection.scope == "file")
         self._eager_routes, self._queued_routes = Routes(self._eager), Routes(self._queued)
+        self._queued_of_file = Routes(projection for projection in self._queued if projection.scope == "file")
 
     def register(self, derived: Derived) -> None:
         """Replace the projections of higher layers, and rebuild all projections of scope `path`."""
@@ -107,7 +110,12 @@ class Projections:
         if event.parent != event.seq - 1:
             self._leave_path(event)
         elif len(self._queue) >= _MAX_QUEUE:
-            self.catch_up()
+            self._guarded(self._apply_queue)
+
+    def take_first(self, opened: Event) -> None:
+        """Apply the first event of a new log."""
+        self.take(opened)
+        self.link = link_of(opened.prev, opened.seq, opened.parent, opened.at, digest_of(encode_body(opened.body)))
 
     def rebuild_if_interrupted(self) -> None:
         """Rebuild all projections if an interrupt or error left them incomplete: then `seq` and `link` may be those of an earlier event."""
@@ -116,21 +124,33 @@ class Projections:
 
     def catch_up(self) -> None:
         """Apply the queued events. After an interrupt or an error in a projection, all projections are rebuilt from the log."""
-        if not self._queue and not self._broken:
-            return
+        if self._queue or self._broken or self._path_left:
+            self._guarded(self._apply_all)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do some work under the lock; if it is interrupted or fails, all projections are rebuilt before the next."""
         with self.lock:
             if self._broken:
                 self._rebuild()
             self._broken = True
-            queue, self._queue = self._queue, []
-            routes = self._queued_routes
-            for event in queue:
-                for take in routes[type(event.body)]:
-                    take(event)
+            work()
             self._broken = False
 
+    def _apply_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        routes = self._queued_of_file if self._path_left else self._queued_routes
+        for event in queue:
+            for take in routes[type(event.body)]:
+                take(event)
+
+    def _apply_all(self) -> None:
+        self._apply_queue()
+        if self._path_left:
+            follow_path(tuple(each for each in self._of_path if each is not self.pending), self._reader, self._reader.path(self.seq))
+            self._path_left = False
+
     def _rebuild(self) -> None:
-        self._queue = []
+        self._queue, self._path_left = [], False
         self._reader.jumps, self._reader.undone = [], []
         self._reset_position()
         for projection in self._all:
@@ -140,12 +160,15 @@ class Projections:
         self._broken = False
 
     def _leave_path(self, event: Event) -> None:
-        """Apply an event that does not follow the one before it: projections of scope `path` are rebuilt along the new path."""
-        self._queue.pop()
-        self.catch_up()
-        for take in Routes(projection for projection in self._of_file if projection not in self._eager)[type(event.body)]:
-            take(event)
-        follow_path(self._of_path, self._reader, self._reader.path(event.seq))
+        """Apply an event that does not follow the one before it: projections of scope `path` are rebuilt when they are read.
+
+        An import may go back thousands of times before that. Pending calls, which the next event needs, go back at once.
+        """
+        self._path_left = True
+        if not self.pending.go_back(event.parent, event.seq):
+            rebuilt = PendingCalls()
+            follow_path((rebuilt,), self._reader, self._reader.path(event.seq))
+            self.pending.replace_by(rebuilt, event.seq)
 
     def open(self, *, whole: bool = False) -> int:
         """Read the log from its checkpoint, or from the start if there is none, and return the number of events that were read.
@@ -234,7 +257,7 @@ class Projections:
 
     def _check_parent(self, event: Event, offset: int) -> None:
         first = self._reader.first
-        lowest = 0 if self._reader.base is not None else first
+        lowest = 0 if self._reader.opening_link else first
         if event.parent < lowest and not (event.seq == first and event.parent == first - 1):
             where = f"{self._reader.lines.name}, after byte {offset}"
             raise BadLog(f"event {event.seq} follows event {event.parent}, which does not exist; see `pal verify`", where=where)
@@ -250,10 +273,9 @@ def follow_path(projections: Sequence[Projection], reader: LogReader, path: Path
         for projection in projections:
             projection.reset()
     routes = Routes(projections)
-    for part in path.ranges:
-        for event in reader.run(max(part.first, after + 1), part.last) if part.last > after else ():
-            for take in routes[type(event.body)]:
-                take(event)
+    for event in reader.along(path, after):
+        for take in routes[type(event.body)]:
+            take(event)
 
 
 def _try_restore(projections: Sequence[Projection], checkpoint: Checkpoint) -> bool:

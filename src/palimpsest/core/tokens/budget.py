@@ -98,8 +98,8 @@ class Census(Value, frozen=True, omit_defaults=False):
     items: tuple[CensusItem, ...]
 
 
-def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int = 0) -> Census:
-    """Return the sizes of everything that the next request would contain."""
+def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int = 0, total: int | None = None) -> Census:
+    """Return the sizes of everything that the next request would contain; `total` is its size by another count than `used`."""
     items = tuple(
         CensusItem(item.id, item.kind, counter.item(item), item.mask is not None, item.source) for item in (*view.head, *view.items)
     )
@@ -111,6 +111,6 @@ def census(view: View, counter: CountsTokens, budget: Budget, tools_tokens: int 
             by_source[item.source] = by_source.get(item.source, 0) + item.tokens
     if tools_tokens:
         by_kind[TOOLS] = tools_tokens
-    total = used(view, counter, tools_tokens)
+    total = used(view, counter, tools_tokens) if total is None else total
     free = max(0, budget.window - total - budget.buffer)
     return Census(budget.window, total, free, budget.buffer, by_kind, by_source, items)

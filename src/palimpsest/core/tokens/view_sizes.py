@@ -11,6 +11,11 @@ from palimpsest.core.view import View, shown
 class CountsTokens(Protocol):
     """Counts tokens by one size rule and one factor: a `TokenCounter`, or the `TokenSizes` of a view."""
 
+    @property
+    def factor(self) -> float:
+        """What an unscaled size is multiplied by."""
+        ...
+
     def item(self, item: Item) -> int:
         """Return the tokens of the visible content of an item."""
         ...

@@ -74,6 +74,8 @@ async def _attempt(session: Session, outgoing: Outgoing, arrived: PartialReply, 
     """Send one request and record its outcome."""
     provider = session.environment.provider(outgoing.card, outgoing.purpose)
     request, started = await session.environment.offload(lambda: _prepared(session, outgoing))
+    for reason in session.fetch.unreported():
+        session.log.append(Failed("read", "blob", reason))
     call = session.log.append(started).seq
     try:
         await session.environment.offload(session.log.sync)

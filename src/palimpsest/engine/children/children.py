@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, ChildOpened, Usage
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Part
 from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
@@ -68,7 +69,7 @@ class ChildAgents:
         meta = agent.session.log.opened.meta
         self._role = self._roles.get(meta.get("role", ""), self._roles[DEFAULT_ROLE])
         self._nickname = meta.get("nickname", "")
-        self.depth = int(meta["depth"]) if meta.get("depth", "").isdecimal() else 0
+        self.depth = whole_number(meta.get("depth", "")) or 0
         self._path = tree.paths.get(agent.id, (self._nickname,) if self._nickname else ())
         tree.names.update(child.nickname for child in agent.session.log.children)
         tree.over_budget.append(self._stop_if_over_budget)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Usage
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord
@@ -85,7 +86,7 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
         yield member
         return
     depth = meta.get("depth", "")
-    named = {"nickname": meta.get("nickname", ""), "role": meta.get("role", ""), "depth": int(depth) if depth.isdecimal() else 0}
+    named = {"nickname": meta.get("nickname", ""), "role": meta.get("role", ""), "depth": whole_number(depth) or 0}
     yield replace(member, **own) if above else replace(member, **own, **named)
     inside = above | {member.session}
     for child in children:

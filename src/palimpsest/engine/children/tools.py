@@ -94,7 +94,7 @@ class _Calls:
     def wait_tool(self) -> AgentTool:
         """The tool `wait_agent`; it has a time limit of its own, since it may wait longer than other tools run."""
         tool = define(WaitArguments, self.wait, name=WAIT, description=_WAIT, kind="reports", polls=True)
-        return AgentTool(tool.declaration, tool.kind, tool.parallel, tool.run, tool.polls, LONGEST_WAIT_MS / 1_000 + _SPARE)
+        return AgentTool(tool.declaration, tool.parallel, tool.run, tool.polls, LONGEST_WAIT_MS / 1_000 + _SPARE)
 
     async def spawn(self, given: SpawnArguments, _: Workspace) -> ToolOutput:
         child = await self._children.spawn(SpawnRequest(given.message, given.role, given.nickname, given.fork, given.model))

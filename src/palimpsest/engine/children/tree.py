@@ -94,9 +94,12 @@ class AgentTree:
 
     async def ask(self, asked: PermissionAsked, path: tuple[str, ...] = ()) -> Approval:
         """Ask the user, after all questions that came before; `path` are the nicknames down to the sub-agent whose call it is."""
-        question = f"Sub-agent {' > '.join(path)} asks: {asked.question}" if path else asked.question
+        if path:
+            # The id of a call is unique in its own session only.
+            named = f"Sub-agent {' > '.join(path)} asks: {asked.question}"
+            asked = replace(asked, question=named, call_id=f"{'/'.join(path)}/{asked.call_id}")
         async with self._asking:
-            return await self._approve(replace(asked, question=question))
+            return await self._approve(asked)
 
     def check_budgets(self) -> None:
         """Let each agent of the tree whose turn has reached its cost limit stop its sub-agents."""

@@ -10,15 +10,14 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Job
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.children.tree import AgentSettings
-from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_name_of
+from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_of
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits
-from palimpsest.profiles.named import profile
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.cards import ModelCard, card, recorded_card, stand_in_note
 
 
 class RecordedChoice(NamedTuple):
@@ -58,8 +57,8 @@ def configured_agent(
     config = settings.config
     providers = RunProviders(settings, notify)
     agent = Agent(
-        card(model_of(model_name_of(settings, recorded.model)), cards),
-        profile=profile(profile_name_of(settings, recorded.profile), settings.profile_environment(os.environ)),
+        _card(settings, recorded.model, cards, notify),
+        profile=profile_of(settings, recorded.profile, os.environ),
         provider=providers,
         cwd=cwd,
         home=home,
@@ -73,6 +72,17 @@ def configured_agent(
         environment = agent.session.environment
         agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
     return agent
+
+
+def _card(settings: Settings, recorded: str, cards: tuple[ModelCard, ...], notify: Callable[[str], None]) -> ModelCard:
+    """Return the card of the model; only a model that a session recorded may have none, and then a stand-in, which `notify` gets."""
+    name = model_name_of(settings, recorded)
+    if name != recorded:
+        return card(model_of(name), cards)
+    note = stand_in_note(name, cards)
+    if note:
+        notify(f"{note}; name another with --model")
+    return recorded_card(model_of(name), cards)
 
 
 def coding_settings(

@@ -67,7 +67,7 @@ def equip(
     environment = command_environment(os.environ, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
-    agent.open_tasks, agent.processes = tasks.open_lines, shell.running
+    agent.open_tasks, agent.shell = tasks.open_lines, shell
     memory = session_memory(agent, home, settings.memory)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)

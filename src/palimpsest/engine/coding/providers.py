@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from palimpsest.core.errors import NoModel
 from palimpsest.core.ports import Provider
 from palimpsest.profiles.named import PROFILES
+from palimpsest.profiles.named import profile as our_profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.stores.config.schema import ProviderConfig
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
@@ -22,7 +24,23 @@ _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
 
 def profile_name_of(settings: Settings, recorded: str) -> str:
     """Return the name of the profile: that of the command line or PAL_PROFILE, that of the session, or that of a file."""
-    return recorded if recorded in PROFILES and not settings.is_given_now("profile") else settings.config.profile
+    if settings.is_given_now("profile") or not recorded:
+        return settings.config.profile
+    if recorded in PROFILES:
+        return recorded
+    from palimpsest.engine.named_profiles import is_profile_name  # noqa: PLC0415 - only profiles of other authors need it
+
+    return recorded if is_profile_name(recorded) else settings.config.profile
+
+
+def profile_of(settings: Settings, recorded: str, environment: Mapping[str, str]) -> Profile:
+    """Return the profile of that name with its settings. Raises `BadInput` if there is none."""
+    name, texts = profile_name_of(settings, recorded), settings.profile_environment(environment)
+    if name in PROFILES:
+        return our_profile(name, texts)
+    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - only profiles of other authors need it
+
+    return profile(name, texts)
 
 
 def model_name_of(settings: Settings, recorded: str) -> str:
@@ -38,10 +56,13 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
 def configured_provider(model: ModelCard, settings: Settings) -> Provider:
     """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
     from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
+    from palimpsest.providers.responses import ReplyLimits  # noqa: PLC0415 - as above
 
     found = settings.config.providers.get(model.provider, ProviderConfig())
     options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
-    return http_provider(model, options, settings.config.timeout_seconds, os.environ)
+    config = settings.config
+    limits = ReplyLimits(config.reply_megabytes * 1_000_000, config.reply_events, config.reply_seconds)
+    return http_provider(model, options, config.timeout_seconds, os.environ, limits)
 
 
 def model_of(name: str) -> str:

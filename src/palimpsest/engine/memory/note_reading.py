@@ -1,13 +1,13 @@
 """The notes of a scope as values: decoded and checked files, with what is wrong with the others."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.memory.note import Note, check_note
@@ -64,7 +64,7 @@ def iso_now(clock: Clock) -> str:
 
 def iso_of(milliseconds: int) -> str:
     """Return a time in milliseconds since 1970 as notes state it."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return iso_time(milliseconds, "seconds")
 
 
 def _of_team(note: Note) -> Note:

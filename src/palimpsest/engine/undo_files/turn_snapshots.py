@@ -156,7 +156,7 @@ class TurnSnapshots:
 
         try:
             own = shadow.again()
-            running = asyncio.ensure_future(session.environment.offload(work))
+            running = asyncio.ensure_future(session.environment.offload_long(work))
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:

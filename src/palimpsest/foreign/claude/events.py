@@ -32,6 +32,7 @@ from palimpsest.foreign.claude.path import LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import attachment_texts, body_of_run, key_of_run, part_of, queued_prompt, runs_by_speaker
 from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.importing import session_id
+from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
@@ -75,6 +76,8 @@ class EventBuilder:
     def __init__(self, session: str, path: Path, blobs: Blobs) -> None:
         self.session = session
         self.calls: dict[str, ToolUse] = {}
+        # The newest call that started a sub-agent with each prompt.
+        self.prompted: dict[str, str] = {}
         self.requests: dict[str, tuple[int, str]] = {}
         self.tools: dict[str, str] = {}
         # Key of the line that first named each sub-agent.
@@ -96,6 +99,8 @@ class EventBuilder:
                         path = text(tool_input, "file_path") or text(tool_input, "notebook_path")
                         call = ToolUse(text(block, "name"), path, text(tool_input, "prompt"), text(tool_input, "subagent_type"))
                         self.calls[text(block, "id")] = call
+                        if call.prompt:
+                            self.prompted[call.prompt] = text(block, "id")
             case "user":
                 agent = text(table_at(source_line.json, "toolUseResult"), "agentId")
                 if agent:
@@ -189,7 +194,7 @@ class EventBuilder:
         name = path.replace("\\", "/").rpartition("/")[2]
         file = self._folder / name
         try:
-            return file.read_bytes() if name and file.is_file() and not file.is_symlink() else None
+            return read_regular(file, follow=False) if name else None
         except OSError:
             return None
 

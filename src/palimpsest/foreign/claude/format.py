@@ -8,8 +8,11 @@ from palimpsest.core.events import SessionOpened, Titled
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.path import SourceLine
 from palimpsest.foreign.claude.reader import TranscriptReader
+from palimpsest.foreign.claude.side_agents import SideAgents
 from palimpsest.foreign.reading.files import changed, decoded, head_of, object_on, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
+from palimpsest.foreign.reading.opening import read_regular
+from palimpsest.foreign.reading.origin import first_origin
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
@@ -17,7 +20,6 @@ from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, tex
 # Lines that are searched for the model, folder and version of a session.
 _OPENING_LINES = 200
 _HEAD_LINES = 40
-_SIDECHAIN = re.compile(rb'"isSidechain"\s*:\s*true')
 _VERSION = re.compile(rb'"version"\s*:\s*"(\d+)\.(\d+)\.')
 _OWN_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
 
@@ -26,6 +28,10 @@ class ClaudeFormat:
     """Claude Code, versions 1.0.98 to 2.1.325."""
 
     name = "claude"
+
+    def __init__(self) -> None:
+        # Those of the file that was asked for last: each of its sub-agents is read on its own.
+        self._side_agents: SideAgents | None = None
 
     def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The project folders: those in `CLAUDE_CONFIG_DIR`, or else the two default ones."""
@@ -48,9 +54,14 @@ class ClaudeFormat:
             agent = path.stem.removeprefix("agent-")
             yield TranscriptSource(self.name, str(path), f"{parent}.{agent}" if parent else path.stem, stamp, parent)
             return
-        yield TranscriptSource(self.name, str(path), path.stem, stamp)
-        for root in _side_roots(path) if _may_have_side_agents(head) else ():
+        yield TranscriptSource(self.name, str(path), path.stem, stamp, origin=first_origin(head))
+        for root in self._side_agents_of(path).roots if _may_have_side_agents(head) else ():
             yield TranscriptSource(self.name, str(path), f"{path.stem}.{root}", stamp, path.stem)
+
+    def _side_agents_of(self, path: Path) -> SideAgents:
+        if self._side_agents is None or not self._side_agents.is_current(path):
+            self._side_agents = SideAgents(path)
+        return self._side_agents
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session. Lines before the position are parsed again, because later lines refer to them, but yield nothing."""
@@ -61,19 +72,20 @@ class ClaudeFormat:
 
     def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int) -> Iterator[ReadOutput]:
         side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
-        reading = TranscriptReader(source.session, path, blobs, read_before, side)
+        reading = TranscriptReader(source.session, path, blobs, read_before, side=bool(side))
         source_lines: list[SourceLine] = []
         bad: list[ReadProblem] = []
         opened = False
         stop_offset, at = 0, 0
-        for line in whole_lines(path):
-            stop_offset = line.stop
+        agents = self._side_agents_of(path) if side else None
+        for line, before in ((line, 0) for line in whole_lines(path)) if agents is None else agents.lines(side):
+            stop_offset = line.stop if agents is None else agents.stop
             value = object_on(line, path)
             if isinstance(value, ReadProblem):
                 if line.stop > read_before and not side:
                     bad.append(value)
                 continue
-            at = milliseconds(value.get("timestamp")) or at
+            at = milliseconds(value.get("timestamp")) or before or at
             source_lines.append(SourceLine(line.number, line.stop, text(value, "uuid"), at, value))
             if opened or len(source_lines) >= _OPENING_LINES:
                 if not opened:
@@ -117,15 +129,6 @@ def _may_have_side_agents(head: bytes) -> bool:
     return found is None or (int(found[1]), int(found[2])) < (2, 1)
 
 
-def _side_roots(path: Path) -> Iterator[str]:
-    """Ids of the first lines of sub-agents that older versions wrote into the file of their parent."""
-    for line in whole_lines(path):
-        if _SIDECHAIN.search(line.data):
-            value = decoded(line.data)
-            if is_json(value) and value.get("isSidechain") is True and not text(value, "parentUuid") and text(value, "uuid"):
-                yield text(value, "uuid")
-
-
 def _opening(source: TranscriptSource, path: Path, source_lines: list[SourceLine]) -> Iterator[ReadEvent]:
     """`SessionOpened`, and the title from the list of sessions if there is one."""
     lines = [each.json for each in source_lines]
@@ -152,7 +155,7 @@ def _agent_meta(path: Path, agent: str) -> dict[str, str]:
     """What the file beside a sub-agent's transcript says: its role, its task, and the id of the call that started it."""
     found = {"agent": agent}
     try:
-        value = decoded(path.with_suffix(".meta.json").read_bytes())
+        value = decoded(read_regular(path.with_suffix(".meta.json")))
     except OSError:
         return found
     fields = value if is_json(value) else {}
@@ -163,7 +166,7 @@ def _agent_meta(path: Path, agent: str) -> dict[str, str]:
 def _index_title(path: Path) -> str:
     """The title of a session in the list of sessions beside its file; empty if there is none."""
     try:
-        value = decoded((path.parent / "sessions-index.json").read_bytes())
+        value = decoded(read_regular(path.parent / "sessions-index.json"))
     except OSError:
         return ""
     entries = tables_at(value, "entries") if is_json(value) else []

@@ -38,7 +38,7 @@ class ImportedLines:
     def add(self, event: Event) -> bool:
         """Add an event. Returns whether it was imported, so that its lines are in the file."""
         provenance = provenance_of(event.body)
-        if provenance is None:
+        if provenance is None or provenance.form:
             return False
         self.events.add(event.seq)
         self.paired += paired_items((event,))

@@ -57,17 +57,48 @@ class LineGroup:
         return group.key
 
 
+@dataclass(slots=True, eq=False)
+class _TreePlace:
+    """A group in the tree of all branches: the place before it, its depth, and the depth of the newest message up to it (-1: none).
+
+    `shortcut` is a place further up; with it, the place at any depth is found in a number of steps that grows with the logarithm.
+    """
+
+    group: LineGroup
+    depth: int
+    message_depth: int
+    parent: "_TreePlace | None"
+    shortcut: "_TreePlace | None"
+
+
+def _next_place(group: LineGroup, parent: _TreePlace, *, is_message: bool) -> _TreePlace:
+    """The place of a group that follows a place. Shortcuts have the lengths of a skew-binary number, as in a skip list."""
+    depth, near = parent.depth + 1, parent.shortcut
+    far = near.shortcut if near is not None else None
+    shortcut = parent
+    if near is not None and far is not None and parent.depth - near.depth == near.depth - far.depth:
+        shortcut = far
+    return _TreePlace(group, depth, depth if is_message else parent.message_depth, parent, shortcut)
+
+
+def _ancestor(place: _TreePlace, depth: int) -> _TreePlace:
+    """The place at a depth on the way from the root to a place."""
+    while place.depth > depth:
+        up = place.shortcut if place.shortcut is not None and place.shortcut.depth >= depth else place.parent
+        if up is None:
+            break
+        place = up
+    return place
+
+
 class ConversationPath:
-    """The groups from the root to the newest one, and the group of each line."""
+    """The groups from the root to the newest one, and the group of each line. Going back takes no longer in a longer session."""
 
     def __init__(self, root: LineGroup) -> None:
         self._root = root
         self._groups: dict[str, LineGroup] = {}
-        self._parents: dict[LineGroup, LineGroup] = {}
-        self._path = [root]
-        self._indexes = {root: 0}
-        self._message_indexes: list[int] = []
-        self._message_groups: set[LineGroup] = set()
+        self._tip = _TreePlace(root, 0, -1, None, None)
+        self._places = {root: self._tip}
         self._moved: dict[LineGroup, LineGroup] = {}
         self._copies: dict[str, str] = {}
 
@@ -91,7 +122,7 @@ class ConversationPath:
     def attach(self, uuid: str, parent: str) -> None:
         """Record a line without content: lines that follow it follow the group before it."""
         if uuid:
-            self._groups[uuid] = self._groups.get(parent, self._path[-1])
+            self._groups[uuid] = self._groups.get(parent, self._tip.group)
 
     def assign(self, uuid: str, group: LineGroup) -> None:
         """Add a line to a group."""
@@ -101,12 +132,7 @@ class ConversationPath:
     def append(self, uuid: str, group: LineGroup, *, is_message: bool) -> None:
         """Append a group. `is_message` is true for replies and text of the user."""
         self.assign(uuid, group)
-        self._parents[group] = self._path[-1]
-        if is_message:
-            self._message_groups.add(group)
-            self._message_indexes.append(len(self._path))
-        self._indexes[group] = len(self._path)
-        self._path.append(group)
+        self._tip = self._places[group] = _next_place(group, self._tip, is_message=is_message)
 
     def rewind_target(self, line: Json, *, is_message: bool) -> LineGroup | None:
         """The group that a line rewinds to; None if it continues.
@@ -114,17 +140,22 @@ class ConversationPath:
         Results of parallel calls are siblings, so only a line that leaves replies or text of the user behind begins a branch. A line
         whose parent is not in the file continues.
         """
-        parent = text(line, "parentUuid")
+        parent, newest_message = text(line, "parentUuid"), self._tip.message_depth
         if not parent:
-            return self._root if is_message and self._message_indexes and "parentUuid" in line else None
+            return self._root if is_message and newest_message >= 0 and "parentUuid" in line else None
         group = self._groups.get(parent)
         if group is None:
             return None
         group = self._moved.get(group, group)
-        index = self._indexes.get(group)
-        if index is None:
+        place = self._on_path(group)
+        if place is None:
             return group
-        return group if is_message and self._message_indexes and index < self._message_indexes[-1] else None
+        return group if is_message and place.depth < newest_message else None
+
+    def _on_path(self, group: LineGroup) -> _TreePlace | None:
+        """The place of a group; None if it is not on the current path."""
+        place = self._places.get(group)
+        return place if place is not None and _ancestor(self._tip, place.depth) is place else None
 
     def move_after(self, groups: Iterable[LineGroup], fold: LineGroup) -> None:
         """Record that a compaction preserved these groups: lines that follow them follow the compaction."""
@@ -132,14 +163,13 @@ class ConversationPath:
 
     def rewind(self, group: LineGroup) -> None:
         """Make an earlier group the end of the path."""
-        path = [group]
-        while path[-1] in self._parents:
-            path.append(self._parents[path[-1]])
-        self._path = path[::-1]
-        self._indexes = {member: index for index, member in enumerate(self._path)}
-        self._message_indexes = [index for index, member in enumerate(self._path) if member in self._message_groups]
+        self._tip = self._places[group]
 
     def between(self, first: str, last: str) -> list[LineGroup]:
         """The groups from one line to another along the path, both included; empty if one is not on the path."""
-        start, stop = (self._indexes.get(group) if (group := self._groups.get(uuid)) else None for uuid in (first, last))
-        return [] if start is None or stop is None else self._path[start : stop + 1]
+        start, place = (self._on_path(group) if (group := self._groups.get(uuid)) else None for uuid in (first, last))
+        found: list[LineGroup] = []
+        while start is not None and place is not None and place.depth >= start.depth:
+            found.append(place.group)
+            place = place.parent
+        return found[::-1]

@@ -15,6 +15,7 @@ from palimpsest.foreign.claude.events import FORMAT, EventBuilder, line_event, n
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import PromptQueue, copied_from, result_keys, speaker
 from palimpsest.foreign.reading.files import raw_of
+from palimpsest.foreign.reading.origin import mark_on
 from palimpsest.foreign.reading.transcript import ReadEvent
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
@@ -26,10 +27,10 @@ _MOST_HELD = 2000
 class TranscriptReader:
     """Takes lines and yields events. Lines are held until the model's next reply shows that they are complete.
 
-    `side` is the first line of a sub-agent within the file of its parent; only that agent's lines are read then.
+    `side` is true for a sub-agent within the file of its parent, whose lines are the only ones that are added.
     """
 
-    def __init__(self, session: str, path: Path, blobs: Blobs, read_before: int = 0, side: str = "") -> None:
+    def __init__(self, session: str, path: Path, blobs: Blobs, read_before: int = 0, *, side: bool = False) -> None:
         root = LineGroup("note", key=session)
         self._path = ConversationPath(root)
         self._builder = EventBuilder(session, path, blobs)
@@ -37,8 +38,10 @@ class TranscriptReader:
         self._read_before = read_before
         self._agent_file = path.name.startswith("agent-")
         self._side = side
-        self._side_lines: set[str] = set()
         self._held: list[LineGroup] = []
+        # Texts and folds after the last held reply or result, and the index of the first of them in `_held`.
+        self._held_texts: list[LineGroup] = []
+        self._first_text = 0
         self._open_reply: LineGroup | None = None
         self._message_ids: set[str] = set()
         # Key of the event that has the result of each call.
@@ -90,15 +93,17 @@ class TranscriptReader:
 
     def flush(self) -> Iterator[ReadEvent]:
         """Yield the events of all held lines."""
-        held, self._held, self._open_reply = self._held, [], None
+        held, self._held, self._held_texts, self._open_reply = self._held, [], [], None
         for group in held:
             group.key = group.lines[-1].key
             if group.kind == "result":
                 self._result_keys.update(result_keys(group.lines[0].json, group.key))
             if group.lines[-1].stop > self._read_before:
+                mark = mark_on(group.lines[-1].json)
                 for index, event in enumerate(self._events(group)):
                     # The first event of a branch says which event it follows.
-                    yield structs.replace(event, after=group.follows.rewind_key) if not index and group.follows is not None else event
+                    after = group.follows.rewind_key if not index and group.follows is not None else event.after
+                    yield structs.replace(event, after=after, mark=mark) if mark or after else event
             elif group.kind == "note":
                 # A line that was read before still determines what later lines mean.
                 self._note_body(group.lines[0])
@@ -136,26 +141,18 @@ class TranscriptReader:
         self._path.move_after((each for _, each in preserved_lines(group.boundary, self._path)), group)
 
     def _belongs_here(self, source_line: SourceLine) -> bool:
-        """Whether a line belongs to the session that is read, and not to the parent or another sub-agent in the same file."""
-        if self._agent_file:
-            return True
-        if not self._side:
-            return source_line.json.get("isSidechain") is not True
-        belongs_here = source_line.uuid == self._side or text(source_line.json, "parentUuid") in self._side_lines
-        if belongs_here:
-            self._side_lines.add(source_line.uuid)
-        return belongs_here
+        """Whether a line belongs to the session that is read, and not to a sub-agent in the same file."""
+        return self._agent_file or self._side or source_line.json.get("isSidechain") is not True
 
     def _side_line(self, source_line: SourceLine) -> Iterator[ReadEvent]:
         """A line of a sub-agent in the file of its parent. It is stored here too, to write it back; the first one opens the sub-agent."""
         if not text(source_line.json, "parentUuid") and source_line.uuid:
             prompt = table_at(source_line.json, "message").get("content")
-            call = next(
-                ((each, call) for each, call in reversed(self._builder.calls.items()) if call.prompt and call.prompt == prompt), None
-            )
+            call_id = self._builder.prompted.get(prompt, "") if isinstance(prompt, str) else ""
             yield from self.flush()
             if source_line.stop > self._read_before:
-                body = ChildOpened(self._builder.child(source_line.uuid), call[0] if call else "", call[1].role if call else "")
+                role = self._builder.calls[call_id].role if call_id else ""
+                body = ChildOpened(self._builder.child(source_line.uuid), call_id, role)
                 yield ReadEvent(body, source_line.at, f"{source_line.key}~child")
         self._held.append(LineGroup("note", [replace(source_line, uuid="")]))
 
@@ -175,6 +172,11 @@ class TranscriptReader:
     def _hold(self, source_line: SourceLine, group: LineGroup, *, is_message: bool, before: int | None = None) -> None:
         group.follows, self._branch_target = self._branch_target, None
         self._path.append(source_line.uuid, group, is_message=is_message)
+        if group.kind in {"text", "fold"}:
+            self._first_text = self._first_text if self._held_texts else len(self._held)
+            self._held_texts.append(group)
+        elif group.kind != "attachment":
+            self._held_texts = []
         self._held.insert(len(self._held) if before is None else before, group)
         if self._boundary:
             self._after_boundary.append((source_line.key, group))
@@ -228,15 +230,16 @@ class TranscriptReader:
             self._hold_note(source_line)
             return
         yield from self._rewind_if_branch(source_line, is_message=False)
-        start = max((index + 1 for index, each in enumerate(self._held) if each.kind in {"reply", "result"}), default=0)
-        texts_before = [index for index in range(start, len(self._held)) if self._held[index].kind in {"text", "fold"}]
         group = LineGroup("attachment", [source_line])
-        if texts_before:
-            group.moved_before = self._held[texts_before[-1]]
-            fold = next((self._held[index] for index in texts_before if self._held[index].kind == "fold"), None)
+        texts = self._held_texts
+        before = self._first_text if texts else None
+        if texts:
+            group.moved_before = texts[-1]
+            self._first_text += 1
+            fold = next((each for each in texts if each.kind == "fold"), None)
             if fold is not None:
                 fold.kept_after.append(group)
-        self._hold(source_line, group, is_message=False, before=texts_before[0] if texts_before else None)
+        self._hold(source_line, group, is_message=False, before=before)
 
     def _note_events(self, source_line: SourceLine) -> Iterator[ReadEvent]:
         line = source_line.json

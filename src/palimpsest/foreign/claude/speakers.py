@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from palimpsest.core.events import Body, ContextStated, Recalled, Statement, UserSaid
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, ToolResult
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
@@ -56,7 +57,7 @@ def copied_from(line: Json) -> str:
 
 def _lacks_source_field(line: Json) -> bool:
     """Whether the version marks prompts of the user, and this line has no such mark."""
-    numbers = tuple(int(each) if each.isdigit() else 0 for each in text(line, "version").split("."))
+    numbers = tuple(whole_number(each) or 0 for each in text(line, "version").split("."))
     has_source_field = any(key in line for key in ("promptSource", "origin", "permissionMode", "turnOrigin", "isCompactSummary"))
     return numbers >= _SOURCE_FIELD_SINCE and not has_source_field and line.get("isSidechain") is not True
 

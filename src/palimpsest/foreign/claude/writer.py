@@ -1,7 +1,6 @@
 """Writes a session of any origin as a file that Claude Code can resume; imported lines are written unchanged."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -24,6 +23,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
@@ -33,6 +33,7 @@ from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_call
 from palimpsest.foreign.claude.layout import LineIndex
 from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import foreign_key
+from palimpsest.foreign.reading.origin import FIELD, ExportOrigin, origin_of
 from palimpsest.wire.json_reading import Json, text
 
 VERSION = "2.1.325"
@@ -50,10 +51,11 @@ def claude_session(log: Log) -> str:
     return own_id or str(uuid5(NAMESPACE_URL, f"palimpsest:{log.session}"))
 
 
-def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
+def write_claude(log: Log, blobs: Blobs, *, cwd: str = "", origin: ExportOrigin | None = None) -> Iterator[bytes]:
     """The lines of a session file, each with its newline; the file name must be `claude_session` of the log.
 
-    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own.
+    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own. `origin` is what new lines are marked
+    with, if not the log itself.
     """
     is_complete = log.opened.base is None
     events = log.reader.run(log.reader.first, log.tip) if is_complete else log.events()
@@ -73,7 +75,7 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
     for event in new_events:
         if isinstance(event.body, ToolReturned):
             results.setdefault(event.body.result.call_id, []).append(event)
-    writer = _TranscriptWriter(log, blobs, imported, parents, results, ids=ids, cwd=cwd)
+    writer = _TranscriptWriter(log, blobs, imported, parents, results, ids=ids, cwd=cwd, origin=origin or origin_of(log))
     for line in imported.lines():
         if not is_complete and "sessionId" in line:
             line["sessionId"] = writer.session
@@ -98,9 +100,11 @@ class _TranscriptWriter:
         *,
         ids: FileIds,
         cwd: str,
+        origin: ExportOrigin,
     ) -> None:
         opened = log.opened
         self._log = log
+        self._origin = origin
         self._blobs = blobs
         # An imported session keeps its id: the file may have been renamed, and lines of a sub-agent have their parent's id.
         last_line = imported.last_line
@@ -154,30 +158,33 @@ class _TranscriptWriter:
         self._parent = self._last_line_of.get(parent_event, "")
         self._pending_calls = dict(self._pending_after.get(parent_event, {}))
         for line in self._lines_of(event):
-            data = _encoded(line)
+            data = self._marked(line)
             self._bytes_since_title += len(data)
             yield data
         self._last_line_of[event.seq] = self._parent
         if self._pending_calls:
             self._pending_after[event.seq] = self._pending_calls
 
+    def _marked(self, line: Json) -> bytes:
+        return _encoded({**line, FIELD: self._origin.mark(self._seq)})
+
     def end(self) -> Iterator[bytes]:
         """The last lines of a file: answers to pending calls, queued input, title and tags."""
         if self._has_written or self._has_rewound:
             # The program drops calls without a result.
-            yield from map(_encoded, self._answer_pending())
+            yield from map(self._marked, self._answer_pending())
         catch_up = self._compaction.catch_up(self._log.view, frozenset(self._pending_calls.values()))
-        yield from map(_encoded, self._edit_lines(catch_up))
+        yield from map(self._marked, self._edit_lines(catch_up))
         if self._has_rewound and self._parent:
             # The program resumes at the newest line, so a rewind needs a newer line at its target.
             self._at = self._newest + 1
             # After a compaction with preserved lines only a user line counts.
-            yield _encoded(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
+            yield self._marked(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
         for queued in self._queued_input.values():
             line: Json = {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self.session}
-            yield _encoded({**line, "content": "\n".join(text_of(part) for part in queued.parts)})
+            yield self._marked({**line, "content": "\n".join(text_of(part) for part in queued.parts)})
         if self._has_written and self._title_lines and self._bytes_since_title > TITLE_WINDOW // 2:
-            yield from map(_encoded, self._title_lines)
+            yield from map(self._marked, self._title_lines)
 
     def _event_with_line(self, seq: int) -> int:
         """The newest event at or before this one that has a line."""
@@ -347,7 +354,7 @@ class _TranscriptWriter:
         return str(uuid5(NAMESPACE_URL, f"palimpsest:{self.session}:{self._seq}:{what}"))
 
     def _time(self) -> str:
-        return datetime.fromtimestamp(self._at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return iso_time(self._at)
 
 
 def _encoded(line: Json) -> bytes:

@@ -1,33 +1,33 @@
 """The files of a Codex home: rollouts, plain or compressed, the lines that a fork copied, and the names of threads."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 import msgspec
 
-from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
+from palimpsest.foreign.reading.opening import BoundedPieces, ByteReader, UnpackingReader, open_regular, open_zstd, read_regular
+from palimpsest.foreign.reading.origin import ExportOrigin, first_origin
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "token_usage_record"})
 # Bytes that are read to recognise a rollout: its first line has the base instructions.
 _CHUNK_BYTES = 1 << 20
-_ZSTD = ("compression.zstd", "zstandard", "pyzstd", "backports.zstd")
 ROLLOUT_SUFFIXES = (".jsonl", ".jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
 
 
 class RolloutStart(NamedTuple):
-    """The start of a rollout: its thread, the thread that opened it, and the payload of its first line."""
+    """The start of a rollout: its thread, the thread that opened it, the payload of its first line, and what it was exported from."""
 
     thread: str
     parent: str
     meta: Json
+    origin: ExportOrigin | None = None
 
 
 class RolloutLine(NamedTuple):
@@ -38,27 +38,10 @@ class RolloutLine(NamedTuple):
     data: bytes
 
 
-class _ZstdModule(Protocol):
-    def open(self, path: str, mode: str) -> object: ...
-
-
-class _ByteReader(Protocol):
-    def read(self, size: int = -1) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-def open_rollout(path: Path) -> _ByteReader:
-    """A reader of the decompressed bytes. Raises `BadInput` with the package to install if a file cannot be decompressed here."""
-    if path.suffix != ".zst":
-        return path.open("rb")
-    for name in _ZSTD:
-        try:
-            module = cast("_ZstdModule", importlib.import_module(name))
-        except ImportError:
-            continue
-        return cast("_ByteReader", module.open(str(path), "rb"))
-    raise BadInput("a compressed rollout needs Python 3.14 or the package `zstandard`; install it and import again")
+def open_rollout(path: Path) -> ByteReader:
+    """A reader of the unpacked bytes, within the limits of reading. Raises `BadInput` if a package for unpacking is missing."""
+    packed = open_regular(path)
+    return UnpackingReader(open_zstd(packed), packed, path) if path.suffix == ".zst" else packed
 
 
 def rollout_lines(path: Path) -> Iterator[RolloutLine]:
@@ -66,22 +49,24 @@ def rollout_lines(path: Path) -> Iterator[RolloutLine]:
     file = open_rollout(path)
     try:
         # A line may span many chunks, so its pieces are joined once.
-        pieces: list[bytes] = []
+        pieces = BoundedPieces()
         number = start = 0
         while chunk := file.read(_CHUNK_BYTES):
             first, *complete = chunk.split(b"\n")
-            pieces.append(first)
+            pieces.add(first)
             if not complete:
                 continue
-            complete.insert(0, b"".join(pieces))
-            pieces = [complete.pop()]
-            for data in complete:
-                yield RolloutLine(number, start + len(data), data)
-                start += len(data) + 1
+            last = complete.pop()
+            lines = [(pieces.joined(), pieces.length), *((data, len(data)) for data in complete)]
+            pieces = BoundedPieces()
+            pieces.add(last)
+            for data, length in lines:
+                yield RolloutLine(number, start + length, data)
+                start += length + 1
                 number += 1
-        rest = b"".join(pieces)
+        rest = pieces.joined()
         if rest.strip() and decoded(rest) is not None:
-            yield RolloutLine(number, start + len(rest), rest)
+            yield RolloutLine(number, start + pieces.length, rest)
     finally:
         file.close()
 
@@ -99,7 +84,7 @@ def rollout_start(path: Path) -> RolloutStart | None:
             continue
         kind, payload = envelope(table)
         if kind == "session_meta":
-            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload)
+            return RolloutStart(text(payload, "id") or thread_in_name(path), parent_of(payload), payload, first_origin(head))
         if kind in _LINE_TYPES and ("payload" in table or kind == "response_item"):
             return RolloutStart(thread_in_name(path), "", {})
         return None
@@ -168,7 +153,7 @@ def thread_name(thread: str, beside: Path) -> _ThreadName | None:
     if home is None:
         return None
     try:
-        data = (home / "session_index.jsonl").read_bytes()
+        data = read_regular(home / "session_index.jsonl")
     except OSError:
         return None
     newest: _ThreadName | None = None

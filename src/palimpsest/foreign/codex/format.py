@@ -1,10 +1,12 @@
 """The transcript format of Codex CLI: reads rollouts of every version, also while they grow."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Titled
@@ -14,6 +16,7 @@ from palimpsest.foreign.codex.opening import NAME
 from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
 from palimpsest.foreign.reading.files import changed, decoded, files_below, raw_of, reason, state_of
+from palimpsest.foreign.reading.origin import LineMark, mark_on
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
@@ -26,6 +29,7 @@ _MOMENT_SECONDS = 0.15
 _YOUNG_MS = 5_000
 _LIVE = "-live"
 _MAX_BASES = 16
+_LINE_NUMBER = re.compile(r"\d*")
 
 
 class _PositionState(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ def _source(path: Path) -> TranscriptSource | ReadProblem | None:
         start = rollout_start(path)
         if start is not None:
             live = _LIVE if _is_fresh(path) else ""
-            return TranscriptSource(NAME, str(path), start.thread, changed(path) + live, start.parent)
+            return TranscriptSource(NAME, str(path), start.thread, changed(path) + live, start.parent, start.origin)
         if not path.name.startswith("rollout-"):
             return None
         if _is_fresh(path):
@@ -99,6 +103,8 @@ class _RolloutPass:
         self._partial_offsets = (state_of(position, _PositionState) or _PositionState()).cuts
         self._problems: list[ReadProblem] = []
         self._copied_lines: CopiedLines | None = None
+        # Marks of exported lines, by line number; the key of an event begins with the number of its first line.
+        self._marks: dict[str, LineMark] = {}
 
     def outputs(self) -> Iterator[ReadOutput]:
         """The events and problems of the rollout, and the position."""
@@ -109,7 +115,7 @@ class _RolloutPass:
             flush = stop in self._partial_offsets
             outputs = rollout.buffer.pop(flush=flush)
             if stop > self._read_before:
-                yield from outputs
+                yield from self._with_marks(outputs)
                 yield from self._problems
             self._problems = []
         if stop < self._read_before:
@@ -121,10 +127,16 @@ class _RolloutPass:
             outputs = rollout.buffer.pop(flush=True)
             if outputs:
                 self._partial_offsets = (*self._partial_offsets, stop)
-            yield from outputs
+            yield from self._with_marks(outputs)
         if rollout.buffer.opening is None:
             yield from self._title()
         yield ReadPosition(stop, raw_of(_PositionState(self._partial_offsets)))
+
+    def _with_marks(self, events: list[ReadEvent]) -> list[ReadEvent]:
+        if not self._marks:
+            return events
+        numbers = (_LINE_NUMBER.findall(event.key)[0] for event in events)
+        return [structs.replace(event, mark=self._marks.get(number)) for event, number in zip(events, numbers, strict=True)]
 
     def _take_line(self, line_number: int, data: bytes, *, first: bool) -> None:
         line = data.removeprefix(b"\xef\xbb\xbf").strip() if first else data.strip()
@@ -134,6 +146,9 @@ class _RolloutPass:
         if table is None:
             self._problems.append(ReadProblem(f"{self._path}:{line_number + 1}", f"this is not a JSON object: {shorten(line[:400], 60)!r}"))
             return
+        mark = mark_on(table)
+        if mark is not None:
+            self._marks[str(line_number)] = mark
         if self._copied_lines is not None:
             self._rollout.copied = self._copied_lines.is_copy(table)
             self._copied_lines = self._copied_lines if self._rollout.copied else None

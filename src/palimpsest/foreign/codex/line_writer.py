@@ -1,7 +1,6 @@
 """Writes events that were not imported from Codex as the lines that Codex would have written."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -30,6 +29,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import items_of as event_items
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
@@ -40,6 +40,7 @@ from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
 from palimpsest.foreign.file_ids import FileIds
+from palimpsest.foreign.reading.origin import FIELD, ExportOrigin, origin_of
 from palimpsest.foreign.reading.parts import wire_of
 from palimpsest.wire.encoding.sendable import sendable_content
 from palimpsest.wire.json_reading import Json
@@ -67,7 +68,7 @@ def thread_of(session: str, at: int) -> str:
 
 def stamp(at: int) -> str:
     """A time in milliseconds as Codex writes it."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_time(at)
 
 
 class LineWriter:
@@ -84,8 +85,10 @@ class LineWriter:
         ordinal: int | None,
         turn: bool | None = None,
         cwd: str = "",
+        origin: ExportOrigin | None = None,
     ) -> None:
         self._log = log
+        self._origin = origin or origin_of(log)
         self._cwd = cwd or log.opened.cwd or "/"
         self._blobs = blobs
         self._is_0_166 = variant == "codex-0.166"
@@ -100,7 +103,7 @@ class LineWriter:
         self._view_changed = False
         # Items of a message that the next event may continue: a message of another program can have both context and text of the user.
         self._held_items: tuple[Item, ...] = ()
-        self._at = self._id_count = 0
+        self._at = self._seq = self._id_count = 0
         self._encoding = ItemEncoding(blobs, self._id_field, ids.of)
         self._walk = ViewReplay(log.reader, log.path)
 
@@ -118,7 +121,8 @@ class LineWriter:
         if self._ordinal is not None:
             numbered["ordinal"] = self._ordinal
             self._ordinal += 1
-        return msgspec.json.encode({"timestamp": stamp(self._at), **numbered, "type": kind, "payload": payload}) + b"\n"
+        marked = {"timestamp": stamp(self._at), **numbered, "type": kind, "payload": payload, FIELD: self._origin.mark(self._seq)}
+        return msgspec.json.encode(marked) + b"\n"
 
     def opening(self, event: Event, opened: SessionOpened) -> bytes:
         """The first line of a rollout."""
@@ -146,7 +150,7 @@ class LineWriter:
         body = event.body
         if self._held_items and (self._view_changed or not _continues_message(self._held_items, event)):
             yield from self._release()
-        self._at = event.at
+        self._at, self._seq = event.at, event.seq
         match body:
             case UserSaid():
                 yield from self._user_lines(event, body)
@@ -257,7 +261,7 @@ class LineWriter:
         self._view_changed = False
         view = self._walk.view_at(seq)
         model = card(_MODEL)
-        contents = ((item, sendable_content(item, model)) for item in view.items)
+        contents = ((item, sendable_content(item, model, self._blobs.get)) for item in view.items)
         shown = tuple(structs.replace(item, content=content, mask=None) for item, content in contents if content is not None)
         summary = next((text_of(item.content) for item in reversed(shown) if item.kind == "summary" and isinstance(item.content, Text)), "")
         yield self.line("compacted", {"message": summary, "replacement_history": list(encode_items(shown, self._encoding))})

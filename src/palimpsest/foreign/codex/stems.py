@@ -1,7 +1,8 @@
 """File stems of the summaries that Codex writes about its threads."""
 
-from datetime import UTC, datetime
 from uuid import UUID
+
+from palimpsest.core.format.texts import utc_text
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SEED_LENGTH = 4
@@ -12,7 +13,7 @@ _TIME_ORDERED = 7
 def stem_of(thread: str, slug: str = "", at: int = 0) -> str:
     """The file stem of a summary: start time, four base-62 digits, and a slug; `at` (milliseconds) counts if the id has no time."""
     milliseconds, seed = _time_and_seed(thread, at)
-    time = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    time = utc_text(milliseconds, "%Y-%m-%dT%H-%M-%S")
     suffix = slug_of(slug)
     return f"{time}-{_digits(seed)}-{suffix}" if suffix else f"{time}-{_digits(seed)}"
 

@@ -15,6 +15,7 @@ from palimpsest.foreign.codex.opening import NAME, envelope
 from palimpsest.foreign.codex.stored_lines import contents_of, restore_lines
 from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import provenance_of
+from palimpsest.foreign.reading.origin import ExportOrigin
 from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.json_reading import table_at
 
@@ -34,16 +35,20 @@ def thread_id(log: Log) -> str:
     return thread_of(log.session, log.reader.opened.at)
 
 
-def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bool = False, cwd: str = "") -> Iterator[bytes]:
+def write_codex(
+    log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bool = False, cwd: str = "", origin: ExportOrigin | None = None
+) -> Iterator[bytes]:
     """The lines of a rollout, each with its newline. With `alone` the file refers to no other rollout.
 
-    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own.
+    `cwd` replaces the working directory on all lines; if empty, each imported line keeps its own. `origin` is what new lines are marked
+    with, if not the log itself.
     """
     if log.opened.origin == NAME and log.opened.base is None and not alone:
-        yield from _continued_rollout(log, blobs, variant, cwd)
+        yield from _continued_rollout(log, blobs, variant, cwd, origin)
         return
     ids = FileIds(paired_items(log.reader.along(log.path)), _call_id)
-    line_writer = LineWriter(log, blobs, variant, ids, thread=thread_id(log), ordinal=0 if variant == "codex-0.166" else None, cwd=cwd)
+    ordinal = 0 if variant == "codex-0.166" else None
+    line_writer = LineWriter(log, blobs, variant, ids, thread=thread_id(log), ordinal=ordinal, cwd=cwd, origin=origin)
     yield line_writer.opening(log.reader.opened, log.opened)
     for event in log.reader.along(log.path):
         if not isinstance(event.body, SessionOpened):
@@ -51,7 +56,7 @@ def write_codex(log: Log, blobs: Blobs, variant: Variant = "codex", *, alone: bo
     yield from line_writer.ending(log.tip)
 
 
-def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> Iterator[bytes]:
+def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str, origin: ExportOrigin | None) -> Iterator[bytes]:
     """A session imported from Codex: its lines in file order, then the events that were recorded here since."""
     lines: dict[int, bytes] = {}
     new_events: list[Event] = []
@@ -59,7 +64,7 @@ def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> It
     in_turn, user_message, usages = False, UserSaid(()), list[Usage]()
     for event in log.reader.run(log.reader.first, log.tip):
         provenance = provenance_of(event.body)
-        if provenance is None:
+        if provenance is None or provenance.form:
             new_events.append(event)
             continue
         if isinstance(event.body, UserSaid):
@@ -81,7 +86,7 @@ def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str) -> It
     answered = {call.id for call, _ in pairs_of(paired)}
     pending = frozenset(item.id for item in paired if item.id not in answered)
     ids = FileIds((*paired, *paired_items(new_events)), _call_id, pending, log.path)
-    line_writer = LineWriter(log, blobs, line_variant, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd)
+    line_writer = LineWriter(log, blobs, line_variant, ids, thread=thread_id(log), ordinal=ordinal, turn=in_turn, cwd=cwd, origin=origin)
     for usage in usages:
         line_writer.add_usage(usage)
     path = log.path

@@ -2,9 +2,9 @@
 
 import json
 import re
-from datetime import UTC, datetime
 from html import escape
 
+from palimpsest.core.format.texts import counted, utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 
@@ -14,7 +14,7 @@ _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
 _ALLOWED = {ord("\n"), ord("\t")}
 _CONTROLS: dict[int, int] = {code: 0x2400 + code for code in range(0x20) if code not in _ALLOWED}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
-_CONTROLS |= dict.fromkeys((*range(0xD800, 0xE000), 0xFEFF, 0xFFFE, 0xFFFF, 0x2028, 0x2029), 0xFFFD)
+_CONTROLS |= dict.fromkeys((*range(0xD800, 0xE000), 0xFEFF, 0xFFFE, 0xFFFF, 0x061C, 0x200E, 0x200F, 0x2028, 0x2029), 0xFFFD)
 
 
 def visible(text: str) -> str:
@@ -50,17 +50,9 @@ def bytes_of(size: int) -> str:
     return f"{size / 1000:,.0f} kB" if size < 10_000_000 else f"{size / 1_000_000:,.0f} MB"
 
 
-def counted(number: int, word: str) -> str:
-    """A number and its noun, in the plural unless it is 1."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
 def utc_time(at: int) -> str:
     """A time in milliseconds as UTC text."""
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{at} ms"
+    return utc_text(at, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def dollars(cost: float) -> str:

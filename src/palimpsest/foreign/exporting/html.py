@@ -6,6 +6,7 @@ from html import escape
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.format.path import Path
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Text, Thinking, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
@@ -24,7 +25,6 @@ from palimpsest.foreign.exporting.formatting import (
     by_line,
     bytes_of,
     call_line,
-    code_blocks,
     collapsed_line,
     cut,
     edit_line,
@@ -38,6 +38,8 @@ from palimpsest.foreign.exporting.formatting import (
     turn_line,
     visible,
 )
+from palimpsest.foreign.exporting.rendering import STYLE as MARKDOWN_STYLE
+from palimpsest.foreign.exporting.rendering import rendered
 from palimpsest.foreign.exporting.turns import header_of, turns_of
 from palimpsest.foreign.reading.cleaning import Clean, as_is
 from palimpsest.wire.models.cards import CARDS, ModelCard
@@ -120,7 +122,7 @@ def write_html(
             yield page.entry(entry)
         line = turn_line(turn)
         yield f'<p class="sum">{escape(line)}</p>\n</section>\n' if line else "</section>\n"
-    yield f"</main>\n<footer>{escape(header.session)}, {header.events:,} events</footer>\n</body>\n</html>\n"
+    yield f"</main>\n<footer>{escape(header.session)}, {escape(counted(header.events, 'event'))}</footer>\n</body>\n</html>\n"
 
 
 def _opening(header: SessionHeader) -> str:
@@ -135,16 +137,14 @@ def _opening(header: SessionHeader) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{title}</title>\n<style>{STYLE}{MARKDOWN_STYLE}</style>\n</head>\n<body>\n"
         f'<header><h1 dir="auto">{title}</h1>\n<dl>{rows}</dl></header>\n{contents}<main>\n'
     )
 
 
 def text_block(text: str) -> str:
-    """A text with its line breaks; code blocks in it are set apart."""
-    pieces = [(code, escape(piece)) for code, piece in code_blocks(visible(text))]
-    shown = "\n".join(f'<span class="code">{piece}</span>' if code else piece for code, piece in pieces)
-    return f'<div class="text" dir="auto">{shown}</div>\n'
+    """A text with its line breaks, in which Markdown is styled."""
+    return f'<div class="text" dir="auto">{rendered(visible(text))}</div>\n'
 
 
 def mono(text: str) -> str:
@@ -153,7 +153,9 @@ def mono(text: str) -> str:
 
 
 def details(summary: str, inner: str, css_class: str = "") -> str:
-    """A collapsed element; both arguments are markup."""
+    """A collapsed element, or a line if there is nothing inside; both arguments are markup."""
+    if not inner:
+        return f'<p class="{f"note {css_class}".rstrip()}">{summary}</p>\n'
     attribute = f' class="{css_class}"' if css_class else ""
     return f"<details{attribute}><summary>{summary}</summary>\n{inner}</details>\n"
 
@@ -182,6 +184,9 @@ class _PageWriter:
                 return f'<div class="note" id="event-{entry.seq}">{line}{text}</div>\n'
 
     def _message(self, entry: InputEntry | ReplyEntry, previous: tuple[str, int, bool] | None) -> str:
+        if isinstance(entry.part, Text) and not entry.part.text.strip():
+            self._last_speaker = previous
+            return ""
         name = speaker_of(entry)
         if is_collapsed(entry):
             text = text_of(entry.part)
@@ -227,14 +232,15 @@ class _PageWriter:
         failed = returned is not None and (returned.result.error or bool(returned.exit))
         for part in returned.result.parts if returned is not None else ():
             text = text_of(part) if isinstance(part, Text | Opaque) else ""
-            inner += mono(cut(text, self._limit)) if text else self._part(part)
+            is_blank = isinstance(part, Text) and not text.strip()
+            inner += "" if is_blank else mono(cut(text, self._limit)) if text else self._part(part)
         return details(call_line(entry), inner, " ".join(name for name, on in (("failed", failed), ("hidden", entry.hidden)) if on))
 
     def _edit_element(self, edit: EditEntry) -> str:
         undone = " undone" if edit.undone else ""
         blocks = [f'<div class="edit{undone}" id="event-{edit.seq}"><p><b>Edit {edit.seq}</b> {escape(edit_line(edit))}</p>\n']
-        blocks += [self._inserted_item(item) for item in edit.inserted]
-        blocks += [f'<div class="cover">{text_block(text)}</div>\n' for text in edit.mask_texts]
+        blocks += [self._inserted_item(item) for item in edit.inserted if text_of(item.content).strip()]
+        blocks += [f'<div class="cover">{text_block(text)}</div>\n' for text in edit.mask_texts if text.strip()]
         for items, verb in ((edit.hidden_items, "hid"), (edit.restored, "brought back")):
             if items:
                 blocks.append(details(f"What edit {edit.seq} {verb}: {len(items):,}", _list(items)))

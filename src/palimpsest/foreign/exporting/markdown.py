@@ -35,6 +35,8 @@ _LONG_PARAGRAPH = 20_000
 # An underscore between letters has no meaning in Markdown, and names are full of them.
 _SPECIAL = re.compile(r"([\\`*\[\]<>#~&]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
+# What follows the text of a link or an image, or the name of a link definition. With it escaped, no page is linked and none is loaded.
+_LINK = re.compile(r"\]([(:])")
 _BACKTICKS = re.compile(r"`+")
 _SPAN = re.compile(r"(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)")
 _SPAN_OR_TAG = re.compile(rf"{_SPAN.pattern}|{_TAG.pattern}")
@@ -60,7 +62,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a block quote: its structure ends with the quote, and its tags are escaped."""
+    """A text as a block quote: its structure ends with the quote, and its tags, links and images are escaped."""
     pieces = [piece if code else "".join(map(_escape_tags, _PARAGRAPH_END.split(piece))) for code, piece in code_blocks(visible(text))]
     return "\n".join(f"> {line}".rstrip() for piece in pieces for line in piece.split("\n"))
 
@@ -74,7 +76,7 @@ def _escape_tags(paragraph: str) -> str:
         or _MAY_USE_BACKTICK.search(paragraph)
         or any(_BACKTICKS.search(_SPAN.sub("", line)) for line in lines)
     ):
-        return _TAG.sub("&lt;", paragraph)
+        return _LINK.sub(r"]\\\1", _TAG.sub("&lt;", paragraph))
     return "\n".join(_SPAN_OR_TAG.sub(lambda found: found[0] if found["ticks"] else "&lt;", line) for line in lines)
 
 

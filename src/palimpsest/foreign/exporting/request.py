@@ -8,10 +8,10 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EditUndone, ViewEdited
 from palimpsest.core.format.path import Path
 from palimpsest.core.log.log import Log
-from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
 from palimpsest.foreign.reading.cleaning import Clean, as_is, clean_view
+from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import CARDS, ModelCard, WireName, card
 from palimpsest.wire.past_requests import next_request
 from palimpsest.wire.request import Request
@@ -22,7 +22,7 @@ _DEFAULT_MODELS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "respo
 
 def write_request(
     log: Log,
-    blobs: Blobs,
+    fetch: Fetch,
     wire: WireName,
     path: Path | None = None,
     *,
@@ -39,7 +39,7 @@ def write_request(
     name = model or view.model or _DEFAULT_MODELS[wire]
     if not model:
         all_cards = _with_card_for(name, all_cards, wire)
-    return next_request(view, blobs.get, all_cards, wire=wire, model=name)
+    return next_request(view, fetch, all_cards, wire=wire, model=name)
 
 
 def whole_view(log: Log, path: Path | None = None) -> View:

@@ -9,10 +9,12 @@ from shlex import quote
 import msgspec
 from msgspec import Struct
 
+from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.writer import claude_session
 from palimpsest.foreign.codex.writer import rollout_name, thread_id
+from palimpsest.foreign.reading.opening import open_regular
 
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 # An id comes from an untrusted file, and must not lead out of the folder.
@@ -23,10 +25,11 @@ _MAX_BASES = 100
 
 
 class ResumeTarget(Value, frozen=True):
-    """The path of an exported file, and the shell command that resumes it."""
+    """The path of an exported file, and the shell command that resumes it; without one, `why` the program cannot resume it."""
 
     path: str
-    command: str
+    command: str = ""
+    why: str = ""
 
 
 class _HistoryBase(Struct):
@@ -66,7 +69,10 @@ def claude_target(
         path = project / session / "subagents" / f"agent-{_UNSAFE.sub('-', agent)}.jsonl"
     else:
         path = (None if moves else _installed_path(projects, f"*/{session}.jsonl")) or project / f"{session}.jsonl"
-    return ResumeTarget(str(path), f"cd {quote(folder)} && claude --resume {quote(session)}")
+    why = "Claude Code resumes no sub-agents" if agent else _obstacle(log, session)
+    if not why and path.parent != project:
+        why = f"it is installed for another folder; --cwd {quote(folder)} moves it"
+    return ResumeTarget(str(path), "" if why else f"cd {quote(folder)} && claude --resume {quote(session)}", why)
 
 
 def codex_target(log: Log, lines: Iterable[bytes], home: Path, environment: Mapping[str, str], folder: str) -> ResumeTarget:
@@ -75,7 +81,17 @@ def codex_target(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
     thread = _UNSAFE.sub("-", thread_id(log))
     new_path = sessions / rollout_name(log).replace(thread_id(log), thread)
     path = _installed_path(sessions, f"*/*/*/rollout-*-{escape(thread)}.jsonl") or new_path
-    return ResumeTarget(str(path), f"cd {quote(folder)} && codex resume {quote(thread)}")
+    is_agent = log.opened.origin == "codex" and log.opened.opener is not None and log.opened.base is None
+    why = "Codex resumes no sub-agents" if is_agent else _obstacle(log, thread)
+    return ResumeTarget(str(path), "" if why else f"cd {quote(folder)} && codex resume {quote(thread)}", why)
+
+
+def _obstacle(log: Log, session: str) -> str:
+    """Why a program cannot resume a session under this id; empty if it can."""
+    if not _UUID.fullmatch(session):
+        return f"its id there, {session!r}, is no UUID"
+    # Neither program lists a session in which the user said nothing.
+    return "" if any(isinstance(event.body, UserSaid) for event in log.events()) else "the user said nothing in it"
 
 
 def has_base_rollouts(line: bytes, target: ResumeTarget) -> bool:
@@ -89,7 +105,7 @@ def has_base_rollouts(line: bytes, target: ResumeTarget) -> bool:
         try:
             if path is None or path.stat().st_size < base.end_byte_offset:
                 return False
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 line = file.readline()
         except OSError:
             return False

@@ -38,6 +38,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.format.path import Path
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.ledger import total_of
@@ -53,7 +54,7 @@ from palimpsest.foreign.exporting.entries import (
     ToolEntry,
     Turn,
 )
-from palimpsest.foreign.exporting.formatting import counted, headline
+from palimpsest.foreign.exporting.formatting import headline
 from palimpsest.foreign.reading.cleaning import AnyValue, Clean, as_is, clean_value
 from palimpsest.wire.models.cards import CARDS, ModelCard, card
 from palimpsest.wire.models.prices import cost

@@ -21,6 +21,7 @@ from palimpsest.foreign.opencode.rows import (
     without_columns,
 )
 from palimpsest.foreign.reading.files import changed, head_of, reason
+from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
@@ -38,7 +39,7 @@ def may_be_export(path: Path) -> bool:
 def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of an export or a dump; nothing if the file is neither."""
     try:
-        value = _value(path.read_bytes())
+        value = _value(read_regular(path))
     except (ValueError, RecursionError) as error:
         if _SESSION.search(_utf8(head_of(path, _HEAD))):
             yield ReadProblem(str(path), f"this export cannot be read: {error}")
@@ -55,7 +56,7 @@ def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
 
 def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
     """A session of an export or a dump, and its problems. Raises `ValueError` if the file is damaged."""
-    value = _value(path.read_bytes())
+    value = _value(read_regular(path))
     return _session_in_export(value, str(path)) if _is_export(value) else _session_in_dump(value, session, str(path))
 
 
@@ -190,14 +191,14 @@ def _files_of(storage: Path, kind: str, owner: str, session: str = "") -> list[P
 
 def _read_file(path: Path) -> Json | ReadProblem:
     try:
-        return try_parse(path.read_bytes(), str(path))
+        return try_parse(read_regular(path), str(path))
     except OSError as error:
         return ReadProblem(str(path), reason(error))
 
 
 def _read_list(path: Path, problems: list[ReadProblem]) -> list[object]:
     try:
-        value = msgspec.json.decode(path.read_bytes())
+        value = msgspec.json.decode(read_regular(path))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:

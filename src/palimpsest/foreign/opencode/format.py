@@ -10,6 +10,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode import database, files
 from palimpsest.foreign.opencode.incremental import read_events
 from palimpsest.foreign.opencode.rows import OpencodeSession
+from palimpsest.foreign.reading.database import is_database
 from palimpsest.foreign.reading.files import reason
 from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
@@ -56,13 +57,13 @@ def _session(path: Path, session: str) -> tuple[OpencodeSession | None, list[Rea
     storage = files.tree_of(path)
     if storage is not None:
         return files.read_tree(path, storage)
-    if database.is_database(path):
+    if is_database(path):
         return database.read_session(path, session)
     return files.read_session(path, session)
 
 
 def _sources_in_file(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-    if database.is_database(path):
+    if is_database(path):
         yield from database.sources_in(path)
     elif files.may_be_export(path):
         yield from files.sources_in(path)

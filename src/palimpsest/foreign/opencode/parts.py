@@ -13,6 +13,7 @@ from palimpsest.core.items import Content, Document, Image, Opaque, Signature, T
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.opencode.rows import MessageRow, PartRow
 from palimpsest.foreign.reading.files import without
+from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 CLEARED = "[Old tool result content cleared]"
@@ -128,8 +129,8 @@ def _whole_output(path: str, folder: str, blobs: Blobs) -> str:
         return ""
     file = Path(folder) / "tool-output" / name
     try:
-        return blobs.put(file.read_bytes()) if file.is_file() else ""
-    except PermissionError:
+        return blobs.put(read_regular(file, follow=False))
+    except OSError:
         return ""
 
 

@@ -17,6 +17,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import raw_of, rest_of, without
@@ -185,7 +186,7 @@ class ServerEvents:
         listed, first, last = (args.get(f"forgotten_event{name}") for name in ("_ids", "s_start_id", "s_end_id"))
         forgotten = [str(each) for each in listed] if isinstance(listed, list) else []
         if not isinstance(listed, list) and type(first) is int and type(last) is int:
-            forgotten = [key for key in self._keys if key.isdigit() and first <= int(key) <= last]
+            forgotten = [key for key in self._keys if (number := whole_number(key)) is not None and first <= number <= last]
         return [self._replies.get(key, key) for key in forgotten]
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from palimpsest.core.events import SessionOpened
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.openhands.events import SdkEvents, ServerEvents
 from palimpsest.foreign.reading.files import (
     GrowingDocument,
     changed,
     decoded,
+    digest_of,
     document_in,
     head_of,
     not_a_document,
@@ -18,12 +20,14 @@ from palimpsest.foreign.reading.files import (
     rest_of,
     sources_below,
     starts_like_json,
+    whole_lines,
 )
 from palimpsest.foreign.reading.parts import milliseconds
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _EVENT_FILE = re.compile(r"(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json")
+_OUTPUT = "output.jsonl"
 _LIST_FIELDS = ("trajectory", "history", "events")
 
 
@@ -48,10 +52,12 @@ class OpenhandsFormat:
                     folders.add(file.parent)
                     stamp = f"{sum(1 for _ in file.parent.iterdir())}-{file.parent.stat().st_mtime_ns}"
                     yield TranscriptSource(self.name, str(file.parent), file.parent.parent.name, stamp)
+            elif file.name.endswith(".jsonl"):
+                yield from _outputs_in(file)
             elif starts_like_json(file, b'"source"', b'"timestamp"') and _events_in(document_in(file)) is not None:
                 yield TranscriptSource(self.name, str(file), file.stem, changed(file))
 
-        return sources_below(path, (".json",), sources_in)
+        return sources_below(path, (".json", _OUTPUT), sources_in)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a conversation in order."""
@@ -68,7 +74,9 @@ class OpenhandsFormat:
             value = document_in(state_file) if state_file.is_file() else None
             state = value if is_json(value) else {}
         else:
-            listed = _events_in(document_in(path))
+            value = _output(source) if path.name.endswith(".jsonl") else document_in(path)
+            listed = _events_in(value)
+            state = _state_of(value) if path.name.endswith(".jsonl") and is_json(value) else state
             if listed is None:
                 yield not_a_document(path)
                 return
@@ -83,6 +91,29 @@ class OpenhandsFormat:
         yield growing.position(events)
 
 
+def _outputs_in(path: Path) -> Iterator[TranscriptSource]:
+    """The runs of an evaluation, one on each line, with the offset of the line in their stamp."""
+    if b'"instance_id"' not in head_of(path):
+        return
+    for line in whole_lines(path):
+        value = decoded(line.data)
+        if is_json(value) and (instance := text(value, "instance_id")) and _events_in(value) is not None:
+            yield TranscriptSource("openhands", str(path), f"{path.parent.name}.{instance}", f"{line.start}-{digest_of(line.data)}")
+
+
+def _output(source: TranscriptSource) -> object:
+    """The run on the line of a source."""
+    start = source.changed.partition("-")[0]
+    line = next(whole_lines(Path(source.path), whole_number(start) or 0), None)
+    return None if line is None else decoded(line.data)
+
+
+def _state_of(run: Json) -> Json:
+    """What an evaluation says of a run, in the shape of the state file of a conversation."""
+    llm = table_at(table_at(run, "metadata"), "llm_config") or table_at(table_at(run, "metadata"), "llm")
+    return {"agent": {"llm": {"model": text(llm, "model")}, "kind": text(table_at(run, "metadata"), "agent_class")}}
+
+
 def _is_event(value: object) -> bool:
     if not is_json(value) or not isinstance(value.get("timestamp"), str):
         return False
@@ -95,9 +126,11 @@ def _events_in(document: object) -> list[object] | None:
     """The events of a document; None if it lists something else."""
     if is_json(document):
         document = next((document[name] for name in _LIST_FIELDS if isinstance(document.get(name), list)), None)
-    if not isinstance(document, list) or not document or not all(_is_event(each) for each in document[:8]):
+    if not isinstance(document, list) or not document:
         return None
-    return list(document)
+    # The first evaluations wrote each action together with its observation.
+    events = [part for each in document for part in (each if isinstance(each, list) else [each])]
+    return events if all(_is_event(each) for each in events[:8]) else None
 
 
 def _events_in_folder(folder: Path) -> Iterator[object | ReadProblem]:

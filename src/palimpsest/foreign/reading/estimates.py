@@ -20,7 +20,7 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.tokens.sizes import palimpsest_size
 
-_EDITS = frozenset({ViewEdited, EditUndone, Rewound})
+_EDITS = frozenset({ViewEdited, EditUndone})
 _ADDS_ITEMS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
 
 
@@ -33,8 +33,10 @@ class CallEstimator:
 
     def __init__(self) -> None:
         self._counter = TokenCounter(palimpsest_size)
-        # Uncalibrated tokens of the view; None when the view must be counted again.
-        self._tokens: int | None = None
+        # Uncalibrated tokens of the view, which is empty at first; None when the view must be counted again.
+        self._tokens: int | None = 0
+        # The same after each event, so that going back to one needs no view.
+        self._tokens_after: dict[int, int] = {}
         self._missing_tokens: int | None = None
         self._first_tokens = self._pending_call = -1
         self._model = ""
@@ -43,7 +45,9 @@ class CallEstimator:
         """The call with its estimate; unchanged if it has one already or is not part of the conversation."""
         if call.estimate or call.purpose != "turn":
             return call
-        raw = self._tokens = self._counter.raw(log.view) if self._tokens is None else self._tokens
+        if self._tokens is None:
+            self._tokens = self._tokens_after[log.tip] = self._counter.raw(log.view)
+        raw = self._tokens
         if self._missing_tokens is not None:
             return structs.replace(call, estimate=raw + self._missing_tokens)
         self._first_tokens, self._model = raw, call.model
@@ -60,13 +64,18 @@ class CallEstimator:
         """Count the items of a recorded event, or discard the count if the event changed the view in another way."""
         body = event.body
         kind = type(body)
-        if kind in _EDITS or (isinstance(body, ContextStated) and body.head is not None):
+        if isinstance(body, Rewound):
+            self._tokens = self._tokens_after.get(body.to)
+        elif kind in _EDITS or (isinstance(body, ContextStated) and body.head is not None):
             self._tokens = None
         elif self._tokens is not None and kind in _ADDS_ITEMS:
             self._tokens += sum(self._counter.item(item) for item in items_of(event.seq, body))
+        if self._tokens is not None:
+            self._tokens_after[event.seq] = self._tokens
 
     def replay(self, event: Event, log: Log) -> None:
         """Replay an event of an earlier import."""
+        self._tokens = None
         if self._missing_tokens is not None:
             return
         body = event.body

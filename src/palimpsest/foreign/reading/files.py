@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from palimpsest.core.items import Value
+from palimpsest.foreign.reading.opening import bounded_lines, open_regular, read_regular
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.wire.json_reading import Json, is_json, shorten
 
 # Bytes of a file that are read to detect its format: the line that identifies it is first and short.
 HEAD = 256 * 1024
-# Bytes. A document is read whole, so a limit protects memory from files that are none.
-LARGEST = 1024 * 1024 * 1024
+
+# Levels of a JSON value; readers descend into it with the stack of Python, which has a thousand.
+_MOST_LEVELS = 200
 
 State = TypeVar("State")
 
@@ -40,7 +42,7 @@ class ReadExtent(Value, frozen=True):
 
 
 def sources_below(
-    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource]]
+    path: Path, suffixes: tuple[str, ...], sources_in: Callable[[Path], Iterable[TranscriptSource | ReadProblem]]
 ) -> Iterator[TranscriptSource | ReadProblem]:
     """What `sources_in` finds in the file itself, or in every file below a folder; a file that cannot be read is a problem."""
     for file in files_below(path, suffixes):
@@ -87,7 +89,7 @@ def head_of(path: Path, size: int = HEAD) -> bytes:
     if not path.is_file():
         path.stat()
         return b""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(size)
 
 
@@ -106,28 +108,37 @@ def changed(path: Path) -> str:
 
 def whole_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[FileLine]:
     """The complete lines of a file from a byte offset on, without blank ones. A last line that is still being written is left out."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, offset - 1))
         # The line at the offset was read before its newline was written.
         if offset and file.read(1) != b"\n":
             offset += len(file.readline())
-        for data in file:
+        for data, length in bounded_lines(file):
             number += 1
-            start, offset = offset, offset + len(data)
+            start, offset = offset, offset + length
             if data.strip() and (data.endswith(b"\n") or decoded(data) is not None):
                 yield FileLine(number, start, offset, data)
 
 
 def still_there(path: Path, start: int, stop: int, digest: str) -> bool:
     """Whether the bytes from `start` to `stop` still have that digest; with an empty digest, whether the file is at least that long."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(start)
         data = file.read(stop - start)
     return len(data) == stop - start and (not digest or digest_of(data) == digest)
 
 
 def decoded(data: bytes) -> object:
-    """A JSON value, or None if the bytes are none. Accepts what other writers get wrong: control characters, NaN and lone surrogates."""
+    """A JSON value, or None if the bytes are none or are nested more than 200 levels deep.
+
+    Accepts what other writers get wrong: control characters, NaN and lone surrogates.
+    """
+    value = _decoded(data)
+    # A value is only walked where its brackets would suffice, because walking costs as much as decoding.
+    return None if data.count(b"}") + data.count(b"]") > _MOST_LEVELS and _is_deep(value) else value
+
+
+def _decoded(data: bytes) -> object:
     try:
         data.decode()
         return msgspec.json.decode(data)
@@ -138,6 +149,17 @@ def decoded(data: bytes) -> object:
         return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value has more levels than readers may descend into; found level by level, without recursion."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        if not level:
+            return False
+        nested = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [child for children in nested for child in children if isinstance(child, dict | list)]
+    return bool(level)
 
 
 def object_on(line: FileLine, path: Path) -> Json | ReadProblem:
@@ -206,7 +228,7 @@ def resumed(path: Path, position: ReadPosition | None, start: Lines) -> tuple[Li
 
 def document_in(path: Path) -> object:
     """The JSON value in a file; None if it is not valid JSON, or not complete yet."""
-    return decoded(head_of(path, LARGEST))
+    return decoded(read_regular(path)) if path.is_file() else None
 
 
 def starts_like_json(path: Path, *signs: bytes) -> bool:
@@ -215,7 +237,7 @@ def starts_like_json(path: Path, *signs: bytes) -> bool:
     if not head.lstrip().startswith((b"{", b"[")):
         return False
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, size - len(head)))
         tail = file.read(len(head))
     return all(sign in head or sign in tail for sign in signs)
@@ -241,9 +263,15 @@ class GrowingDocument:
         start = self.read_before(messages)
         if not start:
             yield opened
+        # The program changed a message that was read before: what differs now is a branch beside it.
+        has_changed = bool(self._old.count) and not start
+        previous = opened.key
         for index, message in enumerate(messages):
             # Messages that were read before still determine what later ones mean.
             events = list(events_of(index, message))
+            if has_changed and events:
+                events[0] = structs.replace(events[0], after=events[0].after or previous)
+                previous = events[-1].key
             if index >= start:
                 yield from events
 

@@ -1,6 +1,7 @@
 """Finds the sessions of other programs below some paths, and reports each path that cannot be read in one line."""
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,24 +10,35 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.items import Value
-from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.opening import open_regular
+from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder, TranscriptSource
 
 # Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
+# Further runs of an instance are numbered behind the suffix: `name.traj-2.json`.
+_NUMBERED_RUN = re.compile(r"\.traj-[^/]*\.json")
+EMPTY, COMPRESSED = "it is empty", "compressed data"
+UNKNOWN = "not a session of a known program"
+# gzip, zstd, xz, bzip2 and zip.
+_COMPRESSED_STARTS = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _HEAD_BYTES = 64 * 1024
 _SPECIAL_FILES = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 class FoundSources(Value, frozen=True):
-    """Sessions sorted by path, and the paths that were skipped."""
+    """Sessions sorted by path, the paths that were skipped, and with `explain` all other files, each with what it is."""
 
     sources: tuple[TranscriptSource, ...] = ()
     skipped: tuple[ReadProblem, ...] = ()
+    ignored: tuple[ReadProblem, ...] = ()
 
 
-def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> FoundSources:
-    """All sessions of these formats in files and below folders. A file belongs to the first format that recognises it."""
-    search = _SourceSearch(formats)
+def find_sources(formats: Sequence[SourceFinder], paths: Iterable[Path], *, explain: bool = False) -> FoundSources:
+    """All sessions of these formats in files and below folders. A file belongs to the first format that recognises it.
+
+    With `explain` every other file is opened once more, to say what it is.
+    """
+    search = _SourceSearch(formats, explain=explain)
     for path in paths:
         search.search(path)
     return search.result()
@@ -35,13 +47,15 @@ def find_sources(formats: Sequence[Format], paths: Iterable[Path]) -> FoundSourc
 class _SourceSearch:
     """Sessions and problems found so far."""
 
-    def __init__(self, formats: Sequence[Format]) -> None:
+    def __init__(self, formats: Sequence[SourceFinder], *, explain: bool) -> None:
         self._formats = formats
+        self._explain = explain
         self._sources: dict[tuple[str, str], TranscriptSource] = {}
         self._format_by_path: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._folders: set[str] = set()
         self._maybe_transcripts: list[str] = []
+        self._other_files: list[str] = []
 
     def search(self, path: Path) -> None:
         """Search a path given by the user. Symbolic links to folders below it are followed, each folder once."""
@@ -98,20 +112,28 @@ class _SourceSearch:
     def _check_file(self, entry: os.DirEntry[str]) -> None:
         """Report a file that cannot be read, and note one that looks like a transcript; recognising it is up to the formats."""
         plain = entry.is_file(follow_symlinks=False)
+        is_run = _NUMBERED_RUN.search(entry.name) is not None
         why = "" if plain and not entry.name.endswith(_TRANSCRIPTS) else _obstacle(entry.path)
         if why:
             self._problems.setdefault(entry.path, why)
-        elif entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path):
+        elif is_run or (entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path)):
             self._maybe_transcripts.append(entry.path)
+        elif self._explain:
+            self._other_files.append(entry.path)
 
     def result(self) -> FoundSources:
         """Everything found, sorted by path. Problems of a file that any format recognised are dropped."""
         for path in self._maybe_transcripts:
             if not self._is_claimed(path):
-                self._problems.setdefault(path, "not a session of a known program")
+                self._problems.setdefault(path, UNKNOWN)
         problems = sorted((where, why) for where, why in self._problems.items() if os.path.realpath(where) not in self._format_by_path)
         sources = sorted(self._sources.values(), key=lambda source: (source.path, source.session))
-        return FoundSources(tuple(sources), tuple(ReadProblem(where, why) for where, why in problems))
+        ignored = [path for path in sorted(self._other_files) if path not in self._problems and not self._is_claimed(path)]
+        return FoundSources(
+            tuple(sources),
+            tuple(ReadProblem(where, why) for where, why in problems),
+            tuple(ReadProblem(path, content_of(path)) for path in ignored),
+        )
 
     def _is_claimed(self, path: str) -> bool:
         """Whether a format found a session in the file, or in a folder above it."""
@@ -119,7 +141,7 @@ class _SourceSearch:
         return real in self._format_by_path or any(str(folder) in self._format_by_path for folder in Path(real).parents)
 
 
-def _guarded(form: Format, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+def _guarded(form: SourceFinder, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """What a format finds in a path; an exception becomes one problem, and the other formats continue."""
     try:
         yield from form.sources(path)
@@ -142,13 +164,13 @@ def _obstacle(path: str) -> str:
         return f"{_SPECIAL_FILES[kind]}, not a file"
     if not os.access(path, os.R_OK):
         return "permission denied"
-    return "it is empty" if kind == stat.S_IFREG and not status.st_size else ""
+    return EMPTY if kind == stat.S_IFREG and not status.st_size else ""
 
 
 def _is_data(path: str) -> bool:
     """Whether a file starts with a complete JSON object."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             head = file.read(_HEAD_BYTES).lstrip()
     except OSError:
         return False
@@ -158,6 +180,25 @@ def _is_data(path: str) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError):
         # An indented document spans many lines; its last character shows that it is complete.
         return first == b"{" and head.rstrip().endswith(b"}")
+
+
+def content_of(path: str) -> str:
+    """What a file contains, as far as its first bytes tell."""
+    why = _obstacle(path)
+    if why:
+        return why
+    try:
+        with open_regular(Path(path)) as file:
+            head = file.read(_HEAD_BYTES).lstrip()
+    except OSError as error:
+        return _error_text(error)
+    if head.startswith(b"SQLite format 3\x00"):
+        return "a database without sessions of a known program"
+    if head.startswith(_COMPRESSED_STARTS):
+        return COMPRESSED
+    if b"\x00" in head:
+        return "binary data"
+    return f"{'JSON' if head.startswith((b'{', b'[')) else 'text'} of no known program"
 
 
 def _error_text(error: OSError) -> str:

@@ -29,16 +29,21 @@ from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.view import View
 from palimpsest.foreign.reading.buffering import BufferedStore
 from palimpsest.foreign.reading.estimates import CallEstimator
+from palimpsest.foreign.reading.origin import ExportOrigin, is_original
 from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 class Provenance(Struct, frozen=True, omit_defaults=True):
-    """Content of the field `foreign` of an imported body: the key of its event, and the rest of the source line."""
+    """Content of the field `foreign` of an imported body: the key of its event, and the rest of the source line.
+
+    `form` is the format of the line if the session itself comes from elsewhere: another program continued an export of it.
+    """
 
     key: str = ""
     line: Raw = NULL
+    form: str = ""
 
 
 # Provenance of events without a key, and of rewinds that the import adds.
@@ -57,6 +62,34 @@ class Counts(Value, frozen=True):
     folds: int = 0
     masks: int = 0
     bad_lines: int = 0
+
+
+class ImportTally:
+    """Counts the events that an import adds, by kind."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
+
+    def add(self, body: Body) -> None:
+        """Count one event."""
+        counts = self._counts
+        counts["events"] += 1
+        match body:
+            case UserSaid():
+                counts["user_messages"] += 1
+            case ModelReplied():
+                counts["calls"] += sum(isinstance(part, ToolCall) for part in body.parts)
+            case ToolReturned():
+                counts["results"] += 1
+            case ViewEdited():
+                counts["folds"] += sum(isinstance(edit, Fold) for edit in body.edits)
+                counts["masks"] += sum(isinstance(edit, Mask) for edit in body.edits)
+            case _:
+                pass
+
+    def counts(self, bad_lines: int) -> Counts:
+        """What was counted so far."""
+        return Counts(**{**self._counts, "bad_lines": bad_lines})
 
 
 class Imported(Value, frozen=True):
@@ -99,15 +132,18 @@ def import_session(
     *,
     position: ReadPosition | None = None,
     since: int = -1,
+    into: str = "",
 ) -> Imported:
     """Read what is new in a session into its log, creating the log if there is none. Events that are there already are skipped.
 
-    `position` belongs to an earlier import that left the log at the event `since`; without that event everything is read again. Raises
-    `StoreError` if the log cannot be written.
+    `position` belongs to an earlier import that left the log at the event `since`; without that event everything is read again. `into`
+    is the session that the file was exported from, which then gets what the other program added. Raises `StoreError` if the log cannot
+    be written.
     """
-    log_import = _LogImport(BufferedStore(store), session_id(form.name, source.session), clock)
+    own_id = session_id(form.name, source.session)
+    log_import = _LogImport(BufferedStore(store), into or own_id, clock, form.name if into not in {"", own_id} else "")
     try:
-        for output in _read_guarded(form, source, blobs, position if log_import.exists and log_import.tip >= since else None):
+        for output in _read_guarded(form, source, blobs, position if log_import.continues(since) else None):
             match output:
                 case ReadEvent():
                     log_import.add(output)
@@ -135,10 +171,12 @@ def _read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position
 class _LogImport:
     """A log that is being filled; the context of deferred bodies."""
 
-    def __init__(self, store: SessionStore, session: str, clock: Clock) -> None:
+    def __init__(self, store: SessionStore, session: str, clock: Clock, form: str = "") -> None:
         self._store = store
         self._session = session
         self._clock = clock
+        self._form = form
+        self._origins: dict[ExportOrigin, bool] = {}
         self._seqs: dict[str, int] = {}
         # By event: how many items it added. For an edit the edit itself, replaced on first use by the ids of the items that it inserted.
         self._added: dict[int, int | ViewEdited | tuple[str, ...]] = {}
@@ -148,7 +186,7 @@ class _LogImport:
         # The event at which the next event begins a branch; the rewind is written only if that event records something.
         self._branch_from: int | None = None
         self._estimator = CallEstimator()
-        self._counts = dict.fromkeys(Counts.__struct_fields__, 0)
+        self._tally = ImportTally()
         self.problems: list[ReadProblem] = []
         self.position: ReadPosition | None = None
         self._log: Log | None = None
@@ -166,14 +204,22 @@ class _LogImport:
 
     def _index_earlier_imports(self, log: Log) -> None:
         """Index the events of earlier imports."""
-        for event in log.reader.run(log.reader.first, log.tip):
+        for event in log.reader.run(0, log.tip):
             provenance = provenance_of(event.body)
-            if provenance is not None:
+            if provenance is not None and provenance.form == self._form:
                 self._last_imported = event.seq
                 self._index(event, provenance.key)
             self._estimator.replay(event, log)
         self._estimator.count_pending_call(log)
+        log.expect_jumps()
         self._local_tip = log.tip if log.tip != self._last_imported else -1
+
+    def continues(self, since: int) -> bool:
+        """Whether reading can continue where an import that left the log at event `since` stopped.
+
+        After events that were recorded here it cannot: their lines may have been exported, and are recognised only if they are read.
+        """
+        return self.exists and self.tip >= since and self._local_tip < 0
 
     @property
     def tip(self) -> int:
@@ -201,6 +247,8 @@ class _LogImport:
         if self._log is None:
             self._create_log(read_event)
             return
+        if self._is_exported(self._log, read_event):
+            return
         try:
             self._branch_from = self._branch_point(self._log, read_event)
             body = read_event.body if isinstance(read_event.body, Value) else read_event.body(self)
@@ -210,14 +258,32 @@ class _LogImport:
         except (BadEdit, BadInput, UnicodeEncodeError) as error:
             self.problems.append(ReadProblem(read_event.key, f"it could not be taken over: {error}"))
 
+    def _is_exported(self, log: Log, read_event: ReadEvent) -> bool:
+        """Whether the log has an event already because its line was exported from this log; then its key names that event from now on."""
+        mark = read_event.mark
+        if mark is None:
+            # The opening of a file that continues a session of another origin.
+            return bool(self._form) and isinstance(read_event.body, SessionOpened)
+        if mark.origin not in self._origins:
+            self._origins[mark.origin] = is_original(log, mark.origin)
+        if not self._origins[mark.origin] or mark.seq > mark.origin.tip:
+            return False
+        self._last_imported = max(self._last_imported, mark.origin.tip)
+        if self._local_tip <= mark.origin.tip:
+            # Nothing was recorded here since the export, so what follows in the file continues the log.
+            self._local_tip = -1
+        self._index(log.event(mark.seq), read_event.key)
+        return True
+
     def _create_log(self, read_event: ReadEvent) -> None:
         if not isinstance(read_event.body, SessionOpened):
             raise BadInput("the reader did not begin with the opening of the session", where=self._session)
-        body = _with_provenance(structs.replace(read_event.body, session=self._session), read_event)
+        body = self._with_provenance(structs.replace(read_event.body, session=self._session), read_event)
         self._log = Log.create(self._store, body, _OpeningClock(read_event.at, self._clock))
+        self._log.expect_jumps()
         self._index(self._log.event(self._log.tip), read_event.key)
         self._last_imported = self._log.tip
-        self._counts["events"] += 1
+        self._tally.add(body)
 
     def _branch_point(self, log: Log, read_event: ReadEvent) -> int | None:
         """The event to rewind to before this one: the one it follows, or the newest imported one if events were recorded here since."""
@@ -228,7 +294,7 @@ class _LogImport:
 
     def _rewind(self, log: Log, read_event: ReadEvent) -> None:
         if self._branch_from is not None:
-            self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at))
+            self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at, foreign=True))
             self._branch_from = None
 
     def _append(self, log: Log, body: Body, read_event: ReadEvent) -> None:
@@ -239,11 +305,14 @@ class _LogImport:
                 self._estimator.calibrate(body)
             case _:
                 pass
-        event = log.append(_with_provenance(body, read_event), at=read_event.at, foreign=True)
+        event = log.append(self._with_provenance(body, read_event), at=read_event.at, foreign=True)
         self._estimator.count(event)
         self._last_imported = event.seq
         self._index(event, read_event.key)
-        self._count(event.body)
+        self._tally.add(event.body)
+
+    def _with_provenance(self, body: AnyBody, read_event: ReadEvent) -> AnyBody:
+        return structs.replace(body, foreign=Raw(_encode(Provenance(read_event.key, read_event.line, self._form))))
 
     def _index(self, event: Event, key: str) -> None:
         if key:
@@ -252,22 +321,6 @@ class _LogImport:
             added = event.body if isinstance(event.body, ViewEdited) else len(items_of(event.seq, event.body))
             if added:
                 self._added[event.seq] = added
-
-    def _count(self, body: Body) -> None:
-        counts = self._counts
-        counts["events"] += 1
-        match body:
-            case UserSaid():
-                counts["user_messages"] += 1
-            case ModelReplied():
-                counts["calls"] += sum(isinstance(part, ToolCall) for part in body.parts)
-            case ToolReturned():
-                counts["results"] += 1
-            case ViewEdited():
-                counts["folds"] += sum(isinstance(edit, Fold) for edit in body.edits)
-                counts["masks"] += sum(isinstance(edit, Mask) for edit in body.edits)
-            case _:
-                pass
 
     def _require_log(self) -> Log:
         if self._log is None:
@@ -281,9 +334,7 @@ class _LogImport:
                 # Work that was continued here stays current; what the other program added since is a branch beside it.
                 self._log.append(Rewound(self._local_tip))
             self._log.sync()
-        return Imported(
-            self._session, Counts(**{**self._counts, "bad_lines": len(self.problems)}), tuple(self.problems), self.position, self.tip
-        )
+        return Imported(self._session, self._tally.counts(len(self.problems)), tuple(self.problems), self.position, self.tip)
 
     def close(self) -> None:
         if self._log is not None:
@@ -299,10 +350,6 @@ class _OpeningClock:
 
     def now(self) -> int:
         return next(self._times, None) or self._later.now()
-
-
-def _with_provenance(body: AnyBody, read_event: ReadEvent) -> AnyBody:
-    return structs.replace(body, foreign=Raw(_encode(Provenance(read_event.key, read_event.line))))
 
 
 def inserted_ids(seq: int, body: ViewEdited) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from palimpsest.core.events import CallStarted, Usage
+from palimpsest.core.format.texts import is_date
 from palimpsest.core.items import Document, Image, Part, Role, Signature, Text, Thinking, ToolCall
 from palimpsest.core.ports import Blobs
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
@@ -16,7 +17,15 @@ _TOKEN_FIELDS = (("prompt", "input"), ("completion", "output"))
 
 
 def milliseconds(value: object) -> int:
-    """A timestamp (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970; 0 if it is none."""
+    """A timestamp (ISO 8601, or a number of seconds or milliseconds) in milliseconds since 1970.
+
+    It is 0 if it is none, or outside of the years 1970 to 9999: then only the recorded line has it, as it stood there.
+    """
+    at = _milliseconds(value)
+    return at if is_date(at) else 0
+
+
+def _milliseconds(value: object) -> int:
     try:
         match value:
             case str():

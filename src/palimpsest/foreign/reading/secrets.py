@@ -1,4 +1,4 @@
-"""Counts secrets in an imported log, or replaces them while reading."""
+"""Counts and lists the secrets of a log, or replaces them while a session is imported."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,12 +8,17 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from palimpsest.core.events import Body
+from palimpsest.core.events.event_items import all_items_of
+from palimpsest.core.format.codec import decode_line
+from palimpsest.core.items import text_of
 from palimpsest.core.ports import Blobs, LogFile
-from palimpsest.core.redaction import find_secrets, redact
+from palimpsest.core.redaction.search import CERTAIN_KINDS, find_secrets, redact
 from palimpsest.foreign.reading.cleaning import clean_value
 from palimpsest.foreign.reading.transcript import Format, ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 _BATCH_BYTES = 64 * 1024
+# The beginning of a token names its vendor, that of a password helps to guess it.
+_SHOWN, _LONG = 4, 20
 
 
 def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
@@ -21,14 +26,61 @@ def count_secrets(chunks: Iterable[bytes]) -> dict[str, int]:
     counted: set[int] = set()
     found: Counter[str] = Counter()
     for chunk in chunks:
-        # Escaped line breaks and tabs must separate words here as they do in the text.
-        text = chunk.replace(b"\\n", b"\n").replace(b"\\t", b"\t").decode("utf-8", "replace")
+        text = _unescaped(chunk)
         for secret in find_secrets(text):
             value = hash(text[secret.start : secret.end])
             if value not in counted:
                 counted.add(value)
                 found[secret.kind] += 1
     return dict(sorted(found.items()))
+
+
+def _unescaped(chunk: bytes) -> str:
+    # Escaped line breaks and tabs must separate words here as they do in the text.
+    return chunk.replace(b"\\n", b"\n").replace(b"\\t", b"\t").decode("utf-8", "replace")
+
+
+class FoundSecret(Struct, frozen=True):
+    """A secret of a log: the sequence number of its event, its class, its masked text, and where in the event it stands.
+
+    `item` is the id of the item that contains it and `line` the number of the line there, from 1; a secret outside of items has
+    an empty id and line 0. A secret is `certain` if its form alone proves it, else its place suggests it.
+    """
+
+    event: int
+    kind: str
+    masked: str
+    item: str
+    line: int
+    certain: bool
+
+
+def secrets_of(lines: LogFile) -> Iterator[FoundSecret]:
+    """Yield the secrets of a log in its order, each once per line of an item. Raises `BadLog` for a line with a secret that is no event."""
+    for batch in line_batches(lines, 0, lines.size):
+        # Most batches have none, and reading them as events takes longer than searching them.
+        if find_secrets(_unescaped(batch)):
+            for line in batch.splitlines(keepends=True):
+                yield from dict.fromkeys(_secrets_of_line(line, lines.name))
+
+
+def _secrets_of_line(line: bytes, where: str) -> Iterator[FoundSecret]:
+    text = _unescaped(line)
+    found = find_secrets(text)
+    if not found:
+        return
+    event = decode_line(line, where)
+    texts = [(item.id, text_of(item.content)) for item in all_items_of(event)]
+    for secret in found:
+        value = text[secret.start : secret.end]
+        places = [(item, shown.count("\n", 0, shown.index(value)) + 1) for item, shown in texts if value in shown]
+        for item, number in places or [("", 0)]:
+            yield FoundSecret(event.seq, secret.kind, mask(value), item, number, secret.kind in CERTAIN_KINDS)
+
+
+def mask(value: str) -> str:
+    """Return a short text that says which secret is meant and does not contain it: its length, and the beginning of a long one."""
+    return f"{value[:_SHOWN] if len(value) >= _LONG else ''}… ({len(value)} characters)"
 
 
 def line_batches(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:

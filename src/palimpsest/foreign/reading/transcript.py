@@ -12,16 +12,21 @@ from palimpsest.core.events import NULL, Body, ForeignNoted, ToolReturned, ViewE
 from palimpsest.core.items import Text, ToolCall, Value
 from palimpsest.core.ports import Blobs
 from palimpsest.core.view import View
+from palimpsest.foreign.reading.origin import ExportOrigin, LineMark
 
 
 class TranscriptSource(Value, frozen=True):
-    """A session of another program on disk. `session` is its id there. `changed` is a stamp that differs once the file has changed."""
+    """A session of another program on disk. `session` is its id there. `changed` is a stamp that differs once the file has changed.
+
+    `origin` is set if the file was exported from a session of this program.
+    """
 
     format: str
     path: str
     session: str
     changed: str = ""
     parent: str = ""
+    origin: ExportOrigin | None = None
 
 
 class ImportContext(Protocol):
@@ -45,7 +50,8 @@ class ReadEvent(Value, frozen=True):
     """One event read from a transcript, in the order of the conversation.
 
     `key` is the other program's id of it. `after` is the key of the event it follows; empty if that is the event read before it. `line`
-    is the rest of the source line as JSON: together with the body it is enough to write the line back exactly.
+    is the rest of the source line as JSON: together with the body it is enough to write the line back exactly. `mark` is set if this
+    program exported the line.
     """
 
     body: Body | DeferredBody
@@ -53,6 +59,7 @@ class ReadEvent(Value, frozen=True):
     key: str = ""
     after: str = ""
     line: Raw = NULL
+    mark: LineMark | None = None
 
 
 class ReadProblem(Value, frozen=True):
@@ -76,20 +83,24 @@ class ReadPosition(Value, frozen=True):
 ReadOutput: TypeAlias = ReadEvent | ReadProblem | ReadPosition
 
 
-class Format(Protocol):
-    """The transcript format of one program."""
+class SourceFinder(Protocol):
+    """Finds the sessions of one program."""
 
     @property
     def name(self) -> str:
         """The name in commands: `claude`, `codex`, `opencode`."""
         ...
 
-    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The paths where the program keeps its sessions by default."""
+    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+        """The sessions in a file, or in all files below a folder; nothing if the path is not of this program."""
         ...
 
-    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """The sessions in a file, or in all files below a folder; nothing if the path is not of this format."""
+
+class Format(SourceFinder, Protocol):
+    """The transcript format of one program."""
+
+    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
+        """The paths where the program keeps its sessions by default."""
         ...
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:

@@ -71,7 +71,7 @@ class AgentTurns:
     """
 
     def __init__(self, session: Session, run: Callable[[Coroutine[Any, Any, object]], object] = asyncio.run) -> None:
-        tool = AgentTool(Tool("look"), "reads", parallel=True, run=_look)
+        tool = AgentTool(Tool("look", kind="reads"), parallel=True, run=_look)
         session.tools = (tool.declaration,)
         self._sync_seconds = 0.0
         self._loop = Loop(session, Toolbox({"look": tool}, Workspace(Path("/"))), unfollowed(session.log))

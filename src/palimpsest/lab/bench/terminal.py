@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import select
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from palimpsest.stores.jsonl import JsonlSessions
 TERMINAL_BARS: Final = frozenset({"prompt_ms", "typing_ms", "terminal_growth"})
 _TOKENS: Final = 135_000
 _STARTS: Final = 5
+_ROUNDS: Final = 3
 _KEYS: Final = 100
 _TOKENS_PER_SECOND: Final = 200
 _PATIENCE_S: Final = 60.0
@@ -50,11 +52,15 @@ class TerminalProcess:
         )
         os.close(slave)
         self.printed = b""
+        self.cpu_s = 0.0
 
     def close(self) -> None:
-        """End the process and its terminal."""
+        """End the process and its terminal; `cpu_s` is its processor time then, in seconds."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         self._process.kill()
         self._process.wait()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
         os.close(self._master)
 
     def type(self, text: str) -> None:
@@ -137,11 +143,14 @@ def measure_terminal(workspace: BenchWorkspace, wanted: frozenset[str]) -> Itera
     """Measure `prompt_ms`, `typing_ms` and `terminal_growth`."""
     if "prompt_ms" in wanted:
         workspace.announce("starting the terminal")
-        yield bar("prompt_ms", median(_prompt_seconds(workspace) for _ in range(_STARTS)) * 1_000)
+        starts = [_prompt_seconds(workspace) for _ in range(_STARTS)]
+        cpu_ms = median(cpu_s for _, cpu_s in starts) * 1_000
+        yield bar("prompt_ms", median(seconds for seconds, _ in starts) * 1_000, cpu_ms=cpu_ms)
     if "typing_ms" in wanted:
         workspace.announce("typing while a reply streams in")
-        times = sorted(_key_seconds(workspace))
-        yield bar("typing_ms", times[len(times) * 95 // 100] * 1_000, median_ms=median(times) * 1_000, worst_ms=times[-1] * 1_000)
+        # Other programs of the machine can only make a key slower, so the round that they disturbed least shows what the terminal does.
+        times = min((sorted(_key_seconds(workspace)) for _ in range(_ROUNDS)), key=lambda each: each[-1])
+        yield bar("typing_ms", times[-1] * 1_000, median_ms=median(times) * 1_000, p95_ms=times[len(times) * 95 // 100] * 1_000)
     if "terminal_growth" in wanted:
         workspace.announce("turns in the terminal")
         memory = list(_turn_memory(workspace))
@@ -170,20 +179,25 @@ def _opened(workspace: BenchWorkspace, model: _Model | None, *options: str) -> I
         process.close()
 
 
-def _prompt_seconds(workspace: BenchWorkspace) -> float:
+def _prompt_seconds(workspace: BenchWorkspace) -> tuple[float, float]:
+    """Return the seconds from the start to the first prompt, and the processor time until then."""
     with _opened(workspace, None) as process:
-        return process.wait_for(_PROMPT) - process.begun
+        seconds = process.wait_for(_PROMPT) - process.begun
+    return seconds, process.cpu_s
 
 
 def _key_seconds(workspace: BenchWorkspace) -> Iterator[float]:
-    """Yield the seconds from each key to its echo, while 200 tokens a second stream into a session of 200,000 tokens."""
-    (workspace.folder / "terminal-home").mkdir(exist_ok=True)
-    log = synthetic_session(1, _TOKENS, JsonlSessions(workspace.folder / "terminal-home" / "sessions"), "bench-long")
-    log.close()
-    with _model(paced=True) as model, _opened(workspace, model, "--resume", "bench-long") as process:
+    """Yield the seconds from each key to its echo, while 200 tokens a second stream into a session of 200,000 tokens.
+
+    The first keys fall into the start of the turn: planning, encoding and the connection.
+    """
+    sessions = workspace.folder / "terminal-home" / "sessions"
+    sessions.mkdir(parents=True, exist_ok=True)
+    session = f"bench-long-{len(list(sessions.iterdir()))}"
+    synthetic_session(1, _TOKENS, JsonlSessions(sessions), session).close()
+    with _model(paced=True) as model, _opened(workspace, model, "--resume", session) as process:
         process.wait_for(b"of 200k")
         process.type("go\r")
-        process.wait_for(b"t60")
         for number in range(_KEYS):
             # A letter that nothing else prints, so that its echo is known by itself.
             letter = chr(0x4E00 + number)

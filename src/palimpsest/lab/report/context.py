@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import CardRun, Outcome, ReplayedEdit, ReplayedSession
 from palimpsest.lab.report.markup import colour_class, dollars, panels, profile_title, short_number, snippet
 from palimpsest.lab.report.plot import Plot, axis_steps, downsampled
@@ -73,7 +74,7 @@ def _context_chart(outcome: Outcome, run: CardRun, ends: tuple[float, int], css_
         title = f"call {reread.step + 1}: {short_number(reread.tokens)} tokens read again for {snippet(', '.join(reread.names), 120)}"
         pieces.append(_tick_mark(plot.x(reread.step), "reread", (plot.height - 26, plot.height - 18), title))
     pieces += plot.axis_labels([(0, "call 1"), (last, f"call {last + 1:,}")])
-    edits = f"{len(outcome.edits)} edits, {len(outcome.rereads)} re-reads"
+    edits = f"{counted(len(outcome.edits), 'edit')}, {counted(len(outcome.rereads), 're-read')}"
     return plot.svg(f"Context of {snippet(outcome.profile, 40)}, call by call: {_size_summary(outcome)}; {edits}", pieces)
 
 

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned
 from palimpsest.core.events.event_items import items_of
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.foreign.exporting.formatting import counted, gist_of, headline
+from palimpsest.foreign.exporting.formatting import gist_of, headline
 from palimpsest.lab.outcome import SURVIVALS, HiddenEvent, Outcome, ReplayedEdit, ReplayedSession, Reread, SurvivalShares
 from palimpsest.lab.report.markup import (
     dollars,

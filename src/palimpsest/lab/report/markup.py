@@ -137,6 +137,7 @@ h3{font-size:1.05rem;margin:2.25rem 0 .6rem}
 h4{font-size:.9rem;margin:1rem 0 .3rem}
 .bad{color:var(--bad)}
 .note{color:var(--faint);font-size:.85rem}
+p,figcaption,.legend li{overflow-wrap:anywhere}
 svg{display:block;overflow:visible}
 .wide{overflow-x:auto;margin:.5rem 0}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}
@@ -205,7 +206,8 @@ PAGE_STYLE += "".join(
     f".c{number}{{color:var(--c{number})}}circle.c{number},.key.c{number}{{fill:var(--c{number})}}" for number in range(PALETTE)
 )
 PAGE_STYLE += """
-@media (max-width:40rem){.map .tight{display:inline}.map .roomy{display:none}
+@media (max-width:40rem){main{overflow-x:clip}.compared tbody th{white-space:normal;min-width:6.5rem}
+.map .tight{display:inline}.map .roomy{display:none}
 .bar{grid-template-columns:1fr auto auto;gap:.1rem .75rem}.bar .drawn{grid-row:2;grid-column:1/-1}
 .three{grid-template-columns:1fr 1fr;gap:.9rem}
 .losses thead{display:none}.losses tr{display:flex;flex-wrap:wrap;gap:0 .9rem;padding:.5rem 0;border-bottom:1px solid var(--line)}

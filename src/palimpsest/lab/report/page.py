@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from palimpsest.foreign.exporting.formatting import counted
+from palimpsest.core.format.texts import counted
 from palimpsest.foreign.exporting.html import STYLE
-from palimpsest.lab.outcome import CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.outcome import OWN_CARDS, RECORDED, CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.context import context_charts
 from palimpsest.lab.report.losses import losses_tables
 from palimpsest.lab.report.markup import PAGE_STYLE, dollars, ratio_text, short_number, snippet
 from palimpsest.lab.report.plot import cost_bars, cost_parts, probe_charts, spending_chart, survival_charts
-from palimpsest.lab.report.tables import cards_table, outcomes_by_profile, profile_colours, profiles_table, sessions_table
+from palimpsest.lab.report.tables import cards_table, profile_colours, profiles_table, sessions_table
 from palimpsest.lab.report.treemap import treemaps
 
 OURS = "palimpsest"
@@ -48,11 +48,17 @@ def _page_head(comparison: Comparison) -> str:
 
 
 def _card_title(run: CardRun) -> str:
-    return f"{snippet(run.card, 60)}, window {short_number(run.window)}{f', cache {snippet(run.ttl, 10)}' if run.ttl else ''}"
+    card = "each session by the card of its own model" if run.card == OWN_CARDS else snippet(run.card, 60)
+    window = f", window {short_number(run.window)}" if run.window else ""
+    return f"{card}{window}{f', cache {snippet(run.ttl, 10)}' if run.ttl else ''}"
 
 
 def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bool) -> Iterator[str]:
-    outcomes = outcomes_by_profile(run)
+    billed = run.outcomes
+    if len(billed.get(RECORDED, ())) < len(run.sessions):
+        # A total of some sessions beside totals of all would be compared by mistake.
+        billed.pop(RECORDED, None)
+    outcomes = {name: found for name, found in billed.items() if name != RECORDED}
     colours = profile_colours(comparison.profiles) | {name: "c0" for name in outcomes if name not in comparison.profiles}
     heading = (
         f'<h2 id="{anchor}">{_card_title(run)}</h2>\n'
@@ -60,8 +66,8 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
         else f'<p class="facts" id="{anchor}">{_card_title(run)} · {_recording_size(run)}</p>\n'
     )
     yield f"{heading}{_headline(outcomes, comparison.against)}"
-    yield f"<section>\n{profiles_table(outcomes, comparison.against)}{_settings_note(comparison)}</section>\n"
-    yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in outcomes.items()}, comparison.against))
+    yield f"<section>\n{profiles_table(billed, comparison.against)}{_recorded_note(run)}{_settings_note(comparison)}</section>\n"
+    yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in billed.items()}, comparison.against))
     survival_sections = _section("What survives, fold after fold", survival_charts(outcomes, colours))
     probes = probe_charts({name: figures(found).probes.get("cycles", {}) for name, found in outcomes.items()}, colours)
     survival_sections += _section("Probes, compaction after compaction", probes) if probes else ""
@@ -73,7 +79,7 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     charted = _most_expensive(run.sessions)
     anchors = {number: f"{anchor}-session-{number}" for number in charted}
     rest = f'<p class="note">The {len(charted)} that cost most are drawn below.</p>\n' if len(charted) < len(run.sessions) else ""
-    table = sessions_table(run, comparison.profiles, comparison.against, anchors)
+    table = sessions_table(run, tuple(run.outcomes), comparison.against, anchors)
     yield _section("Each session", rest + table) + survival_sections
     most_expensive = max(charted, key=lambda number: _cost(run.sessions[number]), default=-1)
     for number, name in anchors.items():
@@ -93,7 +99,8 @@ def _cost(session: ReplayedSession) -> float:
     return sum(outcome.cost.total for outcome in session.profiles.values())
 
 
-def _session_charts(run: CardRun, session: ReplayedSession, colours: dict[str, str]) -> str:
+def _session_charts(whole_run: CardRun, session: ReplayedSession, colours: dict[str, str]) -> str:
+    run = whole_run.with_session_terms(session)
     parts = (
         ("Context, call by call", context_charts(run, session, colours)),
         ("The bill, call by call", spending_chart(session, colours)),
@@ -116,6 +123,15 @@ def _recording_size(run: CardRun) -> str:
     return f"{counted(events, 'event')}, {short_number(tokens)} tokens recorded"
 
 
+def _recorded_note(run: CardRun) -> str:
+    """Return what the row of the recording means, and the models that are billed by another card; empty if there is nothing to say."""
+    told = sum(session.recorded is not None for session in run.sessions)
+    notes = [f"{RECORDED}: what really happened, by the usage in the files of {counted(told, 'session')}"] if told else []
+    stand_ins = {(session.stand_in_for, session.card) for session in run.sessions if session.stand_in_for}
+    notes += [f"no card is known for {snippet(name, 60)}, so it is billed as {snippet(card, 60)}" for name, card in sorted(stand_ins)]
+    return f'<p class="note">{"; ".join(notes)}.</p>\n' if notes else ""
+
+
 def _settings_note(comparison: Comparison) -> str:
     """Return a note about environment settings that changed profiles; empty if there are none."""
     settings = [
@@ -133,5 +149,6 @@ def _headline(outcomes: dict[str, list[Outcome]], against: str) -> str:
     look = ' class="worse"' if ours.usd > theirs.usd else ""
     costs = f"{dollars(ours.usd)} against {dollars(theirs.usd)}"
     cost = f"<b{look}>{ratio_text(ratio(ours.usd, theirs.usd))}</b> of what <i>{snippet(against, 40)}</i> costs ({costs})"
-    rereads = f"<span>{counted(ours.rereads, 're-read')}</span>, where a name that a fold lists counts as known"
+    meaning = "of content that was hidden when a later call needed it; a name that a fold lists is not counted"
+    rereads = f"<span>{counted(ours.rereads, 're-read')}</span> {meaning}"
     return f'<p class="answer"><i>{OURS}</i> costs {cost}, with {rereads}.</p>\n'

@@ -1,27 +1,38 @@
 """Tables of the comparison: figures of each profile over all sessions, costs by session, and costs by card."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
-from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
-from palimpsest.lab.report.markup import colour_class, dollars, mean_survival, percent, ratio_text, scrollable_table, short_number, snippet
+from palimpsest.lab.outcome import RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.report.markup import (
+    PALETTE,
+    colour_class,
+    dollars,
+    mean_survival,
+    percent,
+    ratio_text,
+    scrollable_table,
+    short_number,
+    snippet,
+)
 
 _COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+# Programs in the order of their colours, which no choice of profiles changes.
+_PROGRAMS = ("palimpsest", "claude-code", "codex", "opencode", "classroom", "none")
+_VERSION = re.compile(r"-\d[\d.]*$")
 # Columns that appear only if a value is not zero.
 _FAILURE_COLUMNS: Mapping[str, Callable[[Figures], int]] = {"too long": lambda total: total.too_long, "failed": lambda total: total.failed}
 
 
-def outcomes_by_profile(run: CardRun) -> dict[str, list[Outcome]]:
-    """Return the outcomes of each profile, over all sessions."""
-    by_profile: dict[str, list[Outcome]] = {}
-    for session in run.sessions:
-        for name, outcome in session.profiles.items():
-            by_profile.setdefault(name, []).append(outcome)
-    return by_profile
-
-
 def profile_colours(profiles: Sequence[str]) -> dict[str, str]:
-    """Return the CSS colour class of each profile."""
-    return {name: colour_class(number) for number, name in enumerate(profiles)}
+    """Return the CSS colour class of each profile: that of its program on every page, or the next free one if another profile has it."""
+    found: dict[str, str] = {}
+    for name in profiles:
+        program = _VERSION.sub("", name.partition("@")[0])
+        first = _PROGRAMS.index(program) if program in _PROGRAMS else len(_PROGRAMS)
+        wanted = [colour_class(first + step) for step in range(PALETTE)]
+        found[name] = next((each for each in wanted if each not in found.values()), wanted[0])
+    return found
 
 
 def profiles_table(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> str:
@@ -56,7 +67,7 @@ def _profile_row(name: str, total: Figures, baseline_usd: float, failures: Seque
         cached,
         f"{total.folds:,}",
         f"{total.masks:,}",
-        f"{total.rereads:,}",
+        "–" if name == RECORDED else f"{total.rereads:,}",
         survives,
         invalid,
         *(f'<b class="bad">{count:,}</b>' if count else "0" for count in failures),
@@ -74,7 +85,7 @@ def cards_table(comparison: Comparison) -> str:
     """Return a table of the cost of all sessions under each profile, card by card."""
     rows = []
     for run in comparison.runs:
-        costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in outcomes_by_profile(run).items()}
+        costs = {name: sum(outcome.cost.total for outcome in outcomes) for name, outcomes in run.outcomes.items()}
         cells = _cost_cells(costs, comparison.profiles, comparison.against)
         rows.append(f'<tr><th scope="row">{snippet(run.card, 60)}</th><td>{snippet(run.ttl, 10)}</td>{cells}</tr>\n')
     return scrollable_table(("card", "cache", *(snippet(name, 24) for name in comparison.profiles)), rows, "compared")
@@ -88,7 +99,7 @@ def _cost_cells(costs: Mapping[str, float], profiles: Sequence[str], against: st
 def _session_row(session: ReplayedSession, profiles: Sequence[str], against: str, anchor: str) -> str:
     name = snippet(session.title or session.id, 60)
     linked = f'<a href="#{anchor}">{name}</a>' if anchor else name
-    costs = {profile: session.profiles[profile].cost.total for profile in profiles if profile in session.profiles}
+    costs = {profile: session.outcomes[profile].cost.total for profile in profiles if profile in session.outcomes}
     cells = _cost_cells(costs, profiles, against)
     return f'<tr><th scope="row" dir="auto">{linked}</th><td>{short_number(session.tokens)}</td>{cells}</tr>\n'
 

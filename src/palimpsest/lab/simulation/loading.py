@@ -11,13 +11,12 @@ from palimpsest.core.ports import BlobStore
 from palimpsest.foreign.formats import FORMATS, format_named
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
+from palimpsest.foreign.reading.own_logs import NAME
 from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
 from palimpsest.lab.simulation.recording import RecordedSession, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.stores.jsonl import SUFFIX
 
-OWN_FORMAT = "palimpsest"
-_FIRST_LINE_BYTES = 65_536
+OWN_FORMAT = NAME
 
 
 class LoadedSession(Value, frozen=True):
@@ -28,21 +27,6 @@ class LoadedSession(Value, frozen=True):
     format: str
     events: tuple[Event, ...]
     recording: RecordedSession
-
-
-def is_own_log(path: Path) -> bool:
-    """Whether a file is one of our logs, judged by its first line."""
-    try:
-        with path.open("rb") as file:
-            return b'"session_opened"' in file.readline(_FIRST_LINE_BYTES)
-    except OSError:
-        return False
-
-
-def find_own_logs(path: Path) -> list[Path]:
-    """Return our logs at a path: the file itself, or all log files below a folder."""
-    found = [path] if path.is_file() else sorted(path.rglob(f"*{SUFFIX}"))
-    return [each for each in found if each.is_file() and is_own_log(each)]
 
 
 def load_log(log: Log, blobs: BlobStore, source: str, form: str = OWN_FORMAT) -> LoadedSession:

@@ -8,6 +8,7 @@ from palimpsest.audit.visibility.visible import VisibleText, texts_of
 from palimpsest.core.edits import Edit, Fold, Insert, Loss, Mask
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EditRefused, Event, ViewEdited
+from palimpsest.core.format.path import EventRange, Path
 from palimpsest.core.items import Item, ToolCall, ToolResult, seq_of
 from palimpsest.core.pairs import answered_calls
 from palimpsest.core.situation import Moment
@@ -77,7 +78,7 @@ class Observer:
         return window_shares(self._fullest_view, self._simulation.counter.item)
 
     def _record_edit(self, event: Event, body: ViewEdited, billed: tuple[int, int], before: View) -> None:
-        kind = _kind_of(body.edits)
+        kind = kind_of(body.edits)
         loss = body.loss or Loss()
         hides = {self.recorded_seqs[seq] for name in loss.ids if (seq := seq_of(name)) in self.recorded_seqs}
         simulation = self._simulation
@@ -112,12 +113,11 @@ class Observer:
         fold = next(edit for edit in body.edits if isinstance(edit, Fold))
         places = {item.id: place for place, item in enumerate(before)}
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
-        numbers = sorted({seq_of(item.id) for item in run})
+        recorded = sorted(self.recorded_seqs.keys() & {seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
         visible = VisibleText([*texts_of(after.head), *texts_of(after.items)])
-        events = log.reader.run(numbers[0], numbers[-1]) if numbers else ()
-        wanted = self.recorded_seqs.keys() & set(numbers)
-        span = [each for each in events if each.seq in wanted]
+        # A message that every fold keeps is far from the rest, so not everything in between is read.
+        span = list(log.reader.along(Path(tuple(EventRange(seq, seq) for seq in recorded))))
         return survival_of(span, visible, numbers=self._index.numbers)
 
 
@@ -142,7 +142,8 @@ def _origin_of(item: Item, calls: Mapping[str, ToolCall]) -> str:
     return item.source
 
 
-def _kind_of(edits: Iterable[Edit]) -> EditKind:
+def kind_of(edits: Iterable[Edit]) -> EditKind:
+    """Return the kind that names the edits of one event: a fold before masks, masks before inserts."""
     forms: dict[type[Edit], EditKind] = {Fold: "fold", Mask: "mask", Insert: "insert"}
     present = {type(edit) for edit in edits}
     return next((kind for form, kind in forms.items() if form in present), "unmask")

@@ -39,7 +39,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.overlay import OverlayBlobs
-from palimpsest.wire.models.cards import CARDS, ModelCard, card
+from palimpsest.wire.models.cards import CARDS, ModelCard, card, resized
 from palimpsest.wire.models.prices import cost
 from palimpsest.wire.request import Params
 
@@ -53,7 +53,12 @@ _LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
 
 def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = WINDOW) -> ModelCard:
     """Return a card with a common window and reply limit, so that every profile triggers at the same size for every model."""
-    found = card(name, cards, window=window)
+    return for_replay(card(name, cards), window)
+
+
+def for_replay(model: ModelCard, window: int) -> ModelCard:
+    """Return a card with a window and without a separate prompt limit, so that a formula triggers at the same size for every model."""
+    found = resized(model, window)
     return replace(found, reply=max(found.reply, min(_REPLY_LIMIT, window // 2)), input_limit=None)
 
 

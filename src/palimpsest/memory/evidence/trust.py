@@ -57,7 +57,8 @@ def _is_local(call: ToolCall, returned: ToolReturned, roots: tuple[str, ...]) ->
     name = call.tool.lower().replace("-", "_")
     for namespace in _NAMESPACES:
         name = name.removeprefix(namespace)
-    if name not in _LOCAL:
+    # A tool whose declaration says something else than its name is not the known one.
+    if name not in _LOCAL or call.kind:
         return False
     action = action_with(call, returned)
     paths = {access.path for access in action.paths} | set(returned.paths)

@@ -3,12 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import accumulate, combinations
 from typing import Final
 
 from msgspec.structs import replace
 
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, attribute_digest
 from palimpsest.memory.note import LONGEST_ABOUT, Note, check_note
@@ -207,7 +207,7 @@ def _note(attribute: str, about: str, body: str, evidence: Sequence[Sequence[str
             kind="project",
             about=about if len(about) <= LONGEST_ABOUT else f"{about[: LONGEST_ABOUT - 1]}…",
             backstory=f"Counted in {_sessions(sessions)} of this project.",
-            when=datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            when=iso_time(at, "seconds"),
             evidence=cited,
             trust="observed",
             body=f"{body}\n\n{why}\n{_HOW_TO_APPLY}\n",

@@ -1,12 +1,12 @@
 """Units of a past session: what was said, with the files, commands, errors and branch of its turn, and the fixes."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from itertools import count, islice
 from typing import Final
 
 from palimpsest.audit.entities import distinct_tokens, is_path, trimmed
 from palimpsest.core.events import Event
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.redaction import redact
 from palimpsest.memory.recall.units import STEP, TURN, RecallUnit, cut
 from palimpsest.memory.sessions.episodes import FixReader, fix_unit
@@ -156,4 +156,4 @@ def _paths_in(text: str) -> Iterator[str]:
 
 
 def _date(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
+    return utc_text(milliseconds, "%Y-%m-%d")

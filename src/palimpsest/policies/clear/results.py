@@ -20,9 +20,17 @@ CLEARED = "[Old tool result content cleared]"
 PERSISTED = "<persisted-output>"
 
 
+# The same for tools of other programs, by the class that they were declared with.
+_CLASSES = frozenset({"read", "command", "search", "edit", "write"})
+
+
 def maskable(view: View) -> tuple[Item, ...]:
-    """Return the results of `TOOLS`, masked or not, oldest first."""
-    return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and call.content.tool in TOOLS])
+    """Return the results of `TOOLS` and of tools that were declared to do the same, masked or not, oldest first."""
+    return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and _clears(call.content)])
+
+
+def _clears(call: ToolCall) -> bool:
+    return call.tool in TOOLS or call.kind in _CLASSES
 
 
 def protected_ids(view: View) -> frozenset[str]:

@@ -180,6 +180,9 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(description="Retries of a failed request; unset: 8 while an agent works, 3 in other commands.", extra=_example("3")),
     ] = None
     timeout_seconds: Annotated[_Seconds, Meta(description="Seconds of silence after which a request fails.")] = DEFAULT_TIMEOUT_S
+    reply_seconds: Annotated[_Seconds, Meta(description="Most seconds of one reply, also of one that never falls silent.")] = 3_600.0
+    reply_megabytes: Annotated[Annotated[int, Meta(ge=1, le=60)], Meta(description="Most megabytes of one reply.")] = 48
+    reply_events: Annotated[_Count, Meta(description="Most events in the stream of one reply.")] = 1_000_000
     hooks: Annotated[
         tuple[HookConfig, ...],
         Meta(
@@ -248,9 +251,13 @@ class Key(Struct, frozen=True):
         """What a value must be, for error messages."""
         if self.name in _WANTED:
             return _WANTED[self.name]
+        return f"one of {', '.join(self.choices)}" if self.choices else _WANTED_KINDS.get(get_args(self.type)[0], "a text")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that a value can be, if the key allows only some."""
         kind = get_args(self.type)[0]
-        choices = get_args(kind) if get_origin(kind) is Literal else ()
-        return f"one of {', '.join(choices)}" if choices else _WANTED_KINDS.get(kind, "a text")
+        return get_args(kind) if get_origin(kind) is Literal else ()
 
     @property
     def is_secret(self) -> bool:

@@ -114,7 +114,7 @@ def resolve(
 ) -> Settings:
     """Return the configuration for work in a folder. `options` are values of the command line by key; `None` and "" are not given.
 
-    Raises `BadInput` for an environment variable with a wrong value. Problems of files are returned, not raised.
+    Raises `BadInput` for an environment variable or an option with a wrong value. Problems of files are returned, not raised.
     """
     found: dict[str, Setting] = {}
     user = ConfigFile(Path(), {}, {}) if user_file is None else read_config(user_file)
@@ -128,7 +128,7 @@ def resolve(
             found[key.name] = Setting(key.name, _from_text(key, text), key.variable)
     for name, value in (options or {}).items():
         if value is not None and value != "":
-            found[name] = Setting(name, value, _option(name))
+            found[name] = Setting(name, _from_option(KEYS[name], value), _option(name))
     return Settings(_config(found), found, (*user.problems, *project.problems), refused)
 
 
@@ -142,6 +142,8 @@ def _add_project(found: dict[str, Setting], project: ConfigFile) -> tuple[Config
         key = key_of(tuple(name.split(".")))
         if key is None or not key.project:
             refused.append(ConfigProblem(place, f"a project file may not set {name}, so it is ignored; set it in your own file"))
+        elif name == "profile" and ":" in str(value):
+            refused.append(ConfigProblem(place, "a project file may not name a function as profile, because that would run its code"))
         elif earlier is None:
             found[name] = Setting(name, value, place)
         elif isinstance(value, tuple) and isinstance(earlier.value, tuple):
@@ -189,6 +191,14 @@ def _from_text(key: Key, text: str) -> object:
     except ValueError:
         shown = repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")
         raise BadInput(f"the variable is {shown}; it must be {key.wanted}", where=key.variable) from None
+
+
+def _from_option(key: Key, value: object) -> object:
+    """Return the value of an option. Raises `BadInput` if it does not fit its key: a limit of `nan` would never be reached."""
+    try:
+        return checked_value(key, value)
+    except ValueError:
+        raise BadInput(f"the value is {str(value)[:_QUOTED_CHARS]}; it must be {key.wanted}", where=_option(key.name)) from None
 
 
 def _option(name: str) -> str:

@@ -170,8 +170,8 @@ def is_damaged(error: sqlite3.Error) -> bool:
 
 
 def is_unwritable(error: sqlite3.Error) -> bool:
-    """Return whether the file or its folder cannot be written."""
-    return _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+    """Return whether the file or its folder cannot be written, or not as much as is needed."""
+    return _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL}
 
 
 def _code(error: sqlite3.Error) -> int:

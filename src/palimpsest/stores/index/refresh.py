@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import EventRef, Usage
+from palimpsest.core.events import EventRef, SessionOpened, Usage
+from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.search_text import separate_cjk
@@ -26,14 +27,14 @@ _LAST_LINE_BYTES = 512
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
 
-VERSION = 2
+VERSION = 3
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.
 SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
-    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, usage TEXT, base TEXT, opener TEXT,
+    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, usage TEXT, base TEXT, opener TEXT,
     size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
     bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
 CREATE TABLE units(
@@ -44,8 +45,8 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remo
 INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 # The columns of `sessions`: its number, the fields of `SessionRow`, and the fields of `ReadState`.
-_ROW_FIELDS, _STATE_FIELDS = slice(1, 16), slice(16, 28)
-_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW_FIELDS, _STATE_FIELDS = slice(1, 17), slice(17, 29)
+_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The range of numbers makes this fast: units of a session are looked up by number, not by session.
 _DELETE_UNITS = """DELETE FROM units WHERE session = (SELECT num FROM sessions WHERE id = :id)
     AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"""
@@ -180,8 +181,9 @@ class Refresher:
         row_builder = SessionRowBuilder(row)
         first, bad, first_bad, done, last, seq, fault = unit, 0, -1, state.done, state.last, state.seq, ""
         try:
-            for run in read_segments(lines, state.done):
+            for run in read_segments(lines, state.done, state.last):
                 unit = self._insert(run, number, unit, row_builder)
+                fault = fault or run.fault or _fault_of_opening(run, row.id)
                 first_bad = run.first_bad if not bad else first_bad
                 bad += run.bad
                 self._bytes += run.end - done
@@ -191,6 +193,9 @@ class Refresher:
         except (PalimpsestError, OSError) as error:
             # The events before the failure stay; the rest is read when the file changes.
             fault = self._skip(row.path, error)
+        else:
+            fault = fault or lost_end(lines, seq)
+            self._skipped += [(row.path, fault)] if fault else []
         if bad:
             self._bad += bad
             self._skipped.append((row.path, _bad_lines_text(bad, first_bad)))
@@ -260,6 +265,14 @@ def known_faults(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """Return path and reason of each log that could not be read completely."""
     found = connection.execute("SELECT path, bad, first_bad, fault FROM sessions WHERE bad > 0 OR fault != '' ORDER BY path").fetchall()
     return [(path, "; ".join(filter(None, (fault, _bad_lines_text(bad, first_bad))))) for path, bad, first_bad, fault in found]
+
+
+def _fault_of_opening(run: LogSegment, session: str) -> str:
+    """Return a sentence if the segment opens another session than the one of its file; else empty."""
+    opened = run.lines[0].event.body if run.lines else None
+    if not isinstance(opened, SessionOpened) or opened.session == session:
+        return ""
+    return f"this is the log of session {opened.session}"
 
 
 def _bad_lines_text(bad: int, first_bad: int) -> str:

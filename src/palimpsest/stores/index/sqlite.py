@@ -45,7 +45,7 @@ def selection(
     before: int | None = None,
     after: int | None = None,
 ) -> tuple[str, tuple[str | int, ...]]:
-    """Return the SQL of a search and its values; unranked, units come in descending order, so that SQLite stops at the limit."""
+    """Return the SQL of a search and its values. Unranked, all matches are read and sorted by time, about 2 µs for each."""
     conditions: list[tuple[str, str | int | None]] = [
         ("u.session = (SELECT num FROM sessions WHERE id = ?)", session),
         # Without this range a frequent word would be looked up in every session.
@@ -56,7 +56,7 @@ def selection(
         ("u.at >= ?", after),
     ]
     where = "".join(f" AND {text}" for text, value in conditions if value is not None)
-    order = "rank" if ranked else "words.rowid DESC"
+    order = "rank" if ranked else "u.at DESC, words.rowid DESC"
     statement = f"""SELECT s.id, u.seq, u.item, u.kind, u.at, u.start, u.length
         FROM words CROSS JOIN units u ON u.num = words.rowid CROSS JOIN sessions s ON s.num = u.session
         WHERE words MATCH ?{where} ORDER BY {order} LIMIT ?"""  # noqa: S608 - made of the constants above
@@ -134,14 +134,15 @@ class SqliteIndex:
         """Return path and reason of each log that could not be read completely at the last refresh."""
         return self._guarded(lambda: known_faults(self._database.connection))
 
-    def forget(self, session: str) -> None:
-        """Delete a session from the index and its words from the file."""
+    def forget(self, *sessions: str) -> None:
+        """Delete sessions from the index and their words from the file."""
         self._close_logs()
-        self._guarded(lambda: self._forget(session))
+        self._guarded(lambda: self._forget(sessions))
 
-    def _forget(self, session: str) -> None:
+    def _forget(self, sessions: tuple[str, ...]) -> None:
         with self._database.writing():
-            forget(self._database.connection, session)
+            for session in sessions:
+                forget(self._database.connection, session)
         self._purge(None)
 
     def purge(self, progress: Progress | None = None) -> bool:
@@ -171,7 +172,7 @@ class SqliteIndex:
         if refresh and self.stats_changed():
             with suppress(Locked):
                 self.refresh()
-        statement = "SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id"
+        statement = "SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id DESC"
         return [session_row(values) for values in self._guarded(lambda: self._database.connection.execute(statement).fetchall())]
 
     def search(
@@ -189,9 +190,9 @@ class SqliteIndex:
     ) -> Hits:
         """Return texts that match a query of words, "quoted phrases", prefix* and -not; everything else counts as words.
 
-        The last indexed text comes first: within a session the newest event, between sessions the one whose new lines were indexed last.
-        With `ranked` the best match comes first. `before` (exclusive) and `after` (inclusive) are milliseconds since 1970. `width` is the
-        length of a snippet in characters, and `marks` enclose the matches in it.
+        The text of the newest event comes first, whichever session it is in; with `ranked` the best match. `before` (exclusive) and
+        `after` (inclusive) are milliseconds since 1970. `width` is the length of a snippet in characters, and `marks` enclose the matches
+        in it; without a width no snippets are read.
         """
         parsed = read_query(query)
         if not parsed.match:
@@ -202,6 +203,8 @@ class SqliteIndex:
 
     def _hit(self, found: _UnitRow, query: Query, marks: tuple[str, str], width: int) -> Hit:
         session, seq, item, kind, at, start, length = found
+        if not width:
+            return Hit(session, seq, item, kind, at, "")
         try:
             event = decode_line(self._log(session).read(start, length), session, start)
         except (PalimpsestError, OSError):

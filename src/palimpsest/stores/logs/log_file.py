@@ -8,7 +8,8 @@ from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.format.codec import MAX_LINE
 from palimpsest.stores.files import FileStateSlot, Lock, store_error, store_errors, sync_file, sync_folder, write_private
 
-CHUNK_BYTES = 1024 * 1024
+# The events of a piece take four times its size in memory, which a process keeps for good once it had it.
+CHUNK_BYTES = 128 * 1024
 TAIL_BYTES = 16 * 1024
 # Bytes before the known end that a refresh compares; a file that was overwritten in place rarely has the same ones.
 _COMPARED_BYTES = 64
@@ -131,7 +132,7 @@ class JsonlFile:
             raise StoreError(message, where=self.name) from error
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yield pieces of whole lines, about 1 MiB each, with their offsets."""
+        """Yield pieces of whole lines, about 128 KiB each, with their offsets."""
         end = self._size if stop is None else min(stop, self._size)
         while start < end:
             data = self._whole_lines(start, end)

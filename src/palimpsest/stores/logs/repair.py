@@ -11,10 +11,11 @@ from msgspec import structs
 
 from palimpsest.core.errors import BadLog, NewerFormat, PalimpsestError
 from palimpsest.core.events import Body, Event, Failed, SessionOpened
-from palimpsest.core.format.checkpoint import load_checkpoint
+from palimpsest.core.format.checkpoint import load_checkpoint, stored_checkpoint
 from palimpsest.core.format.codec import GENESIS, body_bytes, decode_line, digest_of, encode_body, encode_line, link_of
 from palimpsest.core.format.reading import open_reader
 from palimpsest.core.items import Value
+from palimpsest.core.log.verify import LOST
 from palimpsest.core.ports import LogFile, SessionStore
 
 # A single event number this far from the previous one is taken for damaged.
@@ -169,7 +170,7 @@ class _LogRebuilder:
             read = placed.get(number)
             if read is None:
                 self._changes.append(f"event {number} was missing; an event that says so replaces it")
-                self._add(number, number - 1, 0, encode_body(Failed("read", "missing", f"event {number} could not be read")))
+                self._add(number, number - 1, 0, encode_body(Failed(*LOST, f"event {number} could not be read")))
             else:
                 self._keep(read, number)
         return RebuiltLog(tuple(self._lines), tuple(self._changes))
@@ -228,6 +229,13 @@ def repair(store: SessionStore, session: str) -> RepairReport:
 
     Raises `Locked` while a writer holds the session, `NewerFormat` if the log was written by a newer version.
     """
+    first = _repair_once(store, session)
+    # The opening of a fork, which names its base, may be where it belongs only now.
+    second = _repair_once(store, session) if first.copy else RepairReport("")
+    return RepairReport(first.copy, (*first.changes, *second.changes))
+
+
+def _repair_once(store: SessionStore, session: str) -> RepairReport:
     with closing(store.open(session)) as lines:
         changes = [f"the torn end of {lines.torn} bytes was set aside"] if lines.torn else []
     with closing(store.open(session, write=True)) as lines:
@@ -244,9 +252,11 @@ def _drop_checkpoint(lines: LogFile, *, changed: bool) -> list[str]:
     except BadLog:
         lines.save_checkpoint(b"")
         return ["the checkpoint did not match the log and was dropped"]
-    if changed:
+    checkpoint = stored_checkpoint(lines)
+    is_ahead = checkpoint is not None and checkpoint.offset > lines.size
+    if changed or is_ahead:
         lines.save_checkpoint(b"")
-    return []
+    return ["the checkpoint of lines that are gone was dropped"] if is_ahead else []
 
 
 def _base_link(store: SessionStore, session: str) -> str | None:

@@ -1,13 +1,15 @@
 """Reads a log in segments of consecutive lines, for what follows logs: lines that are no events are counted and left out."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event
-from palimpsest.core.format.codec import decode_chunk, decode_line
+from palimpsest.core.format.chain import check_chain
+from palimpsest.core.format.codec import decode_chunk, decode_line, link_of_line
 from palimpsest.core.ports import LogFile
 
 # SQLite stores numbers of 64 bits.
@@ -23,16 +25,28 @@ class LoggedEvent(Struct, frozen=True, gc=False):
 
 
 class LogSegment(Struct, frozen=True):
-    """Consecutive lines of a log: their events, the number of lines that are no events and the offset of the first, and the end."""
+    """Consecutive lines of a log: their events, the number of lines that are no events and the offset of the first, and the end.
+
+    `fault` says where the hash chain is broken; it is empty if it is not, or if lines that are no events interrupt it anyway.
+    """
 
     lines: tuple[LoggedEvent, ...]
     bad: int
     first_bad: int
     end: int
+    fault: str = ""
 
 
-def read_segments(lines: LogFile, start: int) -> Iterator[LogSegment]:
-    """Yield the segments of a log from an offset on; lines that are no events are counted and left out."""
+def read_segments(lines: LogFile, start: int, last: int | None = None) -> Iterator[LogSegment]:
+    """Yield the segments of a log from an offset on; lines that are no events are counted and left out.
+
+    `last` is the offset of the line before, which the first one has to continue.
+    """
+    link: str | None = None
+    if last is not None and last < start:
+        with suppress(BadLog):
+            before = lines.read(last, start - last)
+            link = link_of_line(before, decode_line(before, lines.name, last))
     for offset, chunk in lines.chunks(start):
         spans = list(_spans(chunk))
         try:
@@ -41,9 +55,18 @@ def read_segments(lines: LogFile, start: int) -> Iterator[LogSegment]:
             events = []
         if len(events) == len(spans) and all(map(_is_storable, events)):
             found = (LoggedEvent(event, offset + begin, length) for event, (begin, length) in zip(events, spans, strict=True))
-            yield LogSegment(tuple(found), 0, -1, offset + len(chunk))
+            link, fault = _checked_chain(chunk, offset, link)
+            yield LogSegment(tuple(found), 0, -1, offset + len(chunk), fault)
         else:
+            link = None
             yield _line_by_line(chunk, offset, spans)
+
+
+def _checked_chain(chunk: bytes, offset: int, link: str | None) -> tuple[str | None, str]:
+    try:
+        return check_chain(chunk, "", offset, link), ""
+    except BadLog as error:
+        return None, f"{error.message} (byte {error.where.rpartition(' ')[2]})"
 
 
 def _line_by_line(chunk: bytes, offset: int, spans: list[tuple[int, int]]) -> LogSegment:

@@ -8,8 +8,9 @@ from msgspec import Meta, Struct
 
 from palimpsest.tools.mcp.connection import ServerConnection
 from palimpsest.tools.mcp.results import contents_output
-from palimpsest.tools.tool import AgentTool, ToolError, ToolKind, ToolOutput, bounded, define, one_line
+from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define, one_line
 from palimpsest.tools.workspace import Workspace
+from palimpsest.wire.request import ToolKind
 
 LIST: Final = "list_mcp_resources"
 READ: Final = "read_mcp_resource"

@@ -13,9 +13,9 @@ from msgspec import Raw
 
 from palimpsest.tools.mcp.connection import ServerConnection
 from palimpsest.tools.mcp.results import call_output, visible
-from palimpsest.tools.tool import AgentTool, ToolKind, ToolOutput, one_line
+from palimpsest.tools.tool import AgentTool, ToolOutput, one_line
 from palimpsest.tools.workspace import Workspace
-from palimpsest.wire.request import Tool
+from palimpsest.wire.request import Tool, ToolKind
 
 PREFIX: Final = "mcp__"
 LONGEST_NAME: Final = 64
@@ -65,7 +65,7 @@ def server_tools(connection: ServerConnection, choice: ToolChoice, taken: Iterab
         names.add(name)
         hinted = tool.annotations is not None and tool.annotations.read_only_hint is True
         kind: ToolKind = "reads" if choice.reads and hinted else "runs"
-        tools.append(_agent_tool(connection, tool, Tool(name, _description(tool), Raw(schema)), kind))
+        tools.append(_agent_tool(connection, tool, Tool(name, _description(tool), Raw(schema), kind=kind)))
     return tools, problems
 
 
@@ -83,7 +83,7 @@ def _description(tool: types.Tool) -> str:
     return visible(tool.description or tool.title or tool.name, LONGEST_DESCRIPTION)
 
 
-def _agent_tool(connection: ServerConnection, tool: types.Tool, declaration: Tool, kind: ToolKind) -> AgentTool:
+def _agent_tool(connection: ServerConnection, tool: types.Tool, declaration: Tool) -> AgentTool:
     async def run(text: str, workspace: Workspace) -> ToolOutput:
         try:
             arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
@@ -91,7 +91,7 @@ def _agent_tool(connection: ServerConnection, tool: types.Tool, declaration: Too
             return ToolOutput(f"The arguments of {declaration.name} are not valid: {error}. Call it again.", error=True)
         return call_output(await connection.call_tool(tool.name, arguments), workspace.keep)
 
-    return AgentTool(declaration, kind, parallel=kind == "reads", run=run)
+    return AgentTool(declaration, parallel=declaration.kind == "reads", run=run)
 
 
 def declared_schema(schema: Mapping[str, Any]) -> bytes:

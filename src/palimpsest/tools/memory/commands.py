@@ -138,8 +138,8 @@ def memory_tool(tree: NoteTree) -> AgentTool:
     schema = msgspec.json.schema(_MemoryArguments)["$defs"]["_MemoryArguments"]
     fields = {key: value for key, value in schema.items() if key not in ("title", "description")}
     declared = Raw(msgspec.json.encode({**fields, "additionalProperties": False}))
-    declaration = Tool(MEMORY, _DESCRIPTION, declared, native=NATIVE, native_wire="anthropic")
-    return AgentTool(declaration, "remembers", parallel=False, run=run)
+    declaration = Tool(MEMORY, _DESCRIPTION, declared, native=NATIVE, native_wire="anthropic", kind="remembers")
+    return AgentTool(declaration, parallel=False, run=run)
 
 
 def carry_out(tree: NoteTree, command: MemoryCommand) -> ToolOutput:

@@ -1,12 +1,20 @@
 """The three answers to the question whether a tool call may run, and how answers about parts of a call combine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 Mode: TypeAlias = Literal["ask", "edits", "plan", "auto"]
 """`plan` changes nothing; `ask` asks before every change; `edits` changes files of the workspace; `auto` also runs what a sandbox holds."""
+
+MODE_TEXTS: Final[Mapping[Mode, str]] = {
+    "ask": "Reads run; changes and commands are asked about.",
+    "edits": "Changes of files in the project run too; commands are asked about.",
+    "plan": "Nothing is changed, whatever rules allow.",
+    "auto": "Changes run, and so do commands that the sandbox confines.",
+}
+"""What each mode means, for user interfaces."""
 
 LONGEST_SHOWN: Final = 4_000
 READ_ONLY: Final = "read-only"

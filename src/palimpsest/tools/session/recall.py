@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Final, NamedTuple, Protocol
 
 from msgspec import Meta, Struct, field
 
+from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Content, Document, Image, Kind, Part, ToolResult, text_of
 from palimpsest.core.ports import Hit
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
@@ -161,4 +161,4 @@ def _hit_line(hit: Hit) -> str:
 
 
 def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return utc_text(at)

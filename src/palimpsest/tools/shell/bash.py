@@ -192,12 +192,17 @@ class Shell(Struct):
         return ToolOutput(f"{text.rstrip()}\n{state}", exit=running.exit, events=self.ended())
 
     async def _kill(self, arguments: ProcessArguments, _: Workspace) -> ToolOutput:
-        running = self._running(arguments.id)
+        events = await self.stop(arguments.id, "killed by the model")
+        code = self._running(arguments.id).exit
+        return ToolOutput(f"{arguments.id} has ended with exit code {code}", exit=code, events=events)
+
+    async def stop(self, number: str, why: str) -> tuple[ProcessEnded, ...]:
+        """End a background process for a reason. Returns the ends that were not returned yet; raises `ToolError` if there is none."""
+        running = self._running(number)
         alive = running.exit is None
         if alive:
             await running.kill()
-        events = self.ended({arguments.id: "killed by the model"} if alive else {})
-        return ToolOutput(f"{arguments.id} has ended with exit code {running.exit}", exit=running.exit, events=events)
+        return self.ended({number: why} if alive else {})
 
     def ended(self, reasons: Mapping[str, str] | None = None) -> tuple[ProcessEnded, ...]:
         """The ends of background processes that were not returned yet, with the reasons of those that were stopped.

@@ -48,14 +48,14 @@ class AnthropicWire:
 
     def head(self, item: Item) -> Fragment:
         """Encode a head item as a system block."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         if not isinstance(content, Text) or not content.text.strip():
             return empty_fragment(item)
         return Fragment(item, BlockKind.USER, _text(content.text))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as a content block."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         match content:
             case None:
                 return empty_fragment(item)
@@ -125,11 +125,11 @@ class AnthropicWire:
         media = media_of(part)
         source: dict[str, object] = {"type": "url", "url": part.url}
         if is_inline(part):
-            source = {"type": "base64", "media_type": media, "data": base64_of(part, self._fetch)}
+            source = {"type": "base64", "media_type": media, "data": base64_of(part)}
         if isinstance(part, Image):
             return dump({"type": "image", "source": source})
         if media == "text/plain" and is_inline(part):
-            source = {"type": "text", "media_type": media, "data": bytes_of(part, self._fetch).decode("utf-8", "replace")}
+            source = {"type": "text", "media_type": media, "data": bytes_of(part).decode("utf-8", "replace")}
         return dump({"type": "document", "source": source} | ({"title": part.name} if part.name else {}))
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:

@@ -5,7 +5,7 @@ from itertools import groupby, takewhile
 from palimpsest.core.items import Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
-from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.encoding.messages import alternating_messages, framed_statement, is_statement
 from palimpsest.wire.encoding.options import chat_fields
 from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
@@ -36,7 +36,7 @@ class ChatWire:
 
     def head(self, item: Item) -> Fragment:
         """A text of the head; the group is its role."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         if not isinstance(content, Text):
             return empty_fragment(item)
         return Fragment(item, BlockKind.USER, content.text.encode(), group=self._role(content.role))
@@ -47,7 +47,7 @@ class ChatWire:
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """A text, a part, a tool call or a tool message."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         match content:
             case None:
                 return empty_fragment(item)
@@ -91,11 +91,10 @@ class ChatWire:
         return Fragment(item, BlockKind.RESULT, body, pair_key(content.call_id), name, content.form, aside=aside)
 
     def _media(self, part: Image | Document) -> bytes:
-        url = url_of(part, self._fetch)
         if isinstance(part, Image):
             detail = {"detail": part.detail} if part.detail else {}
-            return dump({"type": "image_url", "image_url": {"url": url, **detail}})
-        return dump({"type": "file", "file": {"filename": part.name or "file", "file_data": url}})
+            return dump({"type": "image_url", "image_url": {"url": part.url, **detail}})
+        return dump({"type": "file", "file": {"filename": part.name or "file", "file_data": part.url}})
 
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
         """Join the fragments into the body: the head, then alternating messages."""

@@ -4,7 +4,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import TypeAlias
 
-from palimpsest.core.errors import MissingBlob
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.items import Document, Image
 from palimpsest.core.tokens.patterns import lazy_pattern
 
@@ -17,8 +19,31 @@ _OTHER_NAMES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x
 
 
 def no_blobs(address: str) -> bytes:
-    """The fetch function for callers without a blob store. Raises `MissingBlob`."""
-    raise MissingBlob(f"the blob {address} is shown in the view and no store was given to read it from", where="encode")
+    """The fetch function for callers without a blob store. Raises `BadInput`."""
+    raise BadInput(f"the blob {address} is shown in the view and no store was given to read it from", where="encode")
+
+
+class NotedFetch:
+    """A fetch function that remembers why blobs could not be fetched, for the user."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._reasons: dict[str, str] = {}
+        self._reported: set[str] = set()
+
+    def __call__(self, address: str) -> bytes:
+        """Return the bytes of a blob. Raises as the wrapped function does."""
+        try:
+            return self._fetch(address)
+        except MissingBlob as error:
+            self._reasons[address] = f"{error}; the request has a text in its place"
+            raise
+
+    def unreported(self) -> list[str]:
+        """Return a sentence for each blob that could not be fetched, once in the life of this object."""
+        new = [address for address in list(self._reasons) if address not in self._reported]
+        self._reported.update(new)
+        return [self._reasons[address] for address in new]
 
 
 def is_inline(part: Image | Document) -> bool:
@@ -35,28 +60,24 @@ def media_of(part: Image | Document) -> str:
     return _OTHER_NAMES.get(media, media)
 
 
-def base64_of(part: Image | Document, fetch: Fetch) -> str:
+def inlined(part: Image | Document, fetch: Fetch) -> Image | Document:
+    """The part with a data URL in the place of its blob. Raises as `fetch` does."""
+    if not part.blob:
+        return part
+    return replace(part, blob="", url=f"data:{media_of(part)};base64,{b64encode(fetch(part.blob)).decode()}")
+
+
+def base64_of(part: Image | Document) -> str:
     """The base64 of an inline part."""
     header, _, data = part.url.partition(",")
-    if not part.blob and _is_base64(header):
-        return data
-    return b64encode(bytes_of(part, fetch)).decode()
+    return data if _is_base64(header) else b64encode(bytes_of(part)).decode()
 
 
-def bytes_of(part: Image | Document, fetch: Fetch) -> bytes:
+def bytes_of(part: Image | Document) -> bytes:
     """The bytes of an inline part."""
-    if part.blob:
-        return fetch(part.blob)
     header, _, data = part.url.partition(",")
     plain = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data.encode())
     return _decoded(plain) if _is_base64(header) else plain
-
-
-def url_of(part: Image | Document, fetch: Fetch) -> str:
-    """The URL of a part: its own, or a data URL."""
-    if part.url and not part.blob:
-        return part.url
-    return f"data:{media_of(part)};base64,{b64encode(fetch(part.blob)).decode()}"
 
 
 def _is_data(url: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from palimpsest.core.errors import DamagedBlob, MissingBlob
 from palimpsest.core.items import (
     Content,
     Document,
@@ -21,7 +22,7 @@ from palimpsest.core.items import (
     text_of,
 )
 from palimpsest.core.view import shown, speaker
-from palimpsest.wire.encoding.media import is_inline, media_of
+from palimpsest.wire.encoding.media import Fetch, inlined, is_inline, media_of
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, dump, is_object, tables_at, text
 from palimpsest.wire.models.cards import ModelCard, parse_model_name
@@ -64,8 +65,11 @@ _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PAPERS = frozenset({"application/pdf", "text/plain"})
 
 
-def sendable_content(item: Item, card: ModelCard) -> Content | None:
-    """The content that this model is sent for an item, or `None` if it is sent nothing."""
+def sendable_content(item: Item, card: ModelCard, fetch: Fetch) -> Content | None:
+    """The content that this model is sent for an item, or `None` if it is sent nothing; blobs are data URLs in it.
+
+    A text takes the place of a blob that is missing or damaged.
+    """
     content = shown(item)
     match content:
         case None:
@@ -77,13 +81,13 @@ def sendable_content(item: Item, card: ModelCard) -> Content | None:
         case Image() | Document():
             if role_of(item) == "assistant":
                 return Text(f"[{_name(content)}]", "assistant", ref=content.ref)
-            return _part(content, card)
+            return _part(content, card, fetch)
         case Opaque():
             return _opaque(content, card, role_of(item))
         case ToolResult():
             if not content.call_id and card.wire != "responses":
                 return Text(text_shown) if (text_shown := text_of(content)) else None
-            return _result(content, card)
+            return _result(content, card, fetch)
         case ToolCall():
             return content
 
@@ -119,12 +123,12 @@ def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
     return None
 
 
-def _result(content: ToolResult, card: ModelCard) -> ToolResult:
-    fitted = tuple(fitted_part for part in content.parts if (fitted_part := _part(part, card, within_result=True)) is not None)
+def _result(content: ToolResult, card: ModelCard, fetch: Fetch) -> ToolResult:
+    fitted = tuple(fitted_part for part in content.parts if (fitted_part := _part(part, card, fetch, within_result=True)) is not None)
     return content if fitted == content.parts else replace(content, parts=fitted)
 
 
-def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part | None:
+def _part(part: Part, card: ModelCard, fetch: Fetch, *, within_result: bool = False) -> Part | None:
     match part:
         case Text():
             return part if part.text else None
@@ -132,15 +136,24 @@ def _part(part: Part, card: ModelCard, *, within_result: bool = False) -> Part |
             return _placeholder(part, "its bytes were not kept")
         case Image():
             return (
-                part
+                _whole(part, fetch)
                 if card.images and _is_supported_media(part, card)
                 else _unreadable(part, "see images" if not card.images else "see this format")
             )
         case Document():
             readable = card.documents and _is_supported_media(part, card)
-            return part if readable else _unreadable(part, "read documents" if not card.documents else "read this format")
+            return _whole(part, fetch) if readable else _unreadable(part, "read documents" if not card.documents else "read this format")
         case Opaque():
             return _opaque(part, card, "user", within_result=within_result)
+
+
+def _whole(part: Image | Document, fetch: Fetch) -> Part:
+    try:
+        return inlined(part, fetch)
+    except DamagedBlob:
+        return _placeholder(part, "its bytes are damaged")
+    except MissingBlob:
+        return _placeholder(part, "its bytes are missing")
 
 
 def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool = False) -> Opaque | Text | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -13,6 +14,8 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 _LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")
 _BEDROCK = lazy_pattern(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
+# Some resellers write `claude-sonnet-4.6`.
+_POINT_VERSION = lazy_pattern(r"(?<=\d)\.(?=\d)")
 _DATE = lazy_pattern(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|@default)$")
 
 # Only listed names are aliases: another model whose name merely starts alike has its own window and prices.
@@ -52,6 +55,8 @@ def parse_model_name(name: str) -> ModelNameParts:
     without_vendor = bedrock["name"] if bedrock else full_name
     for vendor in _VENDORS:
         without_vendor = without_vendor.removeprefix(vendor)
+    if without_vendor.startswith("claude-"):
+        without_vendor = _POINT_VERSION.sub("-", without_vendor)
     without_date = _DATE.sub("", without_vendor)
     card_name = _FORMER_NAMES.get(without_date) or _VARIANTS.get(without_date, without_date)
     requested = full_name if bedrock else without_vendor
@@ -203,22 +208,60 @@ _LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONN
 
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
     """The card of a model by name, dated name or alias; `window` overrides the window. Raises `BadInput` if it is unknown."""
-    known = {model.name: model for model in cards}
-    found = known.get(name) or _generic(name) or _alias(name, known)
+    known = tuple(cards)
+    found = _find(name, known)
     if found is None:
-        raise BadInput(
-            f"no card is known for the model {name!r}; known are {', '.join(known)}, openai-compatible/NAME and local/NAME", where="model"
-        )
+        names = ", ".join(model.name for model in known)
+        raise BadInput(f"no card is known for the model {name!r}; known are {names}, openai-compatible/NAME and local/NAME", where="model")
     return found if window is None else resized(found, window)
 
 
+def _find(name: str, cards: Iterable[ModelCard]) -> ModelCard | None:
+    known = {model.name: model for model in cards}
+    return known.get(name) or _generic(name) or _alias(name, known)
+
+
 def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
-    """The card of a model that a log names; an unknown one gets the card of an OpenAI-compatible server."""
+    """The card of a model that a log names. An unknown one gets the facts of its stand-in, but no prices."""
     known = tuple(cards)
-    try:
-        return card(name, known)
-    except BadInput:
-        return replace(card(f"openai-compatible/{name}", known), name=name)
+    found = _find(name, known)
+    if found is not None:
+        return found
+    other = stand_in(name, known)
+    api_name = name if is_generic(other) else parse_model_name(name).api_name or parse_model_name(name).card
+    return replace(other, name=name, api_name=api_name, prices=Prices())
+
+
+def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
+    """Whether a model has a card of its own."""
+    return _find(name, cards) is not None
+
+
+def stand_in(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
+    """The card that stands in for a model without one: that whose name begins with most of the same words.
+
+    Of several it is the one with the shortest name, and of those the last, which is the newest. If no name begins with the same word, it
+    is the card of an OpenAI-compatible server.
+    """
+    wanted = parse_model_name(name).card
+    alike = [model for model in cards if model.name.partition("-")[0] == wanted.partition("-")[0]]
+    nearest = max(reversed(alike), key=lambda model: (_shared_words(model.name, wanted), -len(model.name)), default=None)
+    return nearest or _generic(f"openai-compatible/{name}") or _GENERIC_CARDS["openai-compatible"]
+
+
+def _shared_words(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.split("-"), other.split("-"), strict=False)))
+
+
+def stand_in_note(name: str, cards: Iterable[ModelCard] = CARDS) -> str:
+    """A line that says which card stands in for a model that a log names; empty if the model has one of its own."""
+    known = tuple(cards)
+    if has_card(name, known):
+        return ""
+    found = stand_in(name, known)
+    model = "an OpenAI-compatible server" if is_generic(found) else found.name
+    facts = f"wire {found.wire}, window {found.window:,} tokens, price unknown"
+    return f"no card is known for the model {name!r}; that of {model} stands in: {facts}"
 
 
 def is_generic(model: ModelCard) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Raw
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
-from palimpsest.wire.encoding.media import Fetch, url_of
+from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.encoding.options import responses_fields
 from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
 from palimpsest.wire.encoding.sendable import role_of, sendable_content, usable_signature
@@ -35,7 +35,7 @@ class ResponsesWire:
 
     def head(self, item: Item) -> Fragment:
         """Encode a head item; base instructions stay plain text, because they may go into the field `instructions`."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         if not isinstance(content, Text):
             return empty_fragment(item)
         if content.role == "system":
@@ -44,7 +44,7 @@ class ResponsesWire:
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as an input item, or as a part of one that adjacent fragments complete."""
-        content = sendable_content(item, self._card)
+        content = sendable_content(item, self._card, self._fetch)
         match content:
             case None:
                 return empty_fragment(item)
@@ -158,11 +158,11 @@ class ResponsesWire:
             case Text():
                 return dump({"type": "output_text" if role == "assistant" else "input_text", "text": part.text})
             case Image():
-                return dump({"type": "input_image", "image_url": url_of(part, self._fetch), "detail": part.detail or "auto"})
+                return dump({"type": "input_image", "image_url": part.url, "detail": part.detail or "auto"})
             case Document():
                 if part.url and not part.url.startswith("data:"):
                     return dump({"type": "input_file", "file_url": part.url})
-                return dump({"type": "input_file", "filename": part.name or "file", "file_data": url_of(part, self._fetch)})
+                return dump({"type": "input_file", "filename": part.name or "file", "file_data": part.url})
             case Opaque():
                 return part.data.encode()
 

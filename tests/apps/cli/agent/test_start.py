@@ -40,3 +40,19 @@ def test_a_prompt_that_is_answered_at_once_imports_nothing_that_only_other_work_
     assert sorted(imported & _LATER) == []
     assert sum(name.startswith("palimpsest.") for name in imported) <= _MOST_OWN
     assert len(imported) <= _MOST
+
+
+def test_the_first_prompt_of_a_terminal_does_not_wait_for_the_engine(tmp_path: Path) -> None:
+    script = (
+        "import sys, palimpsest.apps.cli.agent.chat, palimpsest.apps.terminal.start\n"
+        "print(*(name for name in sys.modules if name.startswith(('palimpsest.engine.', 'palimpsest.profiles.', 'palimpsest.memory.',"
+        " 'palimpsest.providers.', 'palimpsest.policies.', 'httpx', 'pygments', 'markdown_it', 'sqlite3'))))\n"
+        "print(sum(name.startswith('palimpsest.') for name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    loaded, own = done.stdout.splitlines()
+
+    # The type of what a user interface follows; it loads nothing else of the engine.
+    assert loaded.split() == ["palimpsest.engine.loop", "palimpsest.engine.loop.feed"]
+    # 134 when this was written, and 301 when the engine was loaded first.
+    assert int(own) <= 150

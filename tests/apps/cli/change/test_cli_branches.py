@@ -21,7 +21,7 @@ def test_a_fork_of_the_newest_event_names_its_base(pal: Pal) -> None:
     made = pal.json("fork", SMALL)
 
     assert made["base"] == {"session": SMALL, "seq": 13}
-    assert f"(fork of {SMALL} at event 13)" in pal("sessions").stdout
+    assert f"(fork of {SMALL} at event 13)" in pal("sessions", COLUMNS="120").stdout
 
 
 def test_a_fork_of_an_event_that_is_not_there_makes_no_file(pal: Pal) -> None:

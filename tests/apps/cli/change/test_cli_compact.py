@@ -70,11 +70,11 @@ def test_a_preview_tells_the_numbers_that_the_fold_then_has(pal: Pal) -> None:
     made = pal("compact", LONG, "--no-model").stdout
 
     def without_time(text: str) -> list[list[str]]:
-        return [[word for word in line.split() if ":" not in word or word.endswith(":")] for line in text.splitlines()[:-1]]
+        return [[word for word in line.split() if ":" not in word or word.endswith(":")] for line in text.splitlines()[:-2]]
 
     assert without_time(previewed) == without_time(made)
     assert pal.json("audit", LONG)[-1]["edit"] == 901
-    assert " 901  " in previewed
+    assert previewed.startswith("edit 901 by fold: ")
 
 
 def test_a_session_that_names_no_model_is_folded_as_for_a_usual_one(pal: Pal) -> None:
@@ -132,11 +132,23 @@ def test_a_fold_is_audited_and_undone_with_one_command_each(pal: Pal) -> None:
 def test_a_person_sees_the_price_the_reason_and_a_comparison(pal: Pal) -> None:
     long(pal.home)
     result = pal("compact", LONG, "--preview")
+    lines = result.stdout.splitlines()
 
     assert result.exit_code == 0
     assert "the user asked for it" in result.stdout
-    assert "the view, - before and + after:" in result.stdout
-    assert result.stdout.endswith("nothing was changed; omit --preview to fold\n")
+    assert len(lines) <= 10
+    assert lines[-2] == f"`pal compact {LONG} --preview --full` shows all that would be hidden, and the view before and after"
+    assert lines[-1] == "nothing was changed; omit --preview to fold"
+    assert "the view, - before and + after:" in pal("compact", LONG, "--preview", "--full").stdout
+
+
+def test_a_fold_names_the_commands_that_show_and_undo_it(pal: Pal) -> None:
+    long(pal.home)
+    lines = pal("compact", LONG, "--no-model").stdout.splitlines()
+
+    assert len(lines) <= 10
+    assert lines[-2] == f"`pal audit {LONG} 901 --full` shows all that is hidden, and the view before and after"
+    assert "the view, - before and + after:" in pal("audit", LONG, "901", "--full").stdout
 
 
 @pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"])
@@ -331,12 +343,13 @@ def test_a_preview_of_a_fold_for_which_a_model_will_be_asked_tells_no_numbers(pa
     with model_saying(TOLD) as model:
         reported = pal("compact", LONG, "--profile", name, "--preview", "--json", *words, **model.environment)
         shown = pal("compact", LONG, "--profile", name, "--preview", *words, **model.environment).stdout
+        full = pal("compact", LONG, "--profile", name, "--preview", "--full", *words, **model.environment).stdout
     (edit,) = msgspec.json.decode(reported.stdout)
 
     assert model.asked == []
     assert (edit["edit"], edit["event"]) == (None, None)
     assert "901" not in shown
-    assert "+ new summary " in shown
+    assert "+ new summary " in full
     assert reported.stderr == (f"pal: {MODEL} may change this fold and was not called; --model {MODEL} calls it now\n")
 
 

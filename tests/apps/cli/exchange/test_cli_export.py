@@ -30,6 +30,9 @@ main()
 """
 KEY = "sk-ant-" + "a1B2" * 10
 
+# The link of the last event of the small session.
+LINK = "13:bd73b3ca7b557ccb58f5c9664055f81865209da81e1631fff4a7ffe3611d0fa8"
+
 
 def _say(pal: Pal, text: str) -> None:
     with Log.open(pal.home.store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
@@ -82,7 +85,7 @@ def test_a_page_goes_to_a_file_whole_and_with_ordinary_permissions(pal: Pal, tmp
     for form, opening in (("markdown", b"# What is in a.py?\n"), ("html", b"<!DOCTYPE html>\n")):
         out = tmp_path / f"page.{form}"
         reported = pal.json("export", SMALL, "--to", form, "--out", str(out))
-        assert reported == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14}
+        assert reported == {"session": SMALL, "to": form, "path": str(out), "bytes": out.stat().st_size, "events": 14, "link": LINK}
         assert out.read_bytes().startswith(opening)
         assert out.read_bytes() == pal("export", SMALL, "--to", form).stdout_bytes
         mask = os.umask(0)
@@ -200,8 +203,8 @@ def test_a_session_is_put_where_claude_code_finds_it(pal: Pal, tmp_path: Path) -
     path = tmp_path / "claude" / "projects" / "shop" / f"{name}.jsonl"
 
     assert (done.exit_code, done.stdout) == (0, "")
-    size = path.stat().st_size
-    assert done.stderr == f"{path}: {size:,} bytes, 14 events\nto resume it: cd shop && claude --resume {name}\n"
+    size, link = path.stat().st_size, pal.json("verify", SMALL)["link"]
+    assert done.stderr == f"{path}: {size:,} bytes, 14 events, link 13:{link}\nto resume it: cd shop && claude --resume {name}\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {json.loads(line)["sessionId"] for line in path.read_bytes().splitlines()} == {name}
 
@@ -214,7 +217,7 @@ def test_a_session_is_put_where_codex_finds_it(pal: Pal, tmp_path: Path) -> None
 
     assert path.parent == tmp_path / "codex" / "sessions" / "2031" / "04" / "01"
     assert path.name == f"rollout-2031-04-01T09-00-00-{meta['payload']['id']}.jsonl"
-    assert reported == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14}
+    assert reported == {"session": SMALL, "to": "codex", "path": str(path), "bytes": path.stat().st_size, "events": 14, "link": LINK}
 
 
 @pytest.mark.parametrize("form", ["claude", "codex"])

@@ -2,6 +2,7 @@ import os
 import pty
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from hashlib import sha256
@@ -287,3 +288,30 @@ def test_what_the_file_of_another_program_does_not_hold_is_said(pal: Pal) -> Non
     shown = pal("show", "claude-c5073ae2", "--request", "1")
     assert shown.exit_code == 0
     assert shown.stderr.endswith("as far as its file shows; its file lacks the instructions and the tools\n")
+
+
+def test_an_import_that_finds_nothing_says_where_it_looked(pal: Pal, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    named = pal("import", "pi", HOME=str(tmp_path / "somebody"))
+    given = pal("import", str(tmp_path), "--verbose")
+    done = pal.json("import", str(tmp_path), "--verbose")
+
+    assert (named.exit_code, given.exit_code) == (0, 0)
+    assert named.stdout.splitlines()[:2] == [
+        "no sessions found; looked in",
+        f"  pi {tmp_path}/somebody/.pi/agent/sessions (not there)",
+    ]
+    assert given.stdout.splitlines()[1] == f"  {tmp_path}"
+    assert given.stderr == f"pal: {tmp_path}/notes.txt: text of no known program\n"
+    assert (done["searched"], done["ignored"]) == ([str(tmp_path)], [{"path": f"{tmp_path}/notes.txt", "why": "text of no known program"}])
+    assert "ignored" not in pal.json("import", str(tmp_path))
+
+
+def test_a_program_that_was_never_used_is_no_finding(pal: Pal, tmp_path: Path) -> None:
+    path = tmp_path / ".config" / "Cursor" / "User" / "globalStorage" / "state.vscdb"
+    path.parent.mkdir(parents=True)
+    sqlite3.connect(path).executescript("CREATE TABLE cursorDiskKV (key TEXT, value BLOB)").close()
+    done = pal("import", "cursor", HOME=str(tmp_path), XDG_CONFIG_HOME="")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == ["no sessions found; looked in", f"  cursor {path}"]

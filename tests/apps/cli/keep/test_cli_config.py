@@ -13,10 +13,10 @@ import pytest
 from model_server import model_saying
 from pal_runs import SMALL, small
 
-from palimpsest.engine.coding.configured import configured_agent
+from palimpsest.engine.coding.configured import RecordedChoice, configured_agent
 from palimpsest.stores.config.settings import resolve
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import CARDS
+from palimpsest.wire.models.cards import CARDS, stand_in_note
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 KEY = "sk-config-0123456789abcdef"
@@ -197,6 +197,17 @@ def test_the_profile_of_the_agent_has_the_settings_of_the_file(workplace: Workpl
     settings = resolve(workplace.user_file, None, {})
     agent = configured_agent(Home.in_memory(), settings, CARDS, notify=print)
     assert agent.session.profile.budget(agent.session.card).compact_at == 50_000
+    agent.close()
+
+
+def test_a_session_of_a_model_without_a_card_is_resumed_with_a_stand_in_that_is_stated(tmp_path: Path) -> None:
+    settings = resolve(None, tmp_path, {})
+    notices: list[str] = []
+
+    agent = configured_agent(Home.in_memory(), settings, CARDS, recorded=RecordedChoice("claude-opus-9"), notify=notices.append)
+
+    assert (agent.session.card.name, agent.session.card.wire) == ("claude-opus-9", "anthropic")
+    assert notices == [f"{stand_in_note('claude-opus-9')}; name another with --model"]
     agent.close()
 
 

@@ -20,7 +20,7 @@ from palimpsest.wire.models.cards import card
 @given(steps)
 def test_an_edit_is_audited_between_the_states_at_its_parent_and_at_itself(reported: list[Step]) -> None:
     log = tell(new_log(), reported)
-    for edit in audited_edits(log, TokenCounter(palimpsest_size), card("claude-sonnet-4-5")):
+    for edit in audited_edits(log, TokenCounter(palimpsest_size).total, card("claude-sonnet-4-5")):
         parent = log.event(edit.event).parent
         assert (edit.before, edit.after) == (log.state_at(parent).view, log.state_at(edit.event).view)
 

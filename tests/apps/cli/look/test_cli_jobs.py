@@ -40,7 +40,7 @@ def test_jobs_are_listed_as_programs_read_them(ran: Pal) -> None:
         "is_on": False,
         "cursor": 9,
         "lag": 4,
-        "at": BEGAN + 63_000,
+        "at": "2031-04-01T09:01:03.000Z",
         "status": "failed",
         "why": "no such note",
         "took_ms": 7,

@@ -14,10 +14,10 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
 
     assert found == {
         "window": 200_000,
-        "used": 103,
-        "free": 159_897,
+        "used": 81,
+        "free": 159_919,
         "buffer": 40_000,
-        "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 51},
+        "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 29},
         "by_source": {"base": 9},
         "items": [
             {"id": "1.0", "kind": "context", "tokens": 9, "masked": False, "source": "base"},
@@ -29,13 +29,13 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
     }
 
 
-@pytest.mark.parametrize(("form", "cell"), [("measured", "⛀"), ("documents", "⛶")])
+@pytest.mark.parametrize(("form", "cell"), [("measured", "t"), ("documents", "□")])
 def test_the_grid_has_ten_rows_of_ten_in_either_form(pal: Pal, form: str, cell: str) -> None:
     edited(pal.home)
     lines = pal("context", SMALL, "--form", form).stdout.splitlines()
 
-    assert lines[0] == "claude-sonnet-4-5 · 103/200k tokens (0%)"
-    assert [sum(letter in "⛁⛀⛶⛝" for letter in line) for line in lines[1:11]] == [10] * 10
+    assert lines[0] == "claude-sonnet-4-5 · 81/200k tokens (0%)"
+    assert [len(line[:20].split()) for line in lines[1:11]] == [10] * 10
     assert lines[1][0] == cell
     assert all(len(line) <= 80 for line in lines)
 
@@ -55,6 +55,43 @@ def test_words_are_found_with_their_place(pal: Pal) -> None:
     assert pal("search", "timeout", "--kind", "assistant").stdout.splitlines()[1] == "  A [timeout] of ten seconds."
 
 
+def test_without_a_terminal_a_match_is_two_lines_however_long_it_is(pal: Pal) -> None:
+    small(pal.home)
+    lines = pal("search", "timeout", "--kind", "result").stdout.splitlines()
+
+    assert (len(lines), len(lines[1]) > 100) == (2, True)
+
+
+def test_every_hit_says_whether_it_shows_or_what_hides_it(pal: Pal) -> None:
+    edited(pal.home)
+    (hidden,) = pal.json("search", '"ten seconds"')
+
+    assert (hidden["shown"], hidden["hidden_by"]) == (False, {"event": 14, "policy": "tester", "why": "it was long"})
+    assert hidden["at"] == "2031-04-01T09:00:08.000Z"
+    assert pal("search", '"ten seconds"').stdout.splitlines()[0].endswith("  hidden by edit 14")
+    assert pal.json("search", "改成")[0]["shown"] is True
+    assert pal("search", "改成").stdout.splitlines()[0].endswith("  shown")
+    pal("rewind", SMALL, "7")
+    assert pal("search", "改成").stdout.splitlines()[0].endswith("  hidden by rewind 16")
+
+
+def test_what_matched_is_listed_once_by_session_or_by_file(pal: Pal) -> None:
+    small(pal.home)
+    small(pal.home, "other")
+    newest = "2031-04-01T09:00:08.000Z"
+
+    assert pal.json("search", "timeout", "--sessions") == [
+        {"session": session, "title": "What is in a.py?", "hits": 2, "at": newest} for session in ("other", SMALL)
+    ]
+    # The calls of both sessions are found by the name of the tool, their results by what they say.
+    assert pal.json("search", "timeout", "--files") == [
+        {"path": "a.py", "hits": 2, "session": "other", "at": "2031-04-01T09:00:06.000Z"},
+    ]
+    lines = pal("search", "timeout", "--sessions", "--limit", "1")
+    assert (lines.stdout.count("What is in a.py?"), lines.stderr) == (1, "… and 1 more: --limit N\n")
+    assert pal("search", "timeout", "--sessions", "--files").exit_code == 2
+
+
 def test_chinese_words_phrases_and_exclusions_are_understood(pal: Pal) -> None:
     small(pal.home)
 
@@ -72,13 +109,14 @@ def test_a_search_can_stay_within_a_session(pal: Pal) -> None:
     assert {hit["session"] for hit in pal.json("search", "tests", "--session", LONG)} == {LONG}
 
 
-def test_nothing_found_is_said_on_standard_error(pal: Pal) -> None:
+def test_nothing_found_is_said_on_standard_error_and_by_the_exit_code(pal: Pal) -> None:
     small(pal.home)
     result = pal("search", "unheardof")
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing found\n")
-    assert pal.json("search", "unheardof") == []
-    assert pal.json("search", '"') == []
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "nothing found\n")
+    assert pal.json("search", "unheardof", code=1) == []
+    assert pal.json("search", '"', code=1) == []
+    assert pal.json("search", "unheardof", "--files", code=1) == []
 
 
 def test_a_mistyped_option_is_no_word_to_search_for(pal: Pal) -> None:
@@ -89,7 +127,7 @@ def test_after_two_dashes_everything_is_a_word(pal: Pal) -> None:
     small(pal.home)
 
     assert f"{SMALL}:8  assistant" in pal("search", "--kind", "assistant", "--", "--timeout").stdout
-    assert pal("search", "timeout", "--", "--session").exit_code == 0
+    assert pal("search", "timeout", "--", "--seconds").exit_code == 0
     assert pal("search", "--rankt", "--", "--timeout").exit_code == 2
 
 

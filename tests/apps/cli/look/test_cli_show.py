@@ -13,7 +13,7 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
     edited(pal.home)
 
     assert pal("show", SMALL).stdout.split("\n") == [
-        f"{SMALL}  event 15, epoch 1, 4 items, 52 tokens, claude-sonnet-4-5",
+        f"{SMALL}  event 15, epoch 1, 4 items, 81 tokens, claude-sonnet-4-5",
         "",
         "1.0  context base  9 tokens  [head]",
         "  Be brief.",
@@ -62,12 +62,13 @@ def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:
     assert pal("show", SMALL, "--at", "6", "--full").stdout.count("timeout = 10") == 40
 
 
-def test_the_events_are_given_as_they_stand_in_the_file(pal: Pal) -> None:
+def test_the_events_are_given_as_they_stand_in_the_file_but_for_their_times(pal: Pal) -> None:
     small(pal.home)
-    lines = pal.home.store.path_of(SMALL).read_bytes().splitlines()
+    lines = [msgspec.json.decode(line) for line in pal.home.store.path_of(SMALL).read_bytes().splitlines()]
+    events = [{**line, "at": f"2031-04-01T09:00:{(line['at'] - BEGAN) // 1000:02d}.000Z"} for line in lines]
 
-    assert pal.json("show", SMALL) == {"session": SMALL, "events": [msgspec.json.decode(line) for line in lines]}
-    assert pal.json("show", SMALL, "--at", "2")["events"] == [msgspec.json.decode(line) for line in lines[:3]]
+    assert pal.json("show", SMALL) == {"session": SMALL, "events": events}
+    assert pal.json("show", SMALL, "--at", "2")["events"] == events[:3]
 
 
 def test_events_in_words_have_a_line_each(pal: Pal) -> None:
@@ -212,3 +213,22 @@ def test_control_characters_of_a_log_never_reach_the_terminal(pal: Pal) -> None:
         log.append(UserSaid((Text("a\x1b]0;owned\x07b\u202ec"),)))
 
     assert "a␛]0;owned␇b\ufffdc" in pal("show", "evil").stdout
+
+
+def test_a_session_of_a_model_without_a_card_shows_its_next_request_and_its_window_by_a_stand_in(pal: Pal) -> None:
+    log = Log.create(pal.home.store, SessionOpened("strange", model="mimo-v2.5-free"), FixedClock(BEGAN))
+    log.append(UserSaid((Text("hello"),)))
+    log.close()
+    note = (
+        "pal: no card is known for the model 'mimo-v2.5-free'; that of an OpenAI-compatible server stands in: "
+        "wire chat, window 128,000 tokens, price unknown; `pal cards` says how to add a card\n"
+    )
+
+    request, context = pal("show", "strange", "--request", "next"), pal("context", "strange", "--json")
+
+    assert (request.exit_code, request.stderr) == (0, f"{note}as it would be sent to mimo-v2.5-free\n")
+    assert msgspec.json.decode(request.stdout)["model"] == "mimo-v2.5-free"
+    assert (context.exit_code, context.stderr, msgspec.json.decode(context.stdout)["window"]) == (0, note, 128_000)
+    assert pal("show", "strange").exit_code == 0
+    unknown = pal("show", "strange", "--request", "next", "--model", "mimo-v2.5-free")
+    assert (unknown.exit_code, "no card is known for the model" in unknown.stderr) == (2, True)

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from string import ascii_uppercase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pal_runs import SMALL, Pal, small
 
 from palimpsest.apps.cli.look.context import (
     BUFFER_NAME,
@@ -13,11 +15,14 @@ from palimpsest.apps.cli.look.context import (
     CategoryTokens,
     GridCell,
     GridForm,
+    category_letters,
     grid,
     head_line,
+    print_census,
     share_line,
     thousands,
 )
+from palimpsest.core.tokens.budget import Census
 
 DOCUMENTED = (CategoryTokens("System prompt", 2_200), CategoryTokens("System tools", 16_600), CategoryTokens("Messages", 156_100))
 MEASURED = (
@@ -115,3 +120,45 @@ def test_a_category_is_one_line() -> None:
 
 def test_the_head_line_names_model_used_window_and_percent() -> None:
     assert head_line("claude-sonnet-4-5", 174_900, 200_000) == "claude-sonnet-4-5 · 174.9k/200k tokens (87%)"
+
+
+def test_without_colours_every_category_has_a_letter_of_its_own(pal: Pal) -> None:
+    small(pal.home)
+    lines = pal("context", SMALL, "--window", "800", NO_COLOR="1").stdout.splitlines()
+
+    assert lines[3:9] == [
+        "R R R R R R R R R R   T tools: 29 tokens (3.6%)",
+        "R R A A A A T T T T   U user: 24 tokens (3.0%)",
+        "U U U C C O E E E E   C call: 16 tokens (2.0%)",
+        "E E E E E E E E E E   O context: 9 tokens (1.1%)",
+        "E E E E E E E E E E   E reported, in no item: 373 tokens (46.6%)",
+        "E E E E E E E E E E   □ Free space: 0 tokens (0.0%)",
+    ]
+    assert category_letters(["result", "reminder", "call", "context", "用户"]) == {
+        "result": "R",
+        "reminder": "E",
+        "call": "C",
+        "context": "O",
+        "用户": "A",
+    }
+
+
+def test_letters_never_run_out() -> None:
+    letters = category_letters(f"kind {number}" for number in range(30))
+
+    assert sorted(letters.values()) == [*"????", *ascii_uppercase]
+
+
+@pytest.mark.parametrize(
+    ("used", "filled", "line"),
+    [(124_000, 62, "reported, in no item: 54k tokens (27.0%)"), (71_999, 35, ""), (70_000, 35, ""), (60_000, 35, "")],
+)
+def test_what_was_reported_and_is_in_no_item_has_cells_from_one_percent_on(
+    capsys: pytest.CaptureFixture[str], used: int, filled: int, line: str
+) -> None:
+    print_census(Census(200_000, used, 200_000 - used - 40_000, 40_000, {"result": 70_000}, {}, ()), "m")
+    lines = capsys.readouterr().out.splitlines()
+
+    cells = "".join(found[:20] for found in lines[1:11])
+    assert cells.count("R") + cells.count("E") + cells.count("r") == filled
+    assert [found for found in lines if "reported" in found] == ([f"R R R R R R R R R R   E {line}"] if line else [])

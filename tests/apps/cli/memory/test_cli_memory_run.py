@@ -12,6 +12,7 @@ import pytest
 from finished_sessions import CWD, add_session
 from pal_runs import Pal
 
+from palimpsest.core.format.texts import iso_time
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.stores.config.memory_config import MemoryConfig
 
@@ -49,7 +50,7 @@ def test_a_run_without_a_model_reads_finished_sessions_and_says_what_it_left(fil
     assert result.stdout.splitlines() == [
         "sessions to read: 1 (not: 1 fresh, 1 too old)",
         "no model is asked: --no-model was given",
-        "read 1 sessions: 1 summaries, 0 notes, 0 refused",
+        "read 1 session: summaries 1, 0 notes, 0 refused",
         "consolidated 1 of 1 folders of notes, 0 changes",
         "read 3 sessions into the index of recall, 9 turns",
     ]
@@ -116,7 +117,7 @@ def test_a_failed_answer_is_a_finding_and_stands_in_the_status(filled: Pal, tmp_
     assert found["skipped"] == {"fresh": 1, "retry_later": 1, "too_old": 1}
     (job,) = [each for each in found["jobs"] if each["key"] == "finished"]
     assert (job["status"], job["retries_left"]) == ("failed", 2)
-    assert found["next_at"] == job["next_at"] > NOW
+    assert found["next_at"] == job["next_at"] > iso_time(NOW)
     assert found["used"]["read"] > 0
 
 
@@ -137,7 +138,7 @@ def test_the_status_is_printed_for_people(filled: Pal) -> None:
 
 def test_the_status_of_an_empty_home_writes_nothing(pal: Pal) -> None:
     found = pal.json("memory", "status")
-    assert (found["jobs"], found["backlog"], found["changed"], found["last_error"], found["next_at"]) == ([], 0, [], "", 0)
+    assert (found["jobs"], found["backlog"], found["changed"], found["last_error"], found["next_at"]) == ([], 0, [], "", None)
     assert not (pal.home.folder / "memory").exists()
 
 

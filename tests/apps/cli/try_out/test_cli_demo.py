@@ -125,17 +125,17 @@ def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> Non
     again = pal.json("demo", *SHORT, "--home", str(folder), "--html", str(tmp_path / "page.html"))
     assert [one["session"] for one in (outcome, again)] == ["demo-8-fork", "demo-8-2-fork"]
     assert [one["digests"] for one in (outcome, again)] == [outcome["digests"]] * 2
-    outcome = again
-    calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", "last")["events"])
+    outcome, fork = again, again["session"]
+    calls = sum(event["body"]["type"] == "call_started" for event in pal.json("show", fork)["events"])
 
-    assert pal.json("show", "last")["session"] == outcome["session"]
-    assert pal("show", "last", "--request", str(calls)).stderr.startswith("verified")
-    assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", "last")] == [
+    assert pal.json("show", fork)["session"] == fork
+    assert pal("show", fork, "--request", str(calls)).stderr.startswith("verified")
+    assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", fork)] == [
         (undone, outcome["edits"][0]["hidden"]) for undone in (True, False)
     ]
-    assert pal.json("undo", "last")["tokens_after"] > outcome["tokens"]["folded"]
-    assert pal("rewind", "last", "-1").exit_code == 0
-    assert pal("verify", "last").exit_code == 0
+    assert pal.json("undo", fork)["tokens_after"] > outcome["tokens"]["folded"]
+    assert pal("rewind", fork, "-1").exit_code == 0
+    assert pal("verify", fork).exit_code == 0
     assert pal.json("search", "file by file")[0]["session"] == outcome["session"]
     assert pal.json("replay", outcome["recording"], "--profiles", "none")["total"]["none"] == outcome["profiles"]["none"] | {
         "probes": {"cycles": {}}

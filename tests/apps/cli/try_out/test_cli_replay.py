@@ -2,10 +2,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from corpus import golden
+from corpus import GOLDEN, golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
-from palimpsest.core.events import CallStarted, SessionOpened, UserSaid
+from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
@@ -27,7 +27,15 @@ def test_a_session_of_our_own_is_replayed_under_all_profiles(pal: Pal) -> None:
 
     (session,) = reported["sessions"]
     assert (session["id"], session["format"]) == (LONG, "palimpsest")
-    assert list(session["profiles"]) == ["palimpsest", "claude-code-2.1.325", "codex-0.166", "opencode-1.18", "classroom", "none"]
+    assert list(session["profiles"]) == [
+        "palimpsest",
+        "claude-code-2.1.325",
+        "codex-0.166",
+        "opencode-1.18",
+        "classroom",
+        "none",
+        "recorded",
+    ]
     assert reported["total"] == session["profiles"]
     assert all(found["invalid"] == 0 and found["usd"] > 0 for found in reported["total"].values())
 
@@ -76,6 +84,37 @@ def test_people_get_a_table_with_ratios(pal: Pal) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
+def _session_without_card(pal: Pal, model: str) -> None:
+    log = Log.create(pal.home.store, SessionOpened("strange", model=model), FixedClock(1_000))
+    log.append(UserSaid((Text("hello"),)))
+    log.append(CallStarted(model, "chat"))
+    log.append(ModelReplied((Text("hi", "assistant"),), usage=Usage(input=1_000_000, output=100_000), stop="end_turn", model=model))
+    log.close()
+
+
+def test_a_model_without_a_card_is_billed_by_a_stand_in_that_a_footnote_names(tmp_path: Path) -> None:
+    pal = Pal(tmp_path)
+    _session_without_card(pal, "mimo-v2.5-free")
+
+    result = pal("replay", "strange", "--profiles", "none")
+    lines = result.stdout.splitlines()
+    assert (result.exit_code, lines[0]) == (0, "claude-sonnet-4-5[1m], window 1,000,000, cache entries last 5m")
+    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0", "0"]
+    assert lines[4] == "[1] no card is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
+
+
+def test_each_session_is_billed_by_its_own_model_and_beside_what_its_file_reports(pal: Pal, tmp_path: Path) -> None:
+    other = Pal(tmp_path)
+    _session_without_card(other, "gpt-5.5")
+
+    reported = pal.json("replay", LONG, str(other.home.store.path_of("strange")), "--profiles", "none")
+    own, gpt = reported["sessions"]
+    assert (reported["card"], reported["window"], reported["ttl"]) == ("own", 0, "")
+    assert [(each["card"], each["window"], each["ttl"]) for each in (own, gpt)] == [(MODEL, 200_000, "5m"), ("gpt-5.5", 1_000_000, "")]
+    assert gpt["profiles"]["recorded"]["usd"] == 8.0
+    assert reported["total"]["recorded"]["usd"] == round(own["profiles"]["recorded"]["usd"] + 8.0, 6)
+
+
 def test_time_and_probes_are_reported_on_request(pal: Pal) -> None:
     found = pal.json("replay", SMALL, "--profiles", "palimpsest", "--timing", "--cycles", "1,2")["total"]["palimpsest"]
 
@@ -107,6 +146,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--profiles", "best"), "there is no profile 'best'; known are palimpsest, claude-code"),
         ((LONG, "--card", "gpt-99"), "no card is known for the model 'gpt-99'; known are"),
         ((LONG, "--cycles", "1,x"), "--cycles takes numbers from 1 to 100"),
+        ((LONG, "--cycles", "9" * 5_000), "--cycles takes numbers from 1 to 100"),
         ((LONG, "--ttl", "2h"), "'2h' is not one of '5m', '1h'"),
         ((LONG, "--card", ""), "--card names no card"),
         ((LONG, "--card", " , "), "--card names no card"),
@@ -257,3 +297,11 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")
+
+
+def test_a_log_of_ours_that_holds_lines_of_another_program_is_replayed_once(tmp_path: Path) -> None:
+    pal = Pal(tmp_path)
+    pal.json("import", str(GOLDEN / "claude" / "2.1.325"))
+    path = pal.home.store.path_of("claude-d2b453cc-7e13-4d39-b892-57dac4f124e1")
+
+    assert [row["format"] for row in pal.json("replay", str(path), "--profiles", "none")["sessions"]] == ["palimpsest"]

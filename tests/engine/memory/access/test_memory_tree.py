@@ -166,7 +166,7 @@ def test_me_49_rename_of_a_folder_moves_all_files(session: MemorySession) -> Non
 def test_me_50_delete_can_be_undone_and_forget_cannot(session: MemorySession) -> None:
     build_note(session)
     text = done(session, Delete(command="delete", path="/memories/project/build.md"))
-    assert text == "Deleted /memories/project/build.md.\n`pal memory undo` brings back project_build."
+    assert text == "Deleted /memories/project/build.md.\nBring back: `pal memory undo project_build`."
     assert session.names() == []
     gone = [event.body for event in session.agent.session.log.events() if isinstance(event.body, NoteForgotten)]
     assert [(each.name, each.how, each.by) for each in gone] == [("project_build", "retracted", "memory_tool")]

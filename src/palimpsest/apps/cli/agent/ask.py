@@ -12,9 +12,9 @@ import click
 
 from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
@@ -22,12 +22,12 @@ from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdi
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.loop.limits import cost_of_events
-from palimpsest.engine.stopping import run
 
 REFUSED: Final = 3
 LIMIT: Final = 4
@@ -77,8 +77,8 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
 @permission_options
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), default=None, help="End after this many seconds.")
-@click.option("--max-usd", type=click.FloatRange(0, min_open=True), default=None, help="End when the turn has cost so many US dollars.")
+@click.option("--max-seconds", type=FiniteRange(0, min_open=True), default=None, help="End after this many seconds.")
+@click.option("--max-usd", type=FiniteRange(0, min_open=True), default=None, help="End when the turn has cost so many US dollars.")
 @click.option("--json-stream", is_flag=True, help="Print each event and delta as a line of JSON, as they come.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no lines about tools and edits on standard error.")
 @json_option
@@ -110,6 +110,8 @@ def ask(
     Everything is recorded in a session: `pal show last` shows it. Options that are not given come from the settings
     (`pal config`). With --continue and without a prompt, an interrupted turn goes on where it stopped.
     """
+    if json_stream and as_json:
+        raise click.UsageError("--json and --json-stream exclude each other")
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
@@ -227,11 +229,13 @@ def _piped(patience: float | None) -> str:
 
 def _attached(home: AnyHome, path: Path) -> Part:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise BadInput(f"the file has more than {_LARGEST // 1024 // 1024} MiB; name it in the prompt instead", where=str(path))
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            # The size that a pipe or a device states says nothing about how much it has.
+            data = file.read(_LARGEST + 1)
     except OSError as error:
         raise BadInput(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
+    if len(data) > _LARGEST:
+        raise BadInput(f"the file has more than {_LARGEST // 1024 // 1024} MiB; name it in the prompt instead", where=str(path))
     media = _IMAGES.get(path.suffix.lower())
     if media is not None:
         return Image(media, home.blobs.put(data))

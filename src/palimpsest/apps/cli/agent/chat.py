@@ -10,8 +10,8 @@ import click
 
 from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
 from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.terminal_config import ThemeName
 
@@ -35,7 +35,7 @@ Examples:
 @click.option("--vi", is_flag=True, help="Edit the input with the keys of vi.")
 @click.option("--screen-reader", is_flag=True, help="Words instead of symbols, no columns, nothing that moves.")
 @click.option("--theme", type=click.Choice(["dark", "light"]), default=None, help="Colours of the terminal; default: the setting.")
-@click.option("--answer-seconds", type=click.FloatRange(0, min_open=True), default=None, help="Refuse a question after so many seconds.")
+@click.option("--answer-seconds", type=FiniteRange(0, min_open=True), default=None, help="Refuse a question after so many seconds.")
 def chat(
     *,
     prompt: str,
@@ -61,16 +61,19 @@ def chat(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("this is no terminal; `pal -p PROMPT` runs without one", where="pal")
     home = find_home()
-    settings = settings_of(home, {"model": model, "profile": profile_name, "mode": mode}, strict=True)
+    options = {"model": model, "profile": profile_name, "mode": mode}
+    settings = settings_of(home, options, strict=True)
     session = session_of(home, continues=continues, resume=resume, fork=fork)
-    agents = TerminalAgents(home, settings, allow, deny, folders)
+    agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
     from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
     from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
     from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415
 
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)
-    around = TerminalSurroundings(agents.open, agents.follow, _run_pal, agents.sessions, Path.cwd(), home.folder, session, prompt, config)
+    around = TerminalSurroundings(
+        agents.open, agents.follow, _run_pal, agents.sessions, agents.renew, Path.cwd(), home.folder, session, prompt, config
+    )
     asyncio.run(run_terminal(around, look, vi=vi, seconds=answer_seconds))
 
 

@@ -7,8 +7,9 @@ from typing import Any, Final, TypeAlias, get_args
 
 import click
 
-from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list_sessions, not_empty
+from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import whole_number
 from palimpsest.core.log.log import Log
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.home import new_id
@@ -26,8 +27,10 @@ Modes, for calls that no rule decides:
 
 _SESSION: Final[tuple[Decorator, ...]] = (
     click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder."),
-    click.option("--resume", "-r", default="", metavar="ID", help="Go on with this session; `last` is the newest."),
-    click.option("--fork", default="", metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events."),
+    click.option("--resume", "-r", default="", callback=not_empty, metavar="ID", help="Go on with this session; `last` is the newest."),
+    click.option(
+        "--fork", default="", callback=not_empty, metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events."
+    ),
     click.option(
         "--model", default="", metavar="NAME", help=f"Model; default: that of PAL_MODEL, the session, the config, or {DEFAULT_MODEL}."
     ),
@@ -35,7 +38,7 @@ _SESSION: Final[tuple[Decorator, ...]] = (
         "--profile",
         "profile_name",
         default="",
-        metavar="NAME",
+        metavar="NAME|MODULE:FUNCTION",
         help="Profile; default: that of PAL_PROFILE, the session, the config, or palimpsest.",
     ),
 )
@@ -78,11 +81,12 @@ def session_of(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str
         raise BadInput("--continue, --resume and --fork exclude each other", where="pal")
     if fork:
         word, _, event = fork.partition("@")
-        if event and not event.isdecimal():
+        number = whole_number(event)
+        if event and number is None:
             raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
         found = find_session(home, word)
         with Log.open(found.store, found.session, found.clock) as log:
-            forked = log.fork(home.store, new_id(home), int(event) if event else None)
+            forked = log.fork(home.store, new_id(home), number)
         with forked:
             return forked.session
     if continues:
@@ -93,11 +97,7 @@ def session_of(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str
 def _newest_here(home: AnyHome) -> str:
     """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
     here = str(Path.cwd())
-    for stat_ in sorted(home.store.stats(), key=lambda each: -each.changed):
-        try:
-            with Log.open(home.store, stat_.session, home.clock) as log:
-                if log.opened.cwd == here and log.opened.opener is None:
-                    return stat_.session
-        except PalimpsestError:
-            continue
+    for row in list_sessions(home):
+        if row.cwd == here and row.opener is None:
+            return row.id
     raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.output.values import emit
-from palimpsest.apps.shown_text import plain
+from palimpsest.apps.shown_text import escaped_json, plain
 from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
@@ -116,7 +116,7 @@ def _line_of(event: Event) -> str:
         case PermissionAsked(tool=tool, question=question):
             return f"{tool} needs permission: {question}"
         case ViewEdited(by=by, tokens_before=before, tokens_after=after):
-            return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit` shows it)"
+            return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit last` shows it)"
         case FilesSnapshotted(took_ms=took_ms) if took_ms >= _SLOW_SNAPSHOT_MS:
             return f"keeping the state of the files took {took_ms / 1000:.1f} s (the setting files.snapshots turns it off)"
         case ChildOpened(nickname=nickname, role=role, resumed=resumed):
@@ -148,7 +148,7 @@ class JsonStreamPrinter:
     def show(self, piece: Piece) -> None:
         """Print one event or delta."""
         line = _log_line(piece) if isinstance(piece, Event) else msgspec.json.encode(piece)
-        sys.stdout.write(line.decode().rstrip("\n") + "\n")
+        sys.stdout.write(escaped_json(line.decode().rstrip("\n")) + "\n")
         sys.stdout.flush()
 
     def end(self, summary: dict[str, object]) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import settings_of, working_folder
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import settings_of, working_folder
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain

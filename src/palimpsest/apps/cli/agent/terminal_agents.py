@@ -1,22 +1,23 @@
 """Makes the agents of a terminal, opens logs that it follows, and lists the sessions that it can open."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from palimpsest.apps.cli.agent.options import session_of
-from palimpsest.apps.cli.opening.engine_session import provider_or_reason
 from palimpsest.apps.cli.opening.home import AnyHome
-from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import config_path, working_folder
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.log import Log
-from palimpsest.stores.config.settings import Settings
+from palimpsest.stores.config.settings import Settings, resolve
 
 if TYPE_CHECKING:
     from palimpsest.apps.terminal.choosing import Row
-    from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, SessionList
+    from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, RenewedSettings, SessionList
     from palimpsest.core.ports import SessionRow
+    from palimpsest.engine.agent import Agent
     from palimpsest.wire.models.cards import ModelCard
 
 _LOCAL: Final = "local"
@@ -26,11 +27,21 @@ _MOST_HITS: Final = 50
 
 
 class TerminalAgents:
-    """Makes the agents of one terminal, all with the same settings."""
+    """Makes the agents of one terminal, all with the same settings. `options` are those of the command line by key."""
 
-    def __init__(self, home: AnyHome, settings: Settings, allow: tuple[str, ...], deny: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        home: AnyHome,
+        settings: Settings,
+        options: Mapping[str, object],
+        *,
+        allow: tuple[str, ...],
+        deny: tuple[str, ...],
+        folders: tuple[Path, ...],
+    ) -> None:
         self._home = home
         self._settings = settings
+        self._options = options
         self._allow = allow
         self._deny = deny
         self._folders = folders
@@ -40,7 +51,8 @@ class TerminalAgents:
 
         Raises `Locked` if another process has the session.
         """
-        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.cli.opening.logs import cards_of  # noqa: PLC0415 - loaded while the user may type already
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
         from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
         from palimpsest.engine.coding.configured import (  # noqa: PLC0415
             coding_settings,
@@ -61,8 +73,27 @@ class TerminalAgents:
         coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
         hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
         notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
+        # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
+        agent.session.log.sync()
         missing = self._missing(agent.session.card)
+        notices += _differences(agent.session.log) if session else ()
         return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
+
+    def renew(self, agent: "Agent") -> "RenewedSettings":
+        """Read the settings again, and let an agent use their providers and model cards from its next call on.
+
+        Raises `BadInput` if a file has a problem; the settings are then as before.
+        """
+        from palimpsest.apps.terminal.surroundings import RenewedSettings  # noqa: PLC0415 - few sessions change their settings
+        from palimpsest.engine.coding.providers import RunProviders  # noqa: PLC0415
+
+        settings = resolve(config_path(self._home), working_folder(), os.environ, self._options)
+        settings.require_valid()
+        self._settings = settings
+        providers = RunProviders(settings, lambda _: None)
+        agent.session.environment = replace(agent.session.environment, provider=providers, cards=self._home.cards())
+        agent.resources.callback(providers.close)
+        return RenewedSettings(self._missing(agent.session.card), settings.config.terminal)
 
     def follow(self, session: str) -> "FollowedLog":
         """Open a session for reading, with its latest conversation. Raises `PalimpsestError` if it cannot be read."""
@@ -98,8 +129,20 @@ class TerminalAgents:
         named = (f"{model.provider.upper()}_API_KEY", _SCRIPT)
         if model.provider == _LOCAL or any(os.environ.get(name, "").strip() for name in named):
             return ""
+        from palimpsest.apps.cli.opening.engine_session import provider_or_reason  # noqa: PLC0415 - most often not needed, as above
+
         found = provider_or_reason(model, self._settings)
         return found if isinstance(found, str) else ""
+
+
+def _differences(log: Log) -> tuple[str, ...]:
+    """What is different in a session that another program began, or this one in another folder."""
+    opened, here = log.opened, str(Path.cwd())
+    place = f"it worked in {opened.cwd} and goes on in {here}" if opened.cwd and opened.cwd != here else ""
+    if opened.origin == "palimpsest":
+        return (f"this session began elsewhere: {place}",) if place else ()
+    tools = f"imported from {opened.origin}: from here on it has the tools and permissions of pal, and the original is not changed"
+    return ("; ".join(filter(None, (tools, place))), "files that it changed there cannot be taken back with /rewind")
 
 
 def _row(row: "SessionRow") -> "Row":
@@ -107,5 +150,5 @@ def _row(row: "SessionRow") -> "Row":
     from palimpsest.apps.terminal.choosing import Row  # noqa: PLC0415
 
     origin = f"{row.origin}  " if row.origin else ""
-    about = f"{origin}{row.cwd}  {row.model}  {row.turns} turns  {row.id}"
+    about = f"{origin}{row.cwd}  {row.model}  {counted(row.turns, 'turn')}  {row.id}"
     return Row(row.id, f"{short_time(row.updated)}  {row.title or row.id}", about)

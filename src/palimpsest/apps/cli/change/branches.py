@@ -14,6 +14,7 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import UserSaid
 from palimpsest.core.format.path import Path
+from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.turns import turns_of
@@ -115,7 +116,7 @@ class _LeftBehind(NamedTuple):
 
 
 def _print_left(left: _LeftBehind, to: int, session: str, *, verb: str) -> None:
-    click.echo(f"{verb} at event {to}; left behind: {left.events:,} events, {len(left.messages)} of them yours")
+    click.echo(f"{verb} at event {to}; left behind: {counted(left.events, 'event')}, {len(left.messages)} of them yours")
     screen = console()
     for seq, text in left.messages[:_MOST_MESSAGES]:
         screen.print(Text(f"  {seq}  {one_line(text, 60)}"))
@@ -139,15 +140,14 @@ def _left_behind(log: Log, to: int) -> _LeftBehind:
 
 def _target(log: Log, argument: str) -> int:
     """Return the event for an argument: its number, or for -N the last event before the last N turns. Raises `BadInput`."""
-    digits = argument.removeprefix("-")
-    if not digits.isdecimal():
+    number = whole_number(argument.removeprefix("-"))
+    if number is None:
         raise click.UsageError(f"{argument!r} is neither the number of an event nor -N for the last N turns")
     if not argument.startswith("-"):
-        if int(argument) > log.tip:
-            raise BadInput(f"there is no event {int(argument)}; the newest is {log.tip}", where=log.session)
-        return int(argument)
-    turns = int(digits)
+        if number > log.tip:
+            raise BadInput(f"there is no event {number}; the newest is {log.tip}", where=log.session)
+        return number
     turn_starts = tuple(turns_of(log).values())
-    if not 1 <= turns <= len(turn_starts):
-        raise BadInput(f"cannot go back {turns} turns: the session has {len(turn_starts)}", where=log.session)
-    return turn_starts[-turns]
+    if not 1 <= number <= len(turn_starts):
+        raise BadInput(f"cannot go back {counted(number, 'turn')}: the session has {len(turn_starts)}", where=log.session)
+    return turn_starts[-number]

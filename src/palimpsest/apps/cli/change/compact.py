@@ -1,8 +1,10 @@
 """`pal compact`: folds a session now, or previews the fold."""
 
 import click
+from rich.text import Text
 
-from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits
+from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits, edit_as_builtins, print_edit, print_edits, summary_lines
+from palimpsest.apps.cli.opening.counting import require_room
 from palimpsest.apps.cli.opening.engine_session import (
     ModelChoice,
     ModelProviders,
@@ -12,25 +14,29 @@ from palimpsest.apps.cli.opening.engine_session import (
     environment_of,
     fold_profile,
     open_in_memory,
-    settings_of,
 )
 from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
 from palimpsest.core.events import EditRefused, Failed
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.policy import complete
+from palimpsest.core.view import View
+from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.moments import compact as fold_now
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
-from palimpsest.engine.stopping import run
 from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.models.cards import ModelCard, card
 
+# Edits that are summarised, each in up to three lines.
+_MOST_EDITS = 2
 _EXAMPLES = """\b
 Examples:
   pal compact last --preview
@@ -69,7 +75,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         log.sync()
         # A model that is not called in the preview may change the fold and its event numbers.
         may_differ = choice.later and (bool(choice.focus) or models.refused)
-        edits = [edit for edit in audited_edits(log, engine.counter, engine.card) if edit.event >= first]
+        edits = [edit for edit in audited_edits(log, lambda view: _used(engine, view), engine.card) if edit.event >= first]
         _print_warnings(policy_run, choice, may_differ=may_differ)
         if not edits:
             _require_fold(engine, policy_run)
@@ -79,7 +85,13 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
             click.echo("there is nothing to fold")
         else:
             _print(engine, edits, full=full, numbered=not may_differ)
+            if not full:
+                click.echo(_command_for_the_rest(log.session, edits, preview=preview))
             click.echo("nothing was changed; omit --preview to fold" if preview else _undo_command(log, location, edits, cards))
+
+
+def _used(engine: Session, view: View) -> int:
+    return engine.profile.count(view, engine.counter, engine.tools_tokens)
 
 
 def _print_warnings(policy_run: PolicyRun, choice: ModelChoice, *, may_differ: bool) -> None:
@@ -115,10 +127,25 @@ def _failed_proposals(policy_run: PolicyRun) -> list[tuple[str, str]]:
 
 
 def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: bool) -> None:
+    """Print up to seven lines about the edits or, if `full`, everything."""
     screen = console()
-    print_edits(screen, edits, numbered=numbered)
-    for edit in edits:
-        print_edit(screen, edit, session.counter, full=full, numbered=numbered)
+    if full:
+        print_edits(screen, edits, numbered=numbered)
+        for edit in edits:
+            print_edit(screen, edit, session.counter, full=True, numbered=numbered)
+        return
+    for edit in edits[:_MOST_EDITS]:
+        for place, line in enumerate(summary_lines(edit, numbered=numbered)):
+            screen.print(Text(f"{'  ' if place else ''}{one_line(line, screen.width - 2)}"))
+    if len(edits) > _MOST_EDITS:
+        screen.print(Text(f"… and {counted(len(edits) - _MOST_EDITS, 'more edit')}"))
+
+
+def _command_for_the_rest(session: str, edits: list[AuditedEdit], *, preview: bool) -> str:
+    if preview:
+        return f"`pal compact {session} --preview --full` shows all that would be hidden, and the view before and after"
+    which = f" {edits[0].event}" if len(edits) == 1 else ""
+    return f"`pal audit {session}{which} --full` shows all that is hidden, and the view before and after"
 
 
 def _undo_command(log: Log, location: SessionLocation, edits: list[AuditedEdit], cards: tuple[ModelCard, ...]) -> str:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import click
 from rich.text import Text
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import AnyHome
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput

@@ -3,15 +3,17 @@
 import click
 from msgspec.structs import replace
 
+from palimpsest.apps.cli.look.hiding import hidden_pair
+from palimpsest.apps.cli.opening.counting import require_room, view_tokens
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, require_room, session_argument, view_tokens
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Item
+from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import pair_of, plan_undo
+from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -40,8 +42,9 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     with open_log(location, write=not dry_run) as log:
         seq = _newest_edit(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
-        before = view_tokens(log.view, log, location)
-        after, room = require_room(plan.view, log, location, cards_of(home))
+        cards = cards_of(home)
+        before = view_tokens(log.view, log, location.blobs, cards)
+        after, room = require_room(plan.view, log, location, cards)
         if plan.resting and not yes and not dry_run:
             one = "s" if len(plan.resting) == 1 else ""
             confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)
@@ -75,9 +78,10 @@ def _newest_edit(log: Log) -> int:
 
 def _indexes(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")] if text else []
-    if not all(word.isdecimal() for word in words):
+    numbers = [whole_number(word) for word in words]
+    if None in numbers:
         raise click.UsageError(f"--edits takes numbers separated by commas, such as 0,2, not {text!r}")
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted({number for number in numbers if number is not None}))
 
 
 def _edit_list(seqs: tuple[int, ...]) -> str:
@@ -98,17 +102,11 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     location = find_session(home, session)
     with open_log(location, write=True) as log:
         hidden_item = log.item(item)
-        view_after = replace(log.view, items=(*log.view.items, *_hidden_pair(log, hidden_item)))
+        view_after = replace(log.view, items=(*log.view.items, *hidden_pair(log, hidden_item)))
         after, room = require_room(view_after, log, location, cards_of(home))
         event = bring_back(log, item, why)
         log.sync()
     if as_json:
         emit({"session": location.session, "event": event.seq, "item": item, "tokens_after": after, "room": room})
     else:
-        click.echo(f"item {item} is visible again (event {event.seq}); the view has {after:,} tokens, room {room:,}")
-
-
-def _hidden_pair(log: Log, hidden_item: Item) -> list[Item]:
-    """Return the item and the other half of its pair, except what is visible."""
-    visible_ids = {item.id for item in log.view.items if item.mask is None}
-    return [item for item in pair_of(log, hidden_item) if item.id not in visible_ids]
+        click.echo(f"item {item} is visible again (event {event.seq}); the view has {counted(after, 'token')}, room {room:,}")

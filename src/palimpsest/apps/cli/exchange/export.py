@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from palimpsest.apps.cli.keep.kept_links import link_text
 from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.path import Path as EventPath
@@ -24,9 +25,11 @@ from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
+from palimpsest.foreign.reading.origin import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, WireName
 
 _EXAMPLES = """\b
@@ -52,6 +55,7 @@ class ExportOptions:
     full: bool
     model: str
     cwd: str
+    origin: ExportOrigin | None = None
     alone: bool = False
 
 
@@ -99,6 +103,8 @@ def export(
         log = stack.enter_context(open_log(location, whole=True))
         if at is not None and not 0 <= at <= log.tip:
             raise BadInput(f"there is no event {at}; the newest is {log.tip}", where=log.session)
+        # What is exported of an earlier state belongs to the same session.
+        wanted = replace(wanted, origin=origin_of(log, at))
         path, cards = log.path if at is None else log.reader.path(at), cards_of(home)
         exported_log = stack.enter_context(_open_at(log, location.store, at)) if form in AGENTS else log
         chunks = _chunks(exported_log, location, path, cards, wanted)
@@ -108,7 +114,8 @@ def export(
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
         events = sum(run.last - run.first + 1 for run in path.ranges)
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
+        link = link_text(path.tip, log.reader.link(path.tip))
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events, "link": link}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -141,11 +148,15 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
     """Return the chunks of an export, encoded while the log is read."""
     form, blobs, clean = options.form, location.blobs, redact if options.redact else as_is
     if form in AGENTS:
-        claude = form == "claude"
-        lines = write_claude(log, blobs, cwd=options.cwd) if claude else write_codex(log, blobs, alone=options.alone, cwd=options.cwd)
+        if form == "claude":
+            lines = write_claude(log, blobs, cwd=options.cwd, origin=options.origin)
+        else:
+            lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
     if form in WIRES:
-        request = write_request(log, blobs, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        fetch = NotedFetch(blobs.get)
+        request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "markdown":
         from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each format is imported only if it is used
@@ -195,7 +206,7 @@ def _create_folder(folder: Path) -> None:
 def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, install: bool) -> None:
     """Print the path and how to resume to standard error, because standard output may hold the export."""
     if shape["path"] is not None:
-        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events", err=True)
+        click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
         where = "" if install else f"save it as {place.path}, then "
-        click.echo(f"to resume it: {where}{place.command}", err=True)
+        click.echo(f"to resume it: {where}{place.command}" if place.command else f"it cannot be resumed there: {place.why}", err=True)

@@ -11,11 +11,13 @@ from types import FrameType
 from msgspec import Struct, structs
 
 from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch
-from palimpsest.apps.cli.opening.home import AnyHome
+from palimpsest.apps.cli.opening.home import AnyHome, stores_of_folder
 from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
 from palimpsest.foreign.reading.importing import Counts, Imported, import_session, session_id
+from palimpsest.foreign.reading.origin import is_original
+from palimpsest.foreign.reading.own_logs import NAME, copy_log
 from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets
 from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
@@ -62,29 +64,57 @@ class ImportRun:
         for seen in self._cursors.all():
             self._searched_bytes[seen.log] = max(seen.searched, self._searched_bytes.get(seen.log, 0))
         self._saved = time.monotonic()
+        self._own_stores = self._stores()
 
     def take(self, form: Format, source: TranscriptSource) -> None:
         """Import what is new of a session; an unreadable one is skipped. Raises `StoreError` if the home cannot be written."""
-        session = session_id(form.name, source.session)
+        session = self._destination(form, source)
+        reader = _ProgressReader(RedactingFormat(form) if self.redact else form, self)
+
+        def imported(store: SessionStore, blobs: Blobs, seen: SourceCursor | None) -> Imported:
+            place = (None, -1) if seen is None else (seen.position, seen.tip)
+            return import_session(reader, source, store, blobs, self.home.clock, position=place[0], since=place[1], into=session)
+
+        self._take(source, session, imported)
+
+    def take_own(self, source: TranscriptSource) -> None:
+        """Copy what is new of a log of this program; one that is damaged or does not fit is skipped. Raises as `take`."""
+        if self.redact:
+            why = "a log of this program is copied as it is; import it without --redact, and use `pal export ID --redact` for what leaves"
+            self.skipped.append(ReadProblem(source.path, why))
+            return
+        path = Path(source.path)
+        their_store, their_blobs = stores_of_folder(self.home, path.parent)
+
+        def copied(store: SessionStore, blobs: Blobs, seen: SourceCursor | None) -> Imported:
+            return copy_log(their_store, path.stem, their_blobs, store, blobs)
+
+        self._take(source, source.session, copied)
+
+    def _destination(self, form: Format, source: TranscriptSource) -> str:
+        """The session that a file is imported into: the one it was exported from, if that is here."""
+        own_id = session_id(form.name, source.session)
+        origin = source.origin
+        if origin is None or own_id in self._log_sizes or origin.session not in self._log_sizes:
+            return own_id
+        try:
+            with self.home.open(origin.session, write=False) as log:
+                return origin.session if is_original(log, origin) else own_id
+        except PalimpsestError:
+            return own_id
+
+    def _take(self, source: TranscriptSource, session: str, read: Callable[[SessionStore, Blobs, SourceCursor | None], Imported]) -> None:
         seen = self._cursors.of(source) if session in self._log_sizes else None
         if self.redact and seen is not None and seen.secrets:
             self.unredacted.append(session)
         if seen is not None and seen.changed and seen.changed == source.changed:
-            self._add_row(ImportRow(source.path, form.name, session, Counts()))
+            self._add_row(ImportRow(source.path, source.format, session, Counts()))
             self._queue_search(source, session)
             return
-        store, blobs = self._stores()
-        reader = _ProgressReader(RedactingFormat(form) if self.redact else form, self)
+        # A fork needs its base, so a dry run keeps the logs of this program until it ends.
+        store, blobs = self._own_stores if source.format == NAME else self._stores()
         try:
-            imported = import_session(
-                reader,
-                source,
-                store,
-                blobs,
-                self.home.clock,
-                position=None if seen is None else seen.position,
-                since=-1 if seen is None else seen.tip,
-            )
+            imported = read(store, blobs, seen)
         except PalimpsestError as error:
             if isinstance(error, StoreError) and not isinstance(error, Locked):
                 raise
@@ -93,7 +123,7 @@ class ImportRun:
         if imported.tip < 0:
             self._skip(source, imported)
             return
-        self._add_row(ImportRow(source.path, form.name, session, imported.counts, imported.problems))
+        self._add_row(ImportRow(source.path, source.format, session, imported.counts, imported.problems))
         if self.dry:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
+from palimpsest.apps.cli.opening.settings import config_path, settings_of, working_folder
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain

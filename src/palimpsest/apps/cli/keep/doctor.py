@@ -25,7 +25,9 @@ from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.format.reading import open_reader
+from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import LogFile
+from palimpsest.core.redaction.search import CERTAIN_KINDS
 from palimpsest.foreign.reading.cursors import Cursors
 
 _OLDEST_PYTHON = (3, 11)
@@ -67,7 +69,7 @@ def check_home(home: AnyHome) -> Check:
     """Check that the home folder is writable, or can be created."""
     folder = home.folder
     if folder is None:
-        return Check("home", "ok", f"{home.name}, {len(home.store.sessions()):,} sessions")
+        return Check("home", "ok", f"{home.name}, {counted(len(home.store.sessions()), 'session')}")
     if folder.exists() and not folder.is_dir():
         return Check("home", "bad", f"{folder} is not a folder", "move it away, or set PAL_HOME to a folder")
     parent = _existing_parent(folder)
@@ -75,7 +77,7 @@ def check_home(home: AnyHome) -> Check:
         return Check("home", "bad", f"{parent} cannot be written", "change its permissions, or set PAL_HOME to another folder")
     if not folder.is_dir():
         return Check("home", "ok", f"{folder} (does not exist yet, created when needed)")
-    return Check("home", "ok", f"{folder}, {len(home.store.sessions()):,} sessions")
+    return Check("home", "ok", f"{folder}, {counted(len(home.store.sessions()), 'session')}")
 
 
 def check_space(home: AnyHome) -> Check:
@@ -178,7 +180,7 @@ def check_remains(home: AnyHome) -> Check:
         return Check(
             "remains",
             "warn",
-            f"{len(found)} files left by a crash or a repair: {_first_names(found)}",
+            f"{counted(len(found), 'file')} left by a crash or a repair: {_first_names(found)}",
             f"review them in {folder}, then delete them",
         )
     return Check("remains", "ok", "no files were left by crashes or repairs")
@@ -244,7 +246,7 @@ def _first_names(names: list[str]) -> str:
 
 
 def check_secrets(home: AnyHome) -> Check:
-    """Check for keys, tokens and passwords in imported sessions, by class and session."""
+    """Check for keys, tokens and passwords in imported sessions, by class and session; guesses are reported, but are no problem."""
     existing = set(home.store.sessions())
     kinds: Counter[str] = Counter()
     sessions: Counter[str] = Counter()
@@ -257,7 +259,10 @@ def check_secrets(home: AnyHome) -> Check:
     named = _first_names([f"{session} ({count})" for session, count in sessions.most_common()])
     classes = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     message = f"{kinds.total():,} in {len(sessions):,} imported sessions: {classes}; most in {named}"
-    return Check("secrets", "warn", message, "revoke them; `pal delete ID`, then `pal import PATH --redact` imports a session without them")
+    if not CERTAIN_KINDS & kinds.keys():
+        return Check("secrets", "ok", f"{message}; all of them are guesses, `pal secrets` lists them")
+    advice = "`pal secrets` lists them; revoke them; `pal delete ID`, then `pal import PATH --redact` imports a session without them"
+    return Check("secrets", "warn", message, advice)
 
 
 _CHECKS: tuple[Callable[[AnyHome], Check], ...] = (

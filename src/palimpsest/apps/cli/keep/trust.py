@@ -4,8 +4,8 @@ import click
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.apps.cli.opening.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import config_path, settings_of, working_folder
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput

@@ -6,12 +6,15 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.keep.kept_links import kept_links, link_text, note_in_git
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_path, find_home, find_session, stores_of_folder
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.log.verify import Finding, VerifyReport
+from palimpsest.core.format.texts import counted
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.verify import Finding, KeptLink, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log
 from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.stores.logs.repair import RepairReport, repair
@@ -20,8 +23,19 @@ _EXAMPLES = """\b
 Examples:
   pal verify last
   pal verify --all --json
-  pal verify last --repair"""
+  pal verify last --repair
+  pal verify --all > links.txt; pal verify --all --against links.txt"""
 _MOST_FINDINGS = 20
+# By the kind of a finding that no repair of the log removes: what does.
+_REMEDIES = {
+    "blob": "a blob cannot be made from the log: copy its file back, or import the session again; until then requests say what is missing",
+    "base": "the base is another log: copy it back, or repair it with `pal verify BASE --repair` first",
+    "version": "a newer version of palimpsest wrote this log: update, and it can be read",
+    "against": "the log is not the one whose link was kept: a repair cannot bring the events back, a copy of the log can",
+    "name": "the file has the name of another session: rename it to the session that it is of, with its checkpoint",
+    "locked": "another process writes this session: close it there first",
+    "store": "the file could not be read: see to its permissions or its disk first",
+}
 
 
 @dataclass(frozen=True)
@@ -48,11 +62,14 @@ class VerifyResult:
 @click.argument("targets", nargs=-1, metavar="[PATH|ID …]", shell_complete=complete_session)
 @click.option("--repair", "repair_damage", is_flag=True, help="Repair damaged logs; the damaged file is kept beside the repaired one.")
 @click.option("--all", "everything", is_flag=True, help="Check every session of the home folder; the default without names.")
+@click.option("--against", metavar="FILE|LINK", help="Compare with a link that was kept elsewhere, or with a file of them.")
+@click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, under refs/notes/palimpsest.")
 @json_option
-def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, as_json: bool) -> None:
+def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, against: str | None, note: bool, as_json: bool) -> None:
     """Check the hash chain, the order, the pairs and the blobs of logs.
 
-    Exit code 0 if all logs are valid or were repaired, else 1. Redacted lines are reported and are not errors.
+    Exit code 0 if all logs are valid or were repaired, else 1. Redacted lines are reported and are not errors. The link that is printed
+    stands for the whole log: kept elsewhere, it proves later with --against that nothing up to it was changed or cut off.
     """
     if repair_damage and not targets and not everything:
         raise click.UsageError("--repair needs a session, or --all")
@@ -60,11 +77,14 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
     chosen = (
         _all_sessions(home, home.store, home.blobs) if not targets else [found for word in targets for found in _named_sessions(home, word)]
     )
+    links = {} if against is None else kept_links(against, [found.session for found in chosen])
     with progress("verifying") as show_progress:
         results = []
         for number, found in enumerate(chosen):
             show_progress(number, len(chosen))
-            results.append(_verify_session(found, repair_damage=repair_damage))
+            results.append(_verify_session(found, links.get(found.session), repair_damage=repair_damage))
+    if note:
+        _note_links(results)
     if as_json:
         emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
     else:
@@ -87,15 +107,33 @@ def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> lis
     return [SessionLocation(session, store, blobs, home.clock) for session in store.sessions()]
 
 
-def _verify_session(found: SessionLocation, *, repair_damage: bool) -> VerifyResult:
+def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_damage: bool) -> VerifyResult:
     try:
-        before = verify_log(found.store, found.session, found.blobs)
-        if before.ok or not repair_damage:
+        before = verify_log(found.store, found.session, found.blobs, kept)
+        if not repair_damage or not any(_is_repairable(finding) for finding in before.findings):
             return VerifyResult(found, before)
         repair_done = repair(found.store, found.session)
-        return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs))
+        return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs, kept))
     except PalimpsestError as error:
         return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
+
+
+def _is_repairable(finding: Finding) -> bool:
+    return finding.kind not in _REMEDIES
+
+
+def _note_links(results: list[VerifyResult]) -> None:
+    """Note the links of valid sessions in the git of their folders; one that cannot be noted is a line on standard error."""
+    for result in results:
+        report, found = result.after or result.before, result.found
+        try:
+            if report.ok:
+                with Log.open(found.store, found.session, found.clock) as log:
+                    folder = log.opened.cwd
+                line = note_in_git(folder or ".", found.session, report.last, report.link)
+                click.echo(plain(f"pal: noted in {folder or '.'}: {line}"), err=True)
+        except PalimpsestError as error:
+            click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
 
 
 def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, object]:
@@ -107,7 +145,8 @@ def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, obje
     }
     if single:
         result = results[0]
-        shape |= {"session": result.found.session, "redacted": result.before.redacted}
+        report = result.after or result.before
+        shape |= {"session": result.found.session, "redacted": result.before.redacted, "last": report.last, "link": report.link}
         if result.repair_done is not None:
             shape |= {"copy": result.repair_done.copy, "changes": result.repair_done.changes}
     else:
@@ -119,19 +158,36 @@ def _print(result: VerifyResult) -> None:
     verdict, name = result.before, result.found.session
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
-        click.echo(f"ok    {name}  {verdict.events:,} events{redacted}")
+        click.echo(f"ok    {name}  {verdict.events:,} events{redacted}  {link_text(verdict.last, verdict.link)}")
         return
-    click.echo(f"bad   {name}  {verdict.events:,} events{redacted}, {len(verdict.findings)} findings")
-    for finding in verdict.findings[:_MOST_FINDINGS]:
-        click.echo(plain(f"      {finding.kind}: {finding.message} ({finding.where})"))
-    if len(verdict.findings) > _MOST_FINDINGS:
-        click.echo(f"      … and {len(verdict.findings) - _MOST_FINDINGS:,} more; --json has all")
+    click.echo(f"bad   {name}  {counted(verdict.events, 'event')}{redacted}, {counted(len(verdict.findings), 'finding')}")
+    _print_findings(verdict.findings)
     if result.repair_done is None:
-        click.echo(f"      `pal verify {name} --repair` repairs what can be read, and keeps the damaged file")
+        if any(_is_repairable(finding) for finding in verdict.findings):
+            click.echo(f"      `pal verify {name} --repair` repairs what can be read, and keeps the damaged file")
+        _print_remedies(verdict.findings)
         return
     for change in result.repair_done.changes:
         click.echo(plain(f"      repaired: {change}"))
     if result.repair_done.copy:
         click.echo(f"      the damaged file is kept as {result.repair_done.copy}")
-    remaining = (result.after or result.before).findings
-    click.echo(f"      {'valid now' if result.ok else f'{len(remaining)} findings remain that cannot be repaired'}")
+    report = result.after or result.before
+    if report.ok:
+        click.echo(f"      valid now  {link_text(report.last, report.link)}")
+        return
+    click.echo(f"      {counted(len(report.findings), 'finding')} cannot be repaired")
+    _print_findings(report.findings)
+    _print_remedies(report.findings)
+
+
+def _print_findings(findings: tuple[Finding, ...]) -> None:
+    for finding in findings[:_MOST_FINDINGS]:
+        click.echo(plain(f"      {finding.kind}: {finding.message} ({finding.where})"))
+    if len(findings) > _MOST_FINDINGS:
+        click.echo(f"      … and {len(findings) - _MOST_FINDINGS:,} more; --json has all")
+
+
+def _print_remedies(findings: tuple[Finding, ...]) -> None:
+    """Print for each kind of finding that a repair of the log does not remove what does."""
+    for kind in dict.fromkeys(finding.kind for finding in findings if not _is_repairable(finding)):
+        click.echo(f"      {_REMEDIES[kind]}")

@@ -3,8 +3,9 @@
 import click
 
 from palimpsest.apps.cli.look.edits import audited_edits, edit_as_builtins, print_edit, print_edits
+from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
@@ -36,8 +37,9 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
         if refused:
             _print_refused(log, as_json=as_json)
             return
-        counter = counter_of(log.view, log.ledger.calibration)
-        edits = list(audited_edits(log, counter, recorded_card(log.view.model or "unknown", cards_of(home))))
+        cards = cards_of(home)
+        counts = count_of(log.view, log, location.blobs, cards)
+        edits = list(audited_edits(log, counts.used, recorded_card(log.view.model or "unknown", cards)))
         if edit is not None:
             edits = [one for one in edits if one.event == edit]
             if not edits:
@@ -49,7 +51,7 @@ def audit(*, session: str, edit: int | None, refused: bool, full: bool, as_json:
         else:
             print_edits(console(), edits)
             if edit is not None:
-                print_edit(console(), edits[0], counter, full=full)
+                print_edit(console(), edits[0], counts.counter, full=full)
 
 
 def _print_refused(log: Log, *, as_json: bool) -> None:

@@ -1,15 +1,17 @@
 """`pal context`: what fills the model's window."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
+from string import ascii_uppercase
 from typing import Literal, TypeAlias
 
 import click
 import msgspec
 from rich.text import Text
 
+from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, counter_of, open_log, session_argument, tools_tokens
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -19,7 +21,11 @@ from palimpsest.core.tokens.budget import Census, census
 USED, PARTLY, BUFFER, FREE = "⛁", "⛀", "⛝", "⛶"
 BUFFER_NAME = "Autocompact buffer"
 FREE_NAME = "Free space"
+# What the provider counted beyond the items: of other programs, the log has neither the system prompt nor hidden thinking.
+UNLISTED_NAME = "reported, in no item"
 CELLS, ROW = 100, 10
+# The grid is printed with symbols that nearly every font has; those of Claude Code are boxes with a code in many.
+_PRINTED = {USED: "■", PARTLY: "▪", BUFFER: "▨", FREE: "□"}
 
 GridForm: TypeAlias = Literal["documents", "2.1.325"]
 
@@ -108,8 +114,10 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
     found = find_session(home, session)
     with open_log(found, whole=True) as log:
         view = log.view if at is None else log.state_at(at).view
-        counter = counter_of(view, log.ledger.calibration)
-    counted = census(view, counter, budget_of(view.model, cards_of(home), window), tools_tokens(view, found.blobs, counter))
+        cards = cards_of(home)
+        counts = count_of(view, log, found.blobs, cards)
+    warn_of_stand_in(view.model, cards)
+    counted = census(view, counts.counter, budget_of(view.model, cards, window), counts.tools, counts.used(view))
     if as_json:
         emit(msgspec.to_builtins(counted))
         return
@@ -117,14 +125,18 @@ def context(*, session: str, form: str, at: int | None, window: int | None, as_j
 
 
 def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> None:
-    """Print the grid with its legend, tokens by source, and the largest items."""
+    """Print the grid with its legend, tokens by source, and the largest items; what no item explains has cells from one percent on."""
     screen = console()
     shares = [CategoryTokens(kind, tokens) for kind, tokens in sorted(counted.by_kind.items(), key=lambda pair: -pair[1]) if tokens]
+    unlisted = counted.used - sum(counted.by_kind.values())
+    if unlisted * CELLS >= counted.window:
+        shares.append(CategoryTokens(UNLISTED_NAME, unlisted))
     colours = {share.name: _COLOURS[number % len(_COLOURS)] for number, share in enumerate(shares)}
     rows = grid(shares, counted.window, counted.buffer, form)
-    drawing = [Text.assemble(*((f"{cell.glyph} ", colours.get(cell.category, "dim")) for cell in row)) for row in rows]
+    letters = {} if screen.color_system is not None and not screen.no_color else category_letters(share.name for share in shares)
+    drawing = [Text.assemble(*((f"{_symbol(cell, letters)} ", colours.get(cell.category, "dim")) for cell in row)) for row in rows]
     entries = (*shares, CategoryTokens(FREE_NAME, counted.free), CategoryTokens(BUFFER_NAME, counted.buffer))
-    legend = [Text(share_line(share, counted.window, form), style=colours.get(share.name, "dim")) for share in entries]
+    legend = [_legend_line(share_line(share, counted.window, form), share.name, letters, colours) for share in entries]
     screen.print(Text(plain(head_line(model, counted.used, counted.window)), style="bold"))
     for cells, entry in zip_longest(drawing, legend, fillvalue=Text()):
         screen.print(Text.assemble(cells or " " * 2 * ROW, "  ", entry))
@@ -135,3 +147,25 @@ def print_census(counted: Census, model: str, form: GridForm = "2.1.325") -> Non
     for item in sorted(counted.items, key=lambda item: -item.tokens)[:_LARGEST]:
         largest.add_row(item.id, f"{item.kind}{' (masked)' if item.masked else ''}", f"{item.tokens:,}")
     screen.print(largest)
+
+
+def category_letters(names: Iterable[str]) -> dict[str, str]:
+    """Return a capital letter for each category, of its name if one is left; categories after the 26th have a question mark."""
+    found: dict[str, str] = {}
+    for name in names:
+        candidates = (*name.upper(), *ascii_uppercase)
+        found[name] = next((letter for letter in candidates if letter in ascii_uppercase and letter not in found.values()), "?")
+    return found
+
+
+def _symbol(cell: GridCell, letters: Mapping[str, str]) -> str:
+    """Return what is printed for a cell; without colours the letter of its category, a small one if it is partly used."""
+    letter = letters.get(cell.category)
+    if letter is None:
+        return _PRINTED[cell.glyph]
+    return letter.lower() if cell.glyph == PARTLY else letter
+
+
+def _legend_line(line: str, category: str, letters: Mapping[str, str], colours: Mapping[str, str]) -> Text:
+    symbol = letters.get(category) or {FREE_NAME: _PRINTED[FREE], BUFFER_NAME: _PRINTED[BUFFER]}.get(category, "")
+    return Text(f"{symbol} {line}" if letters else line, style=colours.get(category, "dim"))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
@@ -133,10 +133,10 @@ class AuditedEdit:
     codes: dict[str, int]
 
 
-def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator[AuditedEdit]:
+def audited_edits(log: Log, count: Callable[[View], int], model: ModelCard) -> Iterator[AuditedEdit]:
     """Yield the edits of the current branch, oldest first, each with the views before and after it, including undone edits.
 
-    Sizes, prices and losses that an edit did not record are computed from these views.
+    Sizes, prices and losses that an edit did not record are computed from these views; `count` returns the tokens of a request with one.
     """
     skip = log.reader.undone_edits(log.path)
     projection = ViewProjection(reader=log.reader)
@@ -151,7 +151,7 @@ def audited_edits(log: Log, counter: TokenCounter, model: ModelCard) -> Iterator
         before = projection.view
         projection.take(event)
         after = projection.view
-        sizes = (body.tokens_before or counter.total(before), body.tokens_after or counter.total(after))
+        sizes = (body.tokens_before or count(before), body.tokens_after or count(after))
         yield AuditedEdit(
             event.seq,
             event.at,
@@ -186,7 +186,7 @@ def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, o
     return {
         "edit": number,
         "event": number,
-        "at": datetime.fromtimestamp(edit.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": iso_time(edit.at),
         "policy": edit.body.by,
         "why": edit.body.why,
         "moment": edit.body.moment,
@@ -218,6 +218,25 @@ def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = T
             screen.print(Text(one_line(f"{head}{why}", screen.width), style=style))
         if hidden:
             screen.print(Text(f"{head}{hidden}", style=style))
+
+
+def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
+    """Yield up to three lines about an edit: sizes and the number of hidden items; reason and price; what is no longer shown."""
+    name = f"edit {edit.event} by {edit.body.by}" if numbered else edit.body.by
+    hidden = f", {_counted_items(len(edit.loss.ids))} hidden" if edit.loss.ids else ""
+    yield f"{name}: {edit.tokens_before:,} → {edit.tokens_after:,} tokens{hidden}"
+    prices = (("costs", edit.price_usd, "once"), ("saves", edit.saved_usd_per_call, "a call"))
+    money = [f"{word} {_signed(usd)} {when}" for word, usd, when in prices if usd]
+    parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
+    if parts:
+        yield parts
+    lost = hidden_counts(edit.loss)
+    if lost:
+        yield lost
+
+
+def _counted_items(count: int) -> str:
+    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 def _signed(cost: float | None) -> str:
@@ -277,7 +296,7 @@ def _diff_lines(before: View, after: View, line: Callable[[Item], str]) -> Itera
 
 
 def _unchanged_line(count: int) -> tuple[str, str, str]:
-    return " ", f"{count} item{'' if count == 1 else 's'} as before", "dim"
+    return " ", f"{_counted_items(count)} as before", "dim"
 
 
 def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:

@@ -1,16 +1,15 @@
 """`pal hooks`: the hooks that would run in this folder, or the runs of hooks in a session."""
 
-from datetime import UTC, datetime
-
 import click
 from msgspec import Struct
 
-from palimpsest.apps.cli.opening.engine_session import config_path, settings_of, working_folder
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import complete_session, open_log
+from palimpsest.apps.cli.opening.settings import config_path, settings_of, working_folder
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.events import HookRan
+from palimpsest.core.format.texts import iso_time
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 
@@ -84,10 +83,6 @@ def _row(hook: HookConfig, origin: str, *, trusted: bool) -> ShownHook:
     return ShownHook(hook.called, hook.moment, hook.tool, hook.seconds, hook.command, origin, trusted)
 
 
-def _time(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _show_runs(word: str, limit: int, *, as_json: bool) -> None:
     runs: list[ShownRun] = []
     with open_log(find_session(find_home(), word)) as log:
@@ -95,7 +90,7 @@ def _show_runs(word: str, limit: int, *, as_json: bool) -> None:
             body = event.body
             if isinstance(body, HookRan):
                 said = (body.exit, body.took_ms, body.blocked, body.failure, body.text)
-                runs.append(ShownRun(event.seq, _time(event.at), body.hook, body.moment, body.call_id, *said))
+                runs.append(ShownRun(event.seq, iso_time(event.at), body.hook, body.moment, body.call_id, *said))
     runs = runs[-limit:]
     if as_json:
         emit(runs)

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import NEWEST, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
-from palimpsest.apps.cli.output.values import emit, json_option, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, short_time, with_iso_times
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
@@ -20,13 +20,13 @@ from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.memory.jobs import memory_job_names
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
 
 
 class JobRow(Struct, frozen=True):
-    """A job as `--json` prints it. `lag` is in events, `at` and `took_ms` are in milliseconds; `cost_usd` is null without known prices.
+    """A job as `--json` prints it. `lag` is in events; `at` is ISO 8601 in JSON; `cost_usd` is null without known prices.
 
     `is_on` is false for a job that has run in this session, and that neither the settings nor the profile have turned on now.
     """
@@ -58,13 +58,13 @@ def jobs(*, session: str, as_json: bool) -> None:
     found = find_session(home, session)
     config = settings_of(home).config
     with open_log(found) as log:
-        own = profile(log.view.profile) if log.view.profile in PROFILES else None
+        own = profile(log.view.profile) if is_profile_name(log.view.profile) else None
         names = [job.name for job in (*standard_jobs(config.jobs, home), *(() if own is None else own.jobs))]
         if own is not None and log.opened.opener is None and home.folder is not None:
             names += memory_job_names(config.memory, own)
         rows = rows_of(log, names, cards_of(home))
     if as_json:
-        emit([msgspec.to_builtins(row) for row in rows])
+        emit([with_iso_times(msgspec.to_builtins(row), "at") for row in rows])
         return
     if not rows:
         click.echo("no jobs: all of them are off, and none ran in this session")

@@ -1,25 +1,34 @@
-"""`pal sessions`: a list of all sessions, newest first."""
+"""`pal sessions`: a list of sessions, newest first, one line each, and a picker on a terminal."""
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import click
-from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.home import AnyHome, find_home
-from palimpsest.apps.cli.opening.logs import cards_of, refresh_index
-from palimpsest.apps.cli.output.tables import console, one_line, print_listing
+from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
+from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
+from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
-from palimpsest.apps.shown_text import dollars, short
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.shown_text import dollars
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
 
 _DEFAULT_LIMIT = 20
+_FOLDER_COLUMNS = 16
+_COLUMNS: Final = ("id", "folder", "when", "turns", "context", "cost", "title")
+_SORTS: Final = ("updated", "created", "turns", "context", "tokens", "cost", "title")
 
 
-@click.command(epilog="\b\nExample:\n  pal sessions --limit 5")
+@click.command(epilog="\b\nExamples:\n  pal sessions --limit 5\n  pal sessions --cwd . --since 7d --sort cost")
+@filter_options
+@click.option("--sort", type=click.Choice(_SORTS), default="updated", show_default=True, help="Largest or newest first; titles from A.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -28,40 +37,56 @@ _DEFAULT_LIMIT = 20
     help=f"List at most N sessions; default {_DEFAULT_LIMIT}, with --json all.",
 )
 @click.option("--all", "everything", is_flag=True, help="List all sessions, also those of sub-agents.")
+@click.option("--plain", "is_plain", is_flag=True, help="Print the list also on a terminal, without a picker.")
 @json_option
-def sessions(*, limit: int | None, everything: bool, as_json: bool) -> None:
-    """List sessions, newest first.
+def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything: bool, is_plain: bool, as_json: bool) -> None:
+    """List sessions, the one with the newest event first; the first row is the session that `last` names.
 
-    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
+    On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
+    end, which every command takes. Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on
+    standard error (exit code 1).
     """
     home = find_home()
     with home.index() as index:
         complete_index = refresh_index(index)
-        found = index.list(refresh=False)
-    _report(home, found, limit, everything=everything, as_json=as_json)
+        rows = chosen.matching(index.list(refresh=False))
+    children = 0 if everything else sum(row.opener is not None for row in rows)
+    cards = cards_of(home)
+    rows = _sorted([row for row in rows if everything or row.opener is None], sort, cards)
+    count = len(rows)
+    if limit is not None or not (everything or as_json):
+        rows = rows[: limit or _DEFAULT_LIMIT]
+    if as_json:
+        emit([as_builtins(row, cost_of(row, cards)) for row in rows])
+    elif not rows:
+        click.echo("no sessions yet; `pal demo` shows what pal can do" if chosen.is_empty else "no session matches; see `pal sessions`")
+    else:
+        _show(home, rows, cards, is_plain=is_plain)
+        _print_left_out(count - len(rows), children)
     if not complete_index:
         click.get_current_context().exit(FINDINGS)
 
 
-def _report(home: AnyHome, found: Sequence[SessionRow], limit: int | None, *, everything: bool, as_json: bool) -> None:
-    children = 0 if everything else sum(row.opener is not None for row in found)
-    if not everything:
-        found = [row for row in found if row.opener is None]
-    count = len(found)
-    if limit is not None or not (everything or as_json):
-        found = found[: limit or _DEFAULT_LIMIT]
-    cards = cards_of(home)
-    if as_json:
-        emit([as_builtins(row, cost_of(row, cards)) for row in found])
-        return
-    if not found:
-        click.echo("no sessions yet; `pal demo` shows what pal can do")
-        return
-    _print(found, cards)
-    if count > len(found):
-        click.echo(f"… and {count - len(found):,} more: --limit N or --all")
+def _print_left_out(more: int, children: int) -> None:
+    if more:
+        click.echo(f"… and {more:,} more: --limit N or --all", err=True)
     if children:
-        click.echo(f"… and {children:,} of sub-agents: --all")
+        click.echo(f"… and {children:,} of sub-agents: --all", err=True)
+
+
+def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+    """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
+    if sort == "title":
+        return sorted(rows, key=lambda row: _title(row).casefold())
+    figures: dict[str, Callable[[SessionRow], float]] = {
+        "updated": lambda row: row.updated,
+        "created": lambda row: row.created,
+        "turns": lambda row: row.turns,
+        "context": lambda row: row.context or 0,
+        "tokens": lambda row: row.tokens,
+        "cost": lambda row: cost_of(row, cards) or 0,
+    }
+    return sorted(rows, key=figures[sort], reverse=True)
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
@@ -76,7 +101,7 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
     """Return a session as `--json` prints it."""
     names = ("id", "title", "origin", "cwd", "model", "profile", "created", "updated", "events", "turns", "tokens")
     shape: dict[str, object] = {name: getattr(row, name) for name in names}
-    shape |= {"cost_usd": cost, "path": row.path}
+    shape |= {"created": iso_time(row.created), "updated": iso_time(row.updated), "cost_usd": cost, "path": row.path}
     if row.base is not None:
         shape["base"] = {"session": row.base.session, "seq": row.base.seq}
     if row.opener is not None:
@@ -84,14 +109,48 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
     return shape
 
 
-def _print(found: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> None:
-    rows: list[tuple[Sequence[str], Text | None]] = []
-    for row in found:
-        price = dollars(cost_of(row, cards)) if row.usage else "-"
-        cells = (row.id, short_time(row.updated), one_line(row.model or "-", 20), f"{row.events:,}", short(row.tokens), price)
-        rows.append((cells, Text(one_line(_title(row), 76), style="" if row.title and row.opener is None else "dim")))
-    header = ("session", "when", "model", "events", "tokens", "cost")
-    print_listing(console(), header, rows, frozenset({"events", "tokens", "cost"}))
+def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...], *, is_plain: bool) -> None:
+    """Print the list; on a terminal let the user pick a session and go on with it."""
+    words = short_ids([stat.session for stat in home.store.stats()])
+    table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
+    if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
+        from palimpsest.apps.cli.look.finding.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
+
+        picked = pick("Which session?", [(row.id, "  ".join(cells)) for row, cells in zip(rows, _aligned(table), strict=True)])
+        if picked is not None:
+            from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the group imports this module
+
+            cli.main(["chat", "--resume", picked])
+    columns = Columns(*_COLUMNS, right=("turns", "context", "cost"), keep=("id", "when"))
+    for row, cells in zip(rows, table, strict=True):
+        columns.add_row(*cells, style="" if row.title and row.opener is None else "dim")
+    console().print(columns)
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
+
+
+def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
+    folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
+    price = dollars(cost_of(row, cards)) if row.usage else "-"
+    return word, folder, short_time(row.updated), f"{row.turns:,}", _context_share(home, row, cards), price, one_line(_title(row), 76)
+
+
+def _context_share(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...]) -> str:
+    """Return how much of its window the next request of a session fills, in percent; the log is opened where the index cannot tell."""
+    tokens = row.context
+    if tokens is None:
+        from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which few lists need
+
+        try:
+            location = find_session(home, row.id)
+            with open_log(location) as log:
+                tokens = view_tokens(log.view, log, location.blobs, cards)
+        except PalimpsestError:
+            return "-"
+    return f"{tokens * 100 // budget_of(row.model, cards).window}%"
 
 
 def _title(row: SessionRow) -> str:

@@ -9,19 +9,22 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, counter_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import dollars, plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
+from palimpsest.core.format.texts import counted, iso_time, whole_number
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.engine.children.costs import child_state, recorded_spending
+from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.past_requests import PastRequest, next_request, past_request
 
@@ -31,9 +34,9 @@ _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": 
 
 
 def events_of(log: Log, last: int) -> Iterator[dict[str, object]]:
-    """Yield the events up to `last`, on all branches, as stored in the file."""
+    """Yield the events up to `last`, on all branches, as stored in the file but for their times, which are ISO 8601."""
     for event in log.reader.run(0, last):
-        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": event.at, "prev": event.prev}
+        shape: dict[str, object] = {"seq": event.seq, "parent": event.parent, "at": iso_time(event.at), "prev": event.prev}
         shape["body"] = Raw(encode_body(event.body))
         if event.digest:
             shape["digest"] = event.digest
@@ -58,11 +61,12 @@ def name_of(event: Event) -> str:
     return body.name if isinstance(body, Unknown) else str(body.__struct_config__.tag)
 
 
-def print_view(screen: Console, log: Log, view: View, counter: TokenCounter, *, full: bool) -> None:
-    """Print the conversation as the model sees it, each item with its id, kind and tokens."""
-    title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {len(view.items)} items"
+def print_view(screen: Console, log: Log, view: View, counts: ViewCount, *, full: bool) -> None:
+    """Print the conversation as the model sees it, with the tokens of the next request, each item with its id, kind and tokens."""
+    counter = counts.counter
+    title = f"{log.session}  event {view.seq}, epoch {view.epoch}, {counted(len(view.items), 'item')}"
     model = f", {plain(view.model)}" if view.model else ""
-    screen.print(Text(f"{title}, {counter.total(view):,} tokens{model}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"{title}, {counted(counts.used(view), 'token')}{model}", style="bold"), soft_wrap=True)
     for item in view.head:
         _print_item(screen, item, counter, "head", full=full)
     for item in view.items:
@@ -87,7 +91,7 @@ def print_family(screen: Console, home: AnyHome, location: SessionLocation, log:
             Text(plain(f"sub-agent {_called(child.nickname, child.role)}: {state}, {price}, session {child.session}")), soft_wrap=True
         )
     if len(children) > _CHILDREN:
-        screen.print(Text(f"… and {len(children) - _CHILDREN:,} more sub-agents: pal agents {log.session}"), soft_wrap=True)
+        screen.print(Text(f"… and {counted(len(children) - _CHILDREN, 'more sub-agent')}: pal agents {log.session}"), soft_wrap=True)
 
 
 def _called(nickname: str, role: str) -> str:
@@ -100,7 +104,8 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
     notes = "".join(f"  [{word}]" for word in words if word)
     screen.print()
     screen.print(
-        Text(f"{item.id}  {item.kind}{source}  {counter.item(item):,} tokens{notes}", style=_STYLES.get(item.kind, "bold")), soft_wrap=True
+        Text(f"{item.id}  {item.kind}{source}  {counted(counter.item(item), 'token')}{notes}", style=_STYLES.get(item.kind, "bold")),
+        soft_wrap=True,
     )
     content = shown(item)
     if content is None:
@@ -113,7 +118,7 @@ def _print_item(screen: Console, item: Item, counter: TokenCounter, note: str, *
         for piece in Text(short).wrap(screen, max(1, screen.width - 2)):
             screen.print(Text(f"  {piece.plain.rstrip()}"), soft_wrap=True)
     if len(kept) < len(lines):
-        screen.print(Text(f"  … {len(lines) - len(kept):,} more lines (--full)", style="dim"))
+        screen.print(Text(f"  … {counted(len(lines) - len(kept), 'more line')} (--full)", style="dim"))
 
 
 def _mask_note(item: Item) -> str:
@@ -169,23 +174,30 @@ def show(
         else:
             if at is None:
                 print_family(console(), home, location, log)
-            print_view(console(), log, view, counter_of(view, log.ledger.calibration), full=full)
+            print_view(console(), log, view, count_of(view, log, location.blobs, cards_of(home)), full=full)
 
 
 def _number(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
+    number = whole_number(word)
+    if not number:
         raise click.UsageError(f"--request takes a number from 1, or `next`, not {word!r}")
-    return int(word)
+    return number
 
 
 def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
-    name = model or view.model or _DEFAULT_MODELS[wire or "anthropic"]
-    request = next_request(view, location.blobs.get, cards_of(home), wire=wire, model=name)
-    _write(request.body, f"as it would be sent to {name}")
+    # A model that the user names must have a card; one that the log names may have a stand-in.
+    given = model or ("" if view.model else _DEFAULT_MODELS[wire or "anthropic"])
+    fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
+    request = next_request(view, fetch, cards, wire=wire, model=given)
+    warn_of_blobs(fetch)
+    warn_of_stand_in("" if given else view.model, cards)
+    _write(request.body, f"as it would be sent to {given or view.model}")
 
 
 def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
-    past = past_request(log, number, location.blobs.get, cards_of(home), wire=wire, model=model)
+    fetch = NotedFetch(location.blobs.get)
+    past = past_request(log, number, fetch, cards_of(home), wire=wire, model=model)
+    warn_of_blobs(fetch)
     if past.verified:
         _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:

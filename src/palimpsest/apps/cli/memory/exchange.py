@@ -13,6 +13,7 @@ from palimpsest.apps.cli.opening.home import expand_path
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import counted
 from palimpsest.engine.memory.access.exporting import one_document, write_topic_files
 from palimpsest.engine.memory.access.importing import ImportedNotes, folder_at, import_notes, own_folders
 from palimpsest.memory.note import redacted
@@ -83,7 +84,7 @@ def export(*, folder: Path | None, form: Literal["claude", "json", "markdown"], 
         if as_json:
             emit({"format": form, "notes": len(named), "folder": str(folder), "files": [path.name for path in paths]})
         else:
-            click.echo(f"exported {len(named)} notes to {folder}")
+            click.echo(f"exported {counted(len(named), 'note')} to {folder}")
         return
     if folder is not None:
         raise click.UsageError(f"The format {form} goes to standard output; redirect it")

@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from palimpsest.apps.cli.command_line import SuggestingGroup
+
 # Name: (module and attribute below apps/cli, one line of help). `pal memory --help` needs only this table.
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "list": ("memory.notes:list_", "List notes: name, kind, time, trust, uses, and what each is about."),
@@ -24,7 +26,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-class MemoryGroup(click.Group):
+class MemoryGroup(SuggestingGroup):
     """A group that imports a command's module only when that command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

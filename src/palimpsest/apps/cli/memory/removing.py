@@ -10,6 +10,7 @@ from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten
+from palimpsest.core.format.texts import counted
 from palimpsest.engine.memory.access.writing import LocatedNote, locate
 from palimpsest.memory.weighing.erasing import said_by
 
@@ -108,7 +109,7 @@ def promote(*, name: str | None, every: bool, yes: bool, scope: str, cwd: Path, 
         return
     waiting = [(book, held) for book in opened.notebooks(scope) for held in book.notes().quarantine]
     if waiting and not yes:
-        confirm(f"this promotes {len(waiting)} notes: {', '.join(held for _, held in waiting[:5])}", "memory promote")
+        confirm(f"this promotes {counted(len(waiting), 'note')}: {', '.join(held for _, held in waiting[:5])}", "memory promote")
     done = [changed(word_of(opened.memories, book), book.promote(held)) for book, held in waiting]
     words = ", ".join(dict.fromkeys(each.scope for each in done))
     saved = tuple(each for part in done for each in part.saved)

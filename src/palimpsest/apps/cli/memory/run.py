@@ -9,12 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.opening.logs import cards_of
+from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput, NoModel
+from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import RunProviders
 from palimpsest.engine.memory.pipeline.asking import DirectAnswers, RunEstimate, estimated
@@ -61,9 +62,7 @@ class _ChosenModel(Struct, frozen=True):
 @click.option("--dry-run", is_flag=True, help="Show what would be read and what it would cost; ask and write nothing.")
 @click.option("--no-model", is_flag=True, help="Ask no model: summaries and notes come from what the logs prove.")
 @click.option("--model", default="", metavar="NAME", help="Model to ask; default: memory.model, else the model of the settings.")
-@click.option(
-    "--usd", type=click.FloatRange(min=0), default=None, metavar="X", help="Most US dollars of this run; default: memory.run_usd."
-)
+@click.option("--usd", type=FiniteRange(min=0), default=None, metavar="X", help="Most US dollars of this run; default: memory.run_usd.")
 @json_option
 def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | None, as_json: bool) -> None:
     """Read finished sessions of any origin, and make notes, summaries and proposed skills of them.
@@ -169,8 +168,8 @@ def _print_plan(plan: RunPlan, cost: RunEstimate, chosen: _ChosenModel, budget: 
         click.echo(plain(f"no model is asked: {chosen.why_not}"))
         return
     click.echo(
-        f"estimate with {chosen.card.name}: up to {cost.calls:,} requests, {short(cost.read)} tokens read, {short(cost.written)} written,"
-        f" {dollars(cost.usd)}; budget {dollars(budget)}"
+        f"estimate with {chosen.card.name}: up to {counted(cost.calls, 'request')}, {short(cost.read)} tokens read,"
+        f" {short(cost.written)} written, {dollars(cost.usd)}; budget {dollars(budget)}"
     )
 
 
@@ -179,15 +178,15 @@ def _print_report(done: PipelineRun) -> None:
     read = [each for each in report.sessions if each.status in ("done", "empty")]
     scopes = [each for each in report.scopes if each.status == "done"]
     notes, refused = sum(each.saved for each in read), sum(each.refused for each in read)
-    click.echo(
-        f"read {len(read):,} sessions: {sum(each.status == 'done' for each in read):,} summaries, {notes:,} notes, {refused:,} refused"
-    )
+    summaries = sum(each.status == "done" for each in read)
+    click.echo(f"read {counted(len(read), 'session')}: summaries {summaries:,}, {counted(notes, 'note')}, {refused:,} refused")
     click.echo(f"consolidated {len(scopes):,} of {len(report.scopes):,} folders of notes, {sum(each.changed for each in scopes):,} changes")
     if done.indexed.read:
-        click.echo(f"read {done.indexed.read:,} sessions into the index of recall, {done.indexed.units:,} turns")
+        click.echo(f"read {counted(done.indexed.read, 'session')} into the index of recall, {counted(done.indexed.units, 'turn')}")
     if done.spent.calls:
         spent = done.spent
-        click.echo(f"cost {dollars(spent.usd)}: {spent.calls:,} requests, {short(spent.read)} tokens read, {short(spent.written)} written")
+        tokens = f"{short(spent.read)} tokens read, {short(spent.written)} written"
+        click.echo(f"cost {dollars(spent.usd)}: {counted(spent.calls, 'request')}, {tokens}")
     reasons = [(each.session, each.reason) for each in report.sessions if each.status in ("failed", "skipped")]
     reasons += [(each.scope, each.reason) for each in report.scopes if each.status in ("failed", "skipped")]
     for subject, reason in reasons[:_MOST_REASONS]:

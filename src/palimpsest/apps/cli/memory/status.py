@@ -3,10 +3,10 @@
 import click
 import msgspec
 
-from palimpsest.apps.cli.opening.engine_session import settings_of
 from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
-from palimpsest.apps.cli.output.values import emit, json_option, local_time, short_time
+from palimpsest.apps.cli.output.values import emit, json_option, local_time, short_time, with_iso_times
 from palimpsest.apps.shown_text import plain, short
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, ScopeStatus, pipeline_status
@@ -27,9 +27,14 @@ def status(*, everything: bool, as_json: bool) -> None:
     home = find_home()
     found = pipeline_status(PipelinePlaces(home, settings_of(home).config.memory))
     if as_json:
-        emit(msgspec.to_builtins(found))
+        emit(_as_builtins(found))
         return
     _print(found, everything=everything)
+
+
+def _as_builtins(found: PipelineStatus) -> dict[str, object]:
+    jobs = [with_iso_times(msgspec.to_builtins(job), "lease_until", "next_at", "succeeded_at") for job in found.jobs]
+    return with_iso_times({**msgspec.to_builtins(found), "jobs": jobs}, "next_at")
 
 
 def _print(found: PipelineStatus, *, everything: bool) -> None:

@@ -1,6 +1,5 @@
 """`pal memory why`: the events that a note rests on, quoted, and every change of it."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from palimpsest.apps.cli.memory.places import OpenedMemories, cwd_option, open_m
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import iso_time
 from palimpsest.engine.memory.access.evidence import CitedEvent, NoteChange, changes_of, cited_events
 from palimpsest.engine.memory.access.writing import locate
 from palimpsest.engine.memory.notebook import Notebook
@@ -61,12 +61,8 @@ def _print_event(event: CitedEvent) -> None:
 
 
 def _cited_fields(event: CitedEvent) -> dict[str, object]:
-    return {**{field: getattr(event, field) for field in event.__struct_fields__}, "at": None if event.at is None else _utc(event.at)}
+    return {**{field: getattr(event, field) for field in event.__struct_fields__}, "at": None if event.at is None else iso_time(event.at)}
 
 
 def _change_fields(change: NoteChange) -> dict[str, object]:
-    return {**{field: getattr(change, field) for field in replace(change).__struct_fields__}, "at": _utc(change.at)}
-
-
-def _utc(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {**{field: getattr(change, field) for field in replace(change).__struct_fields__}, "at": iso_time(change.at)}

@@ -41,7 +41,7 @@ _MOST_READ: Final = 100_000
 @click.option("--attribute", default="", metavar="KEY", help="Stable key such as test.command; a new value replaces the old one.")
 @click.option("--from", "valid_from", default="", metavar="DATE", help="First day on which it holds, such as 2026-05-04.")
 @click.option("--until", "valid_to", default="", metavar="DATE", help="Day on which it ceases to hold.")
-@click.option("--replaces", default="", metavar="NAME", help="The note that this one corrects; `pal memory undo` brings it back.")
+@click.option("--replaces", default="", metavar="NAME", help="The note that this one corrects; `pal memory undo NAME` brings it back.")
 @scope_option
 @cwd_option
 @json_option
@@ -75,7 +75,7 @@ def edit(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     """Edit a copy of the note NAME in $VISUAL or $EDITOR.
 
     The copy is checked before it replaces the note; if it is no valid note, or the editor fails, the old one stays as it is. The old
-    version is kept; `pal memory undo` brings it back.
+    version is kept; `pal memory undo NAME` brings it back.
     """
     opened = open_memories(cwd)
     found = locate(opened.memories, name, scope, ("active",))

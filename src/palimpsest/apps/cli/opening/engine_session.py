@@ -1,27 +1,26 @@
-"""Sets up the engine for a command: reads the settings, chooses profile, model and provider, and builds the session."""
+"""Sets up the engine for a command: chooses profile, model and provider, and builds the session."""
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import click
 from msgspec import Struct
 
-from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation
+from palimpsest.apps.cli.opening.home import SessionLocation
 from palimpsest.apps.cli.opening.logs import close_open_call
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, NoModel
+from palimpsest.core.errors import BadInput, MissingBlob, NoModel
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import configured_provider, is_offline, profile_name_of
 from palimpsest.engine.environment import Environment, inline, no_provider
+from palimpsest.engine.named_profiles import profile
 from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.stores.config.settings import DEFAULT_SOURCE, FILE_NAME, Settings, resolve
+from palimpsest.stores.config.settings import DEFAULT_SOURCE, Settings
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
@@ -30,35 +29,6 @@ from palimpsest.wire.past_requests import recorded_tools
 # Default number of retries of a command after a failed request, and the total wait in seconds.
 _RETRIES = 3
 _LONGEST_WAIT_S = 60.0
-
-
-def config_path(home: AnyHome) -> Path | None:
-    """Return the path of the user's configuration; None for a home in memory."""
-    return None if home.folder is None else home.folder / FILE_NAME
-
-
-def working_folder() -> Path | None:
-    """Return the working directory; None if it was deleted."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return None
-
-
-def settings_of(home: AnyHome, options: Mapping[str, object] | None = None, *, strict: bool = False) -> Settings:
-    """Return the settings for the working directory, and print a warning for each part of a file that is not used.
-
-    `options` are values of the command line by key. With `strict`, for commands that run tools, a file with a problem raises `BadInput`:
-    a rule or limit that cannot be read must not be left out. A bad variable raises `BadInput` in any case.
-    """
-    settings = resolve(config_path(home), working_folder(), os.environ, options)
-    if strict:
-        settings.require_valid()
-    for problem in settings.problems:
-        click.echo(plain(f"pal: {problem}; until this is fixed, it is not used"), err=True)
-    for problem in settings.refused:
-        click.echo(plain(f"pal: {problem}"), err=True)
-    return settings
 
 
 def card_of(settings: Settings, log: Log, cards: tuple[ModelCard, ...]) -> ModelCard | None:
@@ -173,7 +143,11 @@ def environment_of(
 def engine_session(log: Log, profile_used: Profile, model: ModelCard, environment: Environment) -> Session:
     """Return the engine session of a command, with the tools of its last call."""
     call, blobs = log.view.call, environment.blobs
-    tools = recorded_tools(call.tools, blobs.get) if call is not None and call.tools and call.tools in blobs else ()
+    try:
+        tools = recorded_tools(call.tools, blobs.get) if call is not None else ()
+    except MissingBlob as error:
+        click.echo(plain(f"pal: {error}; the tools of the last request are left out"), err=True)
+        tools = ()
     return Session(log, profile_used, model, environment, tools)
 
 

@@ -1,16 +1,20 @@
 """Finds the home folder of `pal`, and the session that a command line argument names."""
 
 import os
-from contextlib import closing
+import shlex
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import SessionOpened
-from palimpsest.core.format.reading import open_reader
-from palimpsest.core.ports import BlobStore, Clock, SessionArchive
+from palimpsest.apps.cli.command_line import nearest
+from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.format.texts import counted
+from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.jsonl import SUFFIX, JsonlSessions
@@ -23,12 +27,17 @@ __all__ = [
     "expand_path",
     "find_home",
     "find_session",
-    "is_of_sub_agent",
+    "list_sessions",
     "new_session_id",
+    "not_empty",
+    "short_ids",
     "stores_of_folder",
 ]
 
 NEWEST = "last"
+_LOG_START = b'{"seq":'
+# A short id has at least so many characters, and a session whose id has at most so many is shown by it.
+_SHORTEST_ID, _SHORT_ENOUGH = 4, 10
 
 
 def find_home() -> AnyHome:
@@ -53,6 +62,16 @@ def expand_path(word: str) -> Path:
         return Path(word)
 
 
+def not_empty(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the value of an option that names something. Raises `BadParameter` if it is given and empty.
+
+    An empty value comes from a shell variable that is not set; as "no condition" it would let `pal delete` choose more than was meant.
+    """
+    if not value and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+        raise click.BadParameter("it is empty", context, option)
+    return value
+
+
 class SessionLocation(Struct, frozen=True):
     """A session id with the stores that hold it, and the clock of its home."""
 
@@ -68,9 +87,10 @@ class SessionLocation(Struct, frozen=True):
 
 
 def find_session(home: AnyHome, word: str) -> SessionLocation:
-    """Find a session by id, unique id prefix, path, or `last`, the newest that is none of a sub-agent.
+    """Find a session by its id, by a unique beginning or end of its id, by path, or by `last`.
 
-    Raises `BadInput` if there is none or more than one.
+    `last` is the first row of `pal sessions`: the one with the newest event that is none of a sub-agent. Raises `BadInput` if there is
+    none or more than one.
     """
     if word.endswith(SUFFIX) or os.sep in word:
         return _find_file(home, expand_path(word))
@@ -82,28 +102,64 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
             f"there is no session {word!r}: the home has no sessions yet; `pal demo --home DIR` creates one", where=home.store.name
         )
     if word == NEWEST:
-        newest_first = sorted(stats, key=lambda session: (stats[session], session), reverse=True)
-        # A sub-agent that was killed with its parent may have written last.
-        newest = next((session for session in newest_first if not is_of_sub_agent(home, session)), newest_first[0])
+        try:
+            rows = list_sessions(home)
+        except StoreError:
+            # An index that cannot be written is no reason not to find a session.
+            rows = ()
+        listed = [row.id for row in rows if row.opener is None] or [row.id for row in rows]
+        # Without a readable log, the command says what is wrong with the one that changed last.
+        newest = listed[0] if listed else max(stats, key=lambda session: (stats[session], session))
         return SessionLocation(newest, home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
+    if not matching and len(word) >= _SHORTEST_ID:
+        matching = sorted(session for session in stats if session.endswith(word))
     if not matching:
-        raise BadInput(f"there is no session {word!r}; `pal sessions` lists them", where=home.store.name)
+        if expand_path(word).exists():
+            return _find_file(home, expand_path(word))
+        meant = nearest(word, (NEWEST, *stats, *short_ids(stats).values()))
+        advice = f"; {meant[:1].lower()}{meant[1:]}" if meant else ""
+        raise BadInput(f"there is no session {word!r}{advice or '; `pal sessions` lists them'}", where=home.store.name)
     children = [session for session in matching[1:] if session.startswith(f"{matching[0]}.")]
     if len(matching) > 1 and len(children) < len(matching) - 1:
         some = ", ".join(matching[:4]) + (", …" if len(matching) > 4 else "")
-        raise BadInput(f"{word!r} is the prefix of {len(matching)} sessions: {some}; give a longer prefix", where=home.store.name)
+        place, longer = ("prefix", "prefix") if matching[0].startswith(word) else ("end", "part")
+        raise BadInput(
+            f"{word!r} is the {place} of {counted(len(matching), 'session')}: {some}; give a longer {longer}", where=home.store.name
+        )
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
-def is_of_sub_agent(home: AnyHome, session: str) -> bool:
-    """Whether another agent started a session. One that cannot be read counts as the user's, so that a command says what is wrong."""
-    try:
-        with closing(home.store.open(session)) as lines, closing(open_reader(home.store, session, lines, check=False)) as reader:
-            body = reader.opened.body
-    except PalimpsestError:
-        return False
-    return isinstance(body, SessionOpened) and body.opener is not None
+def list_sessions(home: AnyHome) -> Sequence[SessionRow]:
+    """Return all sessions with events, the one with the newest event first, as `pal sessions` lists them."""
+    with home.index() as index:
+        return index.list()
+
+
+def short_ids(sessions: Collection[str]) -> dict[str, str]:
+    """Return for each session a short word by which `find_session` finds it: the end of its id as far as it is unique."""
+    by_start, by_end = sorted(sessions), sorted(session[::-1] for session in sessions)
+    found: dict[str, str] = {}
+    for place, backwards in enumerate(by_end):
+        session = backwards[::-1]
+        neighbours = (*by_end[max(0, place - 1) : place], *by_end[place + 1 : place + 2])
+        length = max((_shared_length(backwards, other) + 1 for other in neighbours), default=0)
+        length = max(length, _SHORTEST_ID)
+        while length < len(session) and not _is_typeable(session[-length:], session, by_start):
+            length += 1
+        found[session] = session if len(session) <= _SHORT_ENOUGH else session[-length:]
+    return found
+
+
+def _shared_length(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _is_typeable(word: str, session: str, by_start: Sequence[str]) -> bool:
+    """Whether a word is no option, no name of something else, and not the beginning of another id."""
+    place = bisect_left(by_start, word)
+    beginning = [other for other in by_start[place : place + 2] if other.startswith(word) and other != session]
+    return word[0].isalnum() and word != NEWEST and not beginning
 
 
 def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
@@ -114,8 +170,31 @@ def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobS
 
 
 def _find_file(home: AnyHome, path: Path) -> SessionLocation:
-    if not path.is_file():
-        raise BadInput("there is no such file", where=str(path))
-    if path.suffix != SUFFIX:
-        raise BadInput(f"the file of a session ends in {SUFFIX}", where=str(path))
+    wrong = _wrong_file(path)
+    if wrong:
+        raise BadInput(wrong, where=str(path))
     return SessionLocation(path.stem, *stores_of_folder(home, path.resolve().parent), home.clock)
+
+
+def _wrong_file(path: Path) -> str:
+    """Return why a path names no log of this program, with what it is instead; empty if it does, also if that log is damaged."""
+    if path.is_file() and path.suffix == SUFFIX and os.access(path, os.R_OK):
+        with path.open("rb") as file:
+            if file.read(len(_LOG_START)) == _LOG_START:
+                return ""
+    if not path.exists():
+        return "there is no such file"
+    # Everything below is slow to import, and needed only after a mistake.
+    from palimpsest.foreign.formats import FORMATS, TITLES  # noqa: PLC0415
+    from palimpsest.foreign.reading.finding import COMPRESSED, EMPTY, content_of, find_sources  # noqa: PLC0415
+
+    words = f"`pal import {shlex.quote(str(path))}`"
+    if path.is_dir():
+        return f"this is a folder, not a session; {words} imports the sessions in it, and `pal sessions` lists those that you have"
+    found = find_sources(FORMATS, [path]).sources if path.is_file() else ()
+    if found:
+        return f"this is {TITLES[found[0].format]}: {words} it first"
+    content = content_of(str(path))
+    # A damaged log may look like anything but these; the command says what is wrong with it.
+    maybe_log = path.is_file() and path.suffix == SUFFIX and content not in {EMPTY, COMPRESSED}
+    return "" if maybe_log else f"this names no session: {content}"

@@ -1,4 +1,4 @@
-"""Opens the session or the index that a command works on, loads model cards, and counts the tokens of views."""
+"""Opens the session or the index that a command works on, and loads model cards and budgets."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,16 @@ from click.shell_completion import CompletionItem
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
+from palimpsest.core.errors import BadInput, Locked, MissingBase, PalimpsestError, StoreError
+from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
-from palimpsest.core.ports import Blobs, Index
+from palimpsest.core.ports import Index
 from palimpsest.core.tokens.budget import Budget
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.estimate import Calibration
-from palimpsest.core.tokens.sizes import palimpsest_size, tool_list_size
-from palimpsest.core.view import View
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.wire.models.cards import CARDS, ModelCard, card
+from palimpsest.stores.config.schema import DEFAULT_MODEL
+from palimpsest.wire.encoding.media import NotedFetch
+from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card, resized, stand_in_note
 
 _MOST_COMPLETIONS = 50
 
@@ -35,15 +34,24 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)
 
 
-_DEFAULT_WINDOW, _DEFAULT_REPLY = 200_000, 32_000
-
-
 def open_log(found: SessionLocation, *, write: bool = False, whole: bool = False) -> Log:
     """Open a session for reading or writing; `whole` verifies every line, for commands that show the log.
 
-    For writing, a model call that a crash left open is closed first, because an open call blocks edits.
+    For writing, a model call that a crash left open is closed first, because an open call blocks edits. A fork whose base is gone is
+    read as far as it goes, with a warning, and is not written.
     """
-    return close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    try:
+        log = close_open_call(Log.open(found.store, found.session, found.clock, write=write, whole=whole), write=write)
+    except MissingBase as error:
+        if write:
+            raise
+        log = Log.open(found.store, found.session, found.clock, whole=whole, alone=True)
+        click.echo(plain(f"pal: {error}; only its own events, from {log.reader.first} on, can be read"), err=True)
+    if message := lost_end(log.reader.lines, log.tip):
+        click.echo(plain(f"pal: {found.name}: {message}; see `pal verify`"), err=True)
+    if log.opened.session != found.session:
+        click.echo(plain(f"pal: {found.name}: this is the log of session {log.opened.session}; see `pal verify`"), err=True)
+    return log
 
 
 def close_open_call(log: Log, *, write: bool = True) -> Log:
@@ -72,44 +80,25 @@ def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
         return None
 
 
-def counter_of(view: View, calibration: Calibration | None = None) -> TokenCounter:
-    """Return a token counter calibrated to the model of a view."""
-    learned = Calibration() if calibration is None else calibration
-    return TokenCounter(palimpsest_size, learned.factor(view.model))
-
-
-def budget_of(model: str, cards: tuple[ModelCard, ...], window: int | None = None) -> Budget:
-    """Return the budget of a model; a model without a card gets a window of 200,000 tokens."""
-    try:
-        found = card(model, cards, window=window)
-    except BadInput:
-        return palimpsest_budget(window or _DEFAULT_WINDOW, _DEFAULT_REPLY)
+def budget_of(model: str, cards: tuple[ModelCard, ...] = CARDS, window: int | None = None) -> Budget:
+    """Return the budget of a model; one without a card gets that of its stand-in, and a session without a model that of the default."""
+    found = recorded_card(model or DEFAULT_MODEL, cards)
+    if window is not None:
+        found = resized(found, window)
     return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
 
 
-def tools_tokens(view: View, blobs: Blobs, counter: TokenCounter) -> int:
-    """Return the tokens of the tools of the last call."""
-    call = view.call
-    if call is None or not call.tools or call.tools not in blobs:
-        return 0
-    return counter.scaled(tool_list_size(blobs.get(call.tools)))
+def warn_of_stand_in(model: str, cards: tuple[ModelCard, ...]) -> None:
+    """Print a warning if a session names a model that has no card: sizes, windows and prices are those of its stand-in."""
+    note = stand_in_note(model, cards) if model else ""
+    if note:
+        click.echo(plain(f"pal: {note}; `pal cards` says how to add a card"), err=True)
 
 
-def view_tokens(view: View, log: Log, found: SessionLocation) -> int:
-    """Return the tokens of a view and its tools, counted in full, because reported usage belongs to another view."""
-    counter = counter_of(view, log.ledger.calibration)
-    return counter.total(view) + tools_tokens(view, found.blobs, counter)
-
-
-def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
-    """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
-    tokens = view_tokens(after, log, found)
-    budget = budget_of(after.model, cards)
-    room = budget.block_at or budget.window
-    if tokens >= room:
-        numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
-        raise BadInput(f"the resulting view would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
-    return tokens, room
+def warn_of_blobs(fetch: NotedFetch) -> None:
+    """Print a warning for each blob that a request should have shown and could not."""
+    for reason in fetch.unreported():
+        click.echo(plain(f"pal: {reason}"), err=True)
 
 
 _MOST_FAULTS = 5

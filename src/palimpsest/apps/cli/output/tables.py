@@ -31,7 +31,7 @@ class Columns:
 
     def add_row(self, *cells: str, style: str = "") -> None:
         """Add a row with a cell for each column."""
-        self._rows.append((cells, style))
+        self._rows.append((tuple(map(plain, cells)), style))
 
     def __rich_console__(self, screen: Console, options: ConsoleOptions) -> Iterator[Text]:
         widths = self._widths(options.max_width)

@@ -2,14 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.shown_text import escaped_json
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import is_date, iso_time
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 
@@ -26,16 +28,24 @@ def confirm(what: str, where: str) -> None:
 def emit(value: object) -> None:
     """Print one JSON value to standard output."""
     # Raw parts of a damaged log may not be valid UTF-8; invalid bytes are replaced.
-    click.echo(msgspec.json.encode(value).decode(errors="replace"))
+    click.echo(escaped_json(msgspec.json.encode(value).decode(errors="replace")))
+
+
+def with_iso_times(shape: Mapping[str, object], *names: str) -> dict[str, object]:
+    """Return a JSON object with the named times as ISO 8601 instead of milliseconds; 0 and `None`, which are no time, become null."""
+    times = {name: at for name in names if isinstance(at := shape[name], int)}
+    return {**shape, **{name: iso_time(at) if at else None for name, at in times.items()}}
 
 
 def local_time(at: int) -> str:
     """Format a time in milliseconds as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at / 1000)) if is_date(at) else f"{at} ms"
 
 
 def short_time(at: int) -> str:
     """Format a time in milliseconds in at most eleven columns: day and time in this year, else the date."""
+    if not is_date(at):
+        return f"{at} ms"
     moment = time.localtime(at / 1000)
     return time.strftime("%m-%d %H:%M" if moment.tm_year == time.localtime().tm_year else "%Y-%m-%d", moment)
 

@@ -3,13 +3,15 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import click
 from msgspec import Struct
+from msgspec.structs import asdict
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
@@ -22,6 +24,9 @@ from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.suite import bars_named, run_bench
 from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_of
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
+from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
+from palimpsest.lab.growth.measuring import measure_growth
+from palimpsest.stores.home import Home
 
 _EXAMPLES = """\b
 Examples:
@@ -52,6 +57,9 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     metavar="N",
     help="Instead, run N turns of the agent in one session, and check that memory stays flat.",
 )
+@click.option(
+    "--growth", is_flag=True, help="Instead, double sessions of ten shapes, and check that no command takes over 2.3 times as long."
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -64,6 +72,7 @@ def bench(
     fitted: Path | None,
     chosen_from: Path | None,
     turns: int | None,
+    growth: bool,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -89,6 +98,9 @@ def bench(
         if not soaked.memory_is_flat:
             click.get_current_context().exit(FINDINGS)
         return
+    if growth:
+        _measure_growth(keep, as_json=as_json)
+        return
     wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
     require_placeholders(into, placeholders_for(wanted))
     with _working_folder(keep) as folder:
@@ -102,6 +114,33 @@ def bench(
     else:
         _print(report)
     if report.missed:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
+    from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the table of commands names this module
+
+    def run(home: Path, arguments: Sequence[str]) -> None:
+        # Exports write bytes, which a buffer of text has no room for.
+        output = TextIOWrapper(BytesIO(), encoding="utf-8")
+        with redirect_stdout(output), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
+            cli.invoke(cli.make_context("pal", list(arguments), obj=Home(home)))
+        if errors.getvalue():
+            raise BadInput(f"`pal {arguments[0]}` failed: {errors.getvalue().strip()}", where=str(home))
+
+    with _working_folder(keep) as folder:
+        found = measure_growth(folder, run, _announce)
+    if as_json:
+        emit([{**asdict(each), "ratio": round(each.ratio, 2), "limit": MOST_RATIO, "ok": each.ok} for each in found])
+    else:
+        rows = Columns("shape", "command", "parts", "ms", "ms of twice", "ratio", "", right=("parts", "ms", "ms of twice", "ratio"))
+        for each in found:
+            verdict = "ok" if each.ok else "MISSED"
+            rows.add_row(
+                each.shape, each.command, f"{each.count:,}", f"{each.ms:,.0f}", f"{each.doubled_ms:,.0f}", f"{each.ratio:.2f}", verdict
+            )
+        console().print(rows)
+    if not all(each.ok for each in found):
         click.get_current_context().exit(FINDINGS)
 
 

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.look.context import print_census
-from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins
+from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins, hidden_counts
+from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import AnyHome, Home
-from palimpsest.apps.cli.opening.logs import budget_of, counter_of
+from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
@@ -109,10 +110,11 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     screen.print(f"a synthetic session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
     _title(screen, "2  The same session under five profiles, offline, every request billed")
     print_comparison(screen, outcome.comparison)
-    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay` takes yours", style="dim"))
+    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay ID` takes yours", style="dim"))
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
-    print_census(census(view, counter_of(view, outcome.fork.ledger.calibration), budget_of(view.model, ())), view.model)
+    counts = count_of(view, outcome.fork, home.blobs)
+    print_census(census(view, counts.counter, budget_of(view.model), counts.tools, outcome.before.tokens), view.model)
     rebuilt = "verified" if outcome.verified else "DIFFERS"
     screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
     _print_fold(screen, outcome)
@@ -131,8 +133,7 @@ def _print_fold(screen: Console, outcome: DemoOutcome) -> None:
         screen.print(f"rewriting the cache costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}")
         _print_view_change(screen, edit)
         loss = edit.loss
-        hidden = f"{len(loss.paths)} paths, {len(loss.commands)} commands, {loss.numbers:,} numbers, {loss.user_messages} user messages"
-        screen.print(f"audit, no longer shown: {hidden}")
+        screen.print(Text(f"audit, {hidden_counts(loss) or 'nothing is lost'}"))
         for name, values in (("paths", loss.paths), ("commands", loss.commands)):
             if values:
                 more = f", … {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
@@ -165,8 +166,10 @@ def _print_next_steps(screen: Console, outcome: DemoOutcome, folder: Path | None
         screen.print("pal demo --home ./demo-home   keeps the sessions to try these on:")
     place = shlex.quote(str(folder if folder is not None else Path("demo-home")))
     search = f"search {_search_word(outcome.fork)}"
-    request = f"show last --request {outcome.calls}"
-    for command in ("context last", "audit last", request, search, "undo last", "rewind last -1", "verify last"):
+    # Not `last`: the end of the recording is later than the fork, which begins where the window was nearly full.
+    fork = outcome.fork.session
+    request = f"show {fork} --request {outcome.calls}"
+    for command in (f"context {fork}", f"audit {fork}", request, search, f"undo {fork}", f"rewind {fork} -1", f"verify {fork}"):
         screen.print(Text(f"  PAL_HOME={place} pal {command}"), soft_wrap=True)
 
 

@@ -9,8 +9,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.look.edits import AuditedEdit, audited_edits
+from palimpsest.apps.cli.opening.counting import count_of, view_tokens
 from palimpsest.apps.cli.opening.home import AnyHome
-from palimpsest.apps.cli.opening.logs import counter_of
 from palimpsest.apps.cli.output.values import progress
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall
@@ -122,11 +122,12 @@ def _compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -
 def _fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
     """Fork the session where its window was nearly full, and add a turn whose request is recorded with its digest."""
     at = _nearly_full_event(log)
-    clock = FixedClock(log.event(at).at + _MINUTE, 2_000)
+    # After the newest event of the recording and of earlier demos in the same home, so that the fork is the newest session.
+    clock = FixedClock(max(event.at for event in log.events()) + _MINUTE * len(home.store.sessions()), 2_000)
     with Log.open(home.store, log.session, clock) as base:
         fork = base.fork(home.store, session, at)
     fork.append(UserSaid((Text("Summarise what you changed today, file by file. 用中文也写一句。"),)))
-    counter = counter_of(fork.view, fork.ledger.calibration)
+    counter = count_of(fork.view, fork, home.blobs).counter
     text = Text("Three files changed; the tests pass. 改了三个文件,测试全部通过。", "assistant")
     usage = Usage(input=3, cache_write=counter.total(fork.view), output=40)
     model = Scripted(ModelReplied((text,), usage=usage, stop="end_turn", model=MODEL))
@@ -159,8 +160,7 @@ def _nearly_full_event(log: Log) -> int:
 
 def _snapshot_of(log: Log, home: AnyHome) -> DemoSnapshot:
     """Return the current view with its tokens and its request."""
-    counter = counter_of(log.view, log.ledger.calibration)
-    return DemoSnapshot(log.view, counter.total(log.view), next_request(log.view, home.blobs.get))
+    return DemoSnapshot(log.view, view_tokens(log.view, log, home.blobs), next_request(log.view, home.blobs.get))
 
 
 def _fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
@@ -170,4 +170,5 @@ def _fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
     first = log.tip + 1
     complete(compact(session))
     log.sync()
-    return [edit for edit in audited_edits(log, session.counter, session.card) if edit.event >= first]
+    count = count_of(log.view, log, home.blobs)
+    return [edit for edit in audited_edits(log, count.used, session.card) if edit.event >= first]

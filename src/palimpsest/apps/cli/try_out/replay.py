@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.opening.engine_session import provider_of, settings_of
+from palimpsest.apps.cli.opening.engine_session import provider_of
 from palimpsest.apps.cli.opening.home import AnyHome, expand_path, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
@@ -21,17 +22,18 @@ from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, Pro
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
+from palimpsest.engine.named_profiles import profile
 from palimpsest.foreign.formats import FORMATS
 from palimpsest.foreign.reading.finding import find_sources
+from palimpsest.foreign.reading.own_logs import OwnLogs
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.loading import LoadedSession, find_own_logs, load_foreign, load_log
+from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
-from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.encode import encode
@@ -44,7 +46,6 @@ _PERMANENT_STATUSES = frozenset({401, 403, 404})
 Loader: TypeAlias = Callable[[], LoadedSession | ReadProblem]
 DEFAULT_PROFILES = ",".join(COMPARED)
 _AGREEMENT_TABLE = "agreement"
-DEFAULT_CARD = "claude-sonnet-4-5"
 _EXAMPLES = """\b
 Examples:
   pal replay last
@@ -81,11 +82,14 @@ class SessionLoaders(NamedTuple):
 @click.option(
     "--profiles", default=DEFAULT_PROFILES, show_default=True, metavar="NAMES", help="Profiles to replay under, separated by commas."
 )
+@click.option("--card", "cards", multiple=True, metavar="NAME", help="Model card for prices; repeatable; default: the session's own model.")
+@click.option("--ttl", type=click.Choice(["5m", "1h"]), help="Lifetime of cache entries at breakpoints; default: as in the session.")
 @click.option(
-    "--card", "cards", multiple=True, default=(DEFAULT_CARD,), show_default=True, metavar="NAME", help="Model card for prices; repeatable."
+    "--window",
+    type=click.IntRange(min=1_000),
+    metavar="TOKENS",
+    help=f"Window of the models; default: that of the session's own model, with --card {WINDOW:,}.",
 )
-@click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", show_default=True, help="Lifetime of cache entries at breakpoints.")
-@click.option("--window", type=click.IntRange(min=1_000), default=WINDOW, show_default=True, metavar="TOKENS", help="Window of the models.")
 @click.option("--cycles", default="", metavar="NUMBERS", help="Also score probes after so many forced folds, such as 1,2,5,10.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write an HTML report.")
 @click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
@@ -98,8 +102,8 @@ def replay(
     arguments: tuple[str, ...],
     profiles: str,
     cards: tuple[str, ...],
-    ttl: Literal["5m", "1h"],
-    window: int,
+    ttl: Literal["5m", "1h"] | None,
+    window: int | None,
     cycles: str,
     page: Path | None,
     model: str,
@@ -124,8 +128,17 @@ def replay(
         require_report_path(page)
     replayed_profiles = _profiles(profiles)
     settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
+    known = cards_of(home)
     plan = ReplayPlan(
-        replayed_profiles, _cards(home, cards, window), ttl, timing, _parse_cycles(cycles), _real_summaries(home, model), settings
+        replayed_profiles,
+        _cards(known, cards, window or WINDOW),
+        ttl,
+        timing,
+        _parse_cycles(cycles),
+        _real_summaries(home, model),
+        settings,
+        known,
+        window,
     )
     sources = _find_sessions(home, arguments)
     _print_settings(plan)
@@ -153,17 +166,16 @@ def _profiles(names: str) -> tuple[Profile, ...]:
     return tuple(profile(name, os.environ) for name in wanted)
 
 
-def _cards(home: AnyHome, names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
+def _cards(known: tuple[ModelCard, ...], names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
     wanted = dict.fromkeys(name for each in names for name in each.replace(",", " ").split())
-    if not wanted:
+    if names and not wanted:
         raise click.UsageError("--card names no card")
-    known = cards_of(home)
     return tuple(replay_card(name, known, window=window) for name in wanted)
 
 
 def _parse_cycles(text: str) -> tuple[int, ...]:
     words = text.replace(",", " ").split()
-    wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 100)), None)
+    wrong = next((word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= 3 and 0 < int(word) <= 100)), None)
     if wrong is not None:
         raise click.UsageError(f"--cycles takes numbers from 1 to 100 separated by commas, not {wrong!r}")
     return tuple(sorted({int(word) for word in words}))
@@ -273,11 +285,12 @@ def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
         if not path.exists():
             found.append(_own_loader(home, argument))
             continue
-        own = find_own_logs(path)
-        found += [_own_loader(home, str(each)) for each in own]
-        foreign = find_sources(FORMATS, [path])
-        found += [partial(load_foreign, source) for source in foreign.sources]
-        skipped += [each for each in foreign.skipped if Path(each.where) not in own]
+        # Logs of this program hold lines of others, so they are recognised first.
+        below = find_sources((OwnLogs(), *FORMATS), [path])
+        own = [source for source in below.sources if source.format == OWN_FORMAT]
+        found += [_own_loader(home, source.path) for source in own]
+        found += [partial(load_foreign, source) for source in below.sources if source.format != OWN_FORMAT]
+        skipped += below.skipped
     if not found:
         raise (
             SessionLoaders(found, skipped).error_without_sessions()

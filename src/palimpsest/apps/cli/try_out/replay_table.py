@@ -9,7 +9,8 @@ from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.lab.outcome import CardRun, Comparison, Figures, Outcome, figures, ratio
+from palimpsest.core.format.texts import counted
+from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
 _COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
@@ -41,34 +42,82 @@ def print_rows(
     screen.print(rows_table)
 
 
+class Footnotes:
+    """Numbers the notes of a table; the mark of a note stands beside the value that it is about."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, *notes: str) -> str:
+        """Return the marks of some notes; an equal note has the same mark, and an empty one has none."""
+        numbers = [self._numbers.setdefault(note, len(self._numbers) + 1) for note in notes if note]
+        return " ".join(f"[{number}]" for number in numbers)
+
+    def print(self, screen: Console) -> None:
+        """Print the notes, numbered as their marks are."""
+        for note, number in self._numbers.items():
+            screen.print(Text(plain(f"[{number}] {note}"), style="yellow"), soft_wrap=True)
+
+
 def print_comparison(screen: Console, comparison: Comparison) -> None:
-    """Print a table for each card: costs by session if there are several, totals by profile, probes and findings."""
+    """Print a table for each card: costs by session if there are several, totals by profile, probes and failed requests."""
     for run in comparison.runs:
-        cache = f", cache entries last {run.ttl}" if run.ttl else ""
-        screen.print(Text(plain(f"{run.card}, window {run.window:,}{cache}"), style="bold"))
-        figures_by_profile = {name: figures(_outcomes(run, name)) for name in comparison.profiles}
+        screen.print(Text(plain(_title(run)), style="bold"))
+        figures_by_profile = {name: figures(outcomes) for name, outcomes in run.outcomes.items()}
         if len(run.sessions) > 1:
             _print_sessions(screen, run, comparison)
         _print_total(screen, run, comparison, figures_by_profile)
-        _print_probes(screen, figures_by_profile)
-        _print_findings(screen, run, figures_by_profile)
+        _print_probes(screen, {name: one for name, one in figures_by_profile.items() if name != RECORDED})
+        _print_failures(screen, figures_by_profile)
+
+
+def _title(run: CardRun) -> str:
+    card = "each session by the card of its own model" if run.card == OWN_CARDS else run.card
+    window = f", window {run.window:,}" if run.window else ""
+    return f"{card}{window}{f', cache entries last {run.ttl}' if run.ttl else ''}"
 
 
 def _print_sessions(screen: Console, run: CardRun, comparison: Comparison) -> None:
-    """Print the cost of each session under the baseline, and the ratios of the other profiles."""
-    against = comparison.against
+    """Print the cost of each session under the baseline, the ratios of the other profiles, and what its file reports."""
+    against, footnotes = comparison.against, Footnotes()
     others = [name for name in comparison.profiles if name != against]
+    recorded = any(session.recorded is not None for session in run.sessions)
+    with_tokens = not recorded or screen.width >= _WIDE_SCREEN
     rows = []
     for session in run.sessions:
-        costs = {name: figures([outcome]).usd for name, outcome in session.profiles.items()}
+        marks = {name: footnotes.mark(*_findings(outcome)) for name, outcome in session.profiles.items()}
+        costs = {name: figures([outcome]).usd for name, outcome in session.outcomes.items()}
         base = costs.get(against, 0.0)
-        cells = [_times(costs[name], base) if against else dollars(costs[name]) for name in others]
+        cells = [_joined(_times(costs[name], base) if against else dollars(costs[name]), marks[name]) for name in others]
+        base_cell = _joined(dollars(base), marks.get(against, ""), footnotes.mark(_stand_in_note(session)))
         name = one_line(session.title, _NAME_WIDTH) or cut_start(plain(session.id), _NAME_WIDTH)
-        rows.append((name, short(session.tokens), *([dollars(base)] if against else []), *cells))
+        tokens = [short(session.tokens)] if with_tokens else []
+        spent = [dollars(costs[RECORDED]) if RECORDED in costs else ""] if recorded else []
+        rows.append((name, *tokens, *([base_cell] if against else []), *cells, *spent))
     titles = {one_line(session.title, _NAME_WIDTH) for session in run.sessions}
-    header = ("session", "tokens", *(("cost",) if against else ()), *_column_titles(others))
+    columns = (*(("tokens",) if with_tokens else ()), *(("cost",) if against else ()))
+    header = ("session", *columns, *_column_titles(others), *((RECORDED,) if recorded else ()))
     print_rows(screen, header, rows, shorten=lambda name, width: (one_line if name in titles else cut_start)(name, width))
+    if against:
+        screen.print(Text(f"cost: under {against}; the other profiles as a multiple of it", style="dim"))
+    footnotes.print(screen)
     screen.print()
+
+
+def _findings(outcome: Outcome) -> tuple[str, ...]:
+    """Return the notes about malformed requests, and about a view that a profile could not make fit."""
+    malformed = f"{counted(outcome.invalid, 'malformed request')}: {'; '.join(outcome.faults)}" if outcome.invalid else ""
+    return malformed, outcome.stopped and f"{outcome.profile} would have stopped here, and is billed on: {outcome.stopped}"
+
+
+def _stand_in_note(session: ReplayedSession) -> str:
+    missing = session.stand_in_for
+    reason = "its file names no model" if missing == NO_MODEL else f"no card is known for {missing}"
+    return missing and f"{reason}, so it is billed as {session.card}; --card names another"
+
+
+def _joined(*cells: str) -> str:
+    return " ".join(cell for cell in cells if cell)
 
 
 def _column_titles(names: list[str]) -> list[str]:
@@ -89,13 +138,23 @@ def _print_total(screen: Console, run: CardRun, comparison: Comparison, figures_
         "plan ms": any(one.plan_ms is not None for one in figures_by_profile.values()),
     }
     columns = [name for name in columns if visible_columns.get(name, True)]
-    rows = []
+    rows, footnotes = [], Footnotes()
+    single = run.sessions[0] if len(run.sessions) == 1 else None
     for name, one in figures_by_profile.items():
-        ratios = [_ratio(session.profiles[name], session.profiles[against]) for session in run.sessions] if against else []
-        cells = _cells(one, figures_by_profile.get(against), max((each for each in ratios if each is not None), default=None))
+        compared = [session for session in run.sessions if name in session.outcomes and against in session.profiles]
+        ratios = [_ratio(session.outcomes[name], session.profiles[against]) for session in compared]
+        # The files of some sessions do not tell what they cost, so this row is compared with the same sessions only.
+        base = figures(session.profiles[against] for session in compared) if against else None
+        cells = _cells(one, base, max((each for each in ratios if each is not None), default=None))
+        if single is not None:
+            notes = _findings(single.outcomes[name]) if name in single.profiles else ()
+            cells["cost"] = _joined(cells["cost"], footnotes.mark(*notes, _stand_in_note(single)))
+        if name == RECORDED:
+            cells |= {"re-reads": "", "kept": "", "invalid": "", "long": "", "failed": "", "plan ms": ""}
         rows.append((name, *(cells[column] for column in columns)))
     print_rows(screen, ("profile", *columns), rows)
-    for line in _notes(comparison, columns):
+    footnotes.print(screen)
+    for line in _notes(comparison, columns, run):
         screen.print(Text(line, style="dim"))
 
 
@@ -120,14 +179,18 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
     }
 
 
-def _notes(comparison: Comparison, columns: Sequence[str]) -> list[str]:
-    notes = ["re-reads: hidden content that a later recorded call used, billed as one more call; a name that a fold lists counts as known"]
+def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
+    notes = ["re-reads: content that was hidden when a later recorded call needed it, billed as one more call; names in a fold need none"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
     notes.append("kept: share of messages, paths and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
+    telling = sum(session.recorded is not None for session in run.sessions)
+    if telling:
+        some = f", {telling:,} of {counted(len(run.sessions), 'session')}" if telling < len(run.sessions) else ""
+        notes.append(f"{RECORDED}: what really happened, by the usage in its file and the prices of the models that replied{some}")
     return notes
 
 
@@ -147,23 +210,12 @@ def _print_probes(screen: Console, figures_by_profile: dict[str, Figures]) -> No
     print_rows(screen, ("profile", *heads), rows)
 
 
-def _print_findings(screen: Console, run: CardRun, figures_by_profile: dict[str, Figures]) -> None:
-    """Print malformed requests, sessions that a profile could not continue, and failed requests to the model."""
-    for session in run.sessions:
-        for name, outcome in session.profiles.items():
-            if outcome.invalid:
-                line = f"{session.id}, {name}: {outcome.invalid} malformed requests: {'; '.join(outcome.faults)}"
-                screen.print(Text(plain(line), style="bold red"), soft_wrap=True)
-            if outcome.stopped:
-                screen.print(Text(plain(f"{session.id}, {name}: {outcome.stopped}"), style="yellow"), soft_wrap=True)
+def _print_failures(screen: Console, figures_by_profile: dict[str, Figures]) -> None:
+    """Print the failed requests to the model."""
     for name, one in figures_by_profile.items():
         if one.failed:
-            failed = f"{name}: {one.failed:,} of {one.asked:,} requests to the model failed, and the profile continued without it"
+            failed = f"{name}: {one.failed:,} of {counted(one.asked, 'request')} to the model failed, and the profile continued without it"
             screen.print(Text(plain(f"{failed}; the first: {one.failure}"), style="bold red"), soft_wrap=True)
-
-
-def _outcomes(run: CardRun, name: str) -> list[Outcome]:
-    return [session.profiles[name] for session in run.sessions]
 
 
 def _ratio(one: Outcome, other: Outcome) -> float | None:

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from palimpsest.apps.terminal.choosing import Row, RowChoice
+from palimpsest.apps.terminal.choosing import NO_SOURCE, Row, RowChoice, RowSource
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.input.attachments import PastedImage
-from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeLevel
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
 
@@ -28,6 +28,11 @@ class CommandRoom(Protocol):
         ...
 
     @property
+    def root(self) -> Path:
+        """The folder of the project."""
+        ...
+
+    @property
     def missing(self) -> str:
         """Why no model can be asked; empty if one can."""
         ...
@@ -35,6 +40,11 @@ class CommandRoom(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
         ...
 
     def own_commands(self) -> Mapping[str, OwnCommand]:
@@ -49,6 +59,14 @@ class CommandRoom(Protocol):
         """Add text with escape sequences to the scrollback."""
         ...
 
+    def show(self, block: Block, *, opened: bool = False) -> None:
+        """Add a block to the scrollback."""
+        ...
+
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that changes the session: now, or after the turn that is running."""
+        ...
+
     def send(self, text: str) -> None:
         """Send a message to the agent."""
         ...
@@ -61,8 +79,8 @@ class CommandRoom(Protocol):
         """Attach an image to the message that is being typed."""
         ...
 
-    async def choose(self, title: str, rows: Sequence[Row]) -> Row | None:
-        """Let the user choose a row; `None` if the user chose none."""
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE) -> Row | None:
+        """Let the user choose a row; `None` if the user chose none. What was typed before is put back afterwards."""
         ...
 
     async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
@@ -73,8 +91,16 @@ class CommandRoom(Protocol):
         """Run a command of `pal`, such as `audit`, and show what it prints."""
         ...
 
+    async def ask_secret(self, question: str) -> str:
+        """Return a line that is typed without being shown; nothing keeps it. Empty if the user types none."""
+        ...
+
+    def renew_settings(self) -> None:
+        """Read the settings again. Raises `BadInput` if a file has a problem; the settings are then as before."""
+        ...
+
     async def pick_session(self, title: str) -> str | None:
-        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
+        """Return the id of a session with messages that the user chooses; empty if there is none, `None` if the user chose none."""
         ...
 
     async def shell(self, line: str) -> int:
@@ -87,6 +113,11 @@ class CommandRoom(Protocol):
 
     async def take_over(self) -> None:
         """Go on with a session that another terminal has."""
+        ...
+
+    @property
+    def theme(self) -> str:
+        """The theme of now."""
         ...
 
     def change_theme(self, theme: str) -> None:
@@ -127,7 +158,9 @@ def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
 
 
 def agent_of(room: CommandRoom) -> Agent:
-    """Return the agent. Raises `BadInput` while the session is being opened."""
+    """Return the agent. Raises `BadInput` while the session is being opened, or only followed."""
+    if room.agent is None and room.session_id:
+        raise BadInput("another terminal has this session; /takeover asks for it, /fork goes on in a copy")
     if room.agent is None:
         raise BadInput("the session is not open yet")
     return room.agent

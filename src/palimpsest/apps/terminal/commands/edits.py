@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.apps.shown_text import plain, short
 from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from palimpsest.apps.terminal.screen.painting import price_facts
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.edits import Loss
 from palimpsest.core.errors import BadInput, PalimpsestError
@@ -116,18 +117,16 @@ def edit_rows(log: Log) -> tuple[Row, ...]:
 
 
 def _edit_row(seq: int, body: ViewEdited, *, is_undone: bool) -> Row:
-    sizes = f"  {short(body.tokens_before)} → {short(body.tokens_after)} tokens" if body.tokens_before else ""
-    hidden = "" if body.loss is None else f"  hid {len(body.loss.ids):,} items"
-    text = f"{seq}  {body.by}{sizes}{hidden}{'  (undone)' if is_undone else ''}"
+    sizes = f": {short(body.tokens_before)} → {short(body.tokens_after)} tokens" if body.tokens_before else ""
+    hidden = "" if body.loss is None else f", hid {len(body.loss.ids):,} items"
+    text = f"{body.by} {seq}{sizes}{hidden}{' (undone)' if is_undone else ''}"
     return Row(str(seq), text, "\n".join(_preview(body)))
 
 
 def _preview(body: ViewEdited) -> Iterator[str]:
     if body.why:
         yield body.why
-    prices = (("cost", body.price_usd, ""), ("saves", body.saved_usd_per_call, " a call"))
-    money = ", ".join(f"{word} {dollars(usd)}{after}" for word, usd, after in prices if usd is not None)
-    if money:
+    if money := ", ".join(price_facts(body.price_usd, body.saved_usd_per_call)):
         yield money
     if body.loss is not None:
         yield from _lost(body.loss)

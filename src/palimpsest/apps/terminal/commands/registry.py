@@ -2,22 +2,31 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand
+from palimpsest.apps.shown_text import plain
+from palimpsest.apps.terminal.commands.choices import CHOICE_COMMANDS
+from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of
 from palimpsest.apps.terminal.commands.context import CONTEXT_COMMANDS
+from palimpsest.apps.terminal.commands.costs import COST_COMMANDS
 from palimpsest.apps.terminal.commands.edits import EDIT_COMMANDS
-from palimpsest.apps.terminal.commands.first_run import first_steps
+from palimpsest.apps.terminal.commands.files import FILE_COMMANDS
+from palimpsest.apps.terminal.commands.first_run import FIRST_COMMANDS
 from palimpsest.apps.terminal.commands.looking import LOOKING_COMMANDS
 from palimpsest.apps.terminal.commands.memory import MEMORY_COMMANDS
-from palimpsest.apps.terminal.commands.own.template import OwnCommand
-from palimpsest.apps.terminal.commands.own_running import run_own
+from palimpsest.apps.terminal.commands.own.template import OwnCommand, filled, shell_lines, with_outputs
 from palimpsest.apps.terminal.commands.session import SESSION_COMMANDS
 from palimpsest.apps.terminal.commands.working import WORKING_COMMANDS
 from palimpsest.apps.terminal.input.clipboard import clipboard_image
 from palimpsest.apps.terminal.input.keys import KEYS
+from palimpsest.apps.terminal.programs.running import run_shell_line
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
+
+# Seconds and characters of one command inside of a text.
+_OWN_SECONDS: Final = 30.0
+_OWN_LONGEST: Final = 20_000
 
 
 async def _help(room: CommandRoom, name: str) -> None:
@@ -26,6 +35,8 @@ async def _help(room: CommandRoom, name: str) -> None:
     if wanted in own:
         room.notice(f"{_own_line(own[wanted])}, from {own[wanted].path}")
         return
+    if wanted and wanted not in COMMANDS:
+        raise BadInput(f"there is no command /{wanted[:40]}; /help lists them")
     shown = [COMMANDS[wanted]] if wanted in COMMANDS else list(COMMANDS.values())
     for command in shown:
         room.notice(f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help}")
@@ -45,10 +56,6 @@ async def _quit(room: CommandRoom, _: str) -> None:
     room.leave()
 
 
-async def _start(room: CommandRoom, _: str) -> None:
-    await first_steps(room, room.missing or "that is not so: one is at hand")
-
-
 async def _image(room: CommandRoom, _: str) -> None:
     image = await asyncio.to_thread(clipboard_image)
     if image is None:
@@ -57,21 +64,27 @@ async def _image(room: CommandRoom, _: str) -> None:
 
 
 COMMANDS: Final[dict[str, SlashCommand]] = {
-    "help": SlashCommand("help", "commands and keys", _help, "[command]"),
+    "help": SlashCommand("help", "commands and keys", _help, "[command]", lambda _: tuple(COMMANDS)),
     **CONTEXT_COMMANDS,
     **EDIT_COMMANDS,
     **SESSION_COMMANDS,
+    **CHOICE_COMMANDS,
+    **COST_COMMANDS,
+    **FILE_COMMANDS,
     **MEMORY_COMMANDS,
     **WORKING_COMMANDS,
     **LOOKING_COMMANDS,
-    "start": SlashCommand("start", "first steps: import, replay, a local model, a key", _start, while_running=False),
+    **FIRST_COMMANDS,
     "image": SlashCommand("image", "attach the image of the clipboard", _image),
     "quit": SlashCommand("quit", "leave", _quit),
 }
 
 
 async def run_line(room: CommandRoom, line: str) -> None:
-    """Run a line that begins with `/` or `!`. Raises `BadInput` for an unknown command, or one that must wait for the turn."""
+    """Run a line that begins with `/` or `!`.
+
+    Raises `BadInput` for an unknown command, one that must wait for the turn, or words behind one that takes none.
+    """
     if line.startswith("!"):
         await _shell(room, line[1:].strip())
         return
@@ -80,11 +93,13 @@ async def run_line(room: CommandRoom, line: str) -> None:
     if command is None:
         own = room.own_commands()
         if name in own:
-            await run_own(room, own[name], argument.strip())
+            await _run_own(room, own[name], argument.strip())
             return
         near = [each for each in (*COMMANDS, *own) if each.startswith(name[:3])] if name else []
         advice = f"; did you mean /{near[0]}?" if near else "; /help lists the commands"
         raise BadInput(f"there is no command /{name[:40]}{advice}")
+    if argument.strip() and not command.argument:
+        raise BadInput(f"/{name} takes nothing behind its name, and nothing was done; the arrow up brings the line back")
     if room.is_running and not command.while_running:
         raise BadInput(f"/{name} has to wait for the end of the turn; Esc interrupts it")
     await command.run(room, argument.strip())
@@ -97,7 +112,10 @@ def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -
         yield from ((f"/{command.name}", command.help) for command in COMMANDS.values() if command.name.startswith(name))
         yield from ((f"/{key}", each.help) for key, each in own.items() if key.startswith(name) and key not in COMMANDS)
     elif name in COMMANDS:
-        yield from ((value, "") for value in COMMANDS[name].complete(agent) if value.startswith(argument))
+        # Only the last word is replaced; a value of several words is offered one word at a time.
+        begun = len(argument) - len(argument.rpartition(" ")[2])
+        fitting = (value for value in COMMANDS[name].complete(agent) if value.startswith(argument))
+        yield from ((value[begun:], "") for value in fitting if " " not in value[begun:])
 
 
 async def _shell(room: CommandRoom, line: str) -> None:
@@ -108,3 +126,25 @@ async def _shell(room: CommandRoom, line: str) -> None:
     if code:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
         room.notice(f"{line} {ended}", "warning")
+
+
+async def _run_own(room: CommandRoom, command: OwnCommand, argument: str) -> None:
+    """Send the text of a command.
+
+    Commands inside of the text run only if the file is the user's own. Those of a project are left to the model, so that the permissions
+    decide about each.
+    """
+    root = agent_of(room).toolbox.workspace.root
+    text = filled(command, argument)
+    outputs = await _outputs(text, root) if command.scope == "user" else {}
+    room.send(with_outputs(text, outputs))
+
+
+async def _outputs(text: str, root: Path) -> dict[str, str]:
+    outputs: dict[str, str] = {}
+    for line in shell_lines(text):
+        done = await run_shell_line(line, root, seconds=_OWN_SECONDS)
+        printed = plain(done.output).strip()
+        shown = printed if len(printed) <= _OWN_LONGEST else f"{printed[:_OWN_LONGEST]}\n[cut]"
+        outputs[line] = shown if done.code == 0 else f"(`{line}` ended with {done.code}) {shown}"
+    return outputs

@@ -2,26 +2,33 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
-from palimpsest.apps.terminal.choosing import NO_KEYS, Lists, Row, RowChoice, RowSource
+from palimpsest.apps.terminal.choosing import NO_KEYS, NO_SOURCE, Lists, Row, RowChoice, RowSource
 from palimpsest.apps.terminal.commands.own.files import command_folders, find_own_commands
 from palimpsest.apps.terminal.commands.own.template import OwnCommand
 from palimpsest.apps.terminal.display import Display
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import InputLine
-from palimpsest.apps.terminal.programs.shell_line import run_in_shell
+from palimpsest.apps.terminal.programs.notifying import Notifier
+from palimpsest.apps.terminal.programs.shell_line import run_in_shell, secret_line
+from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
-from palimpsest.engine.agent import Agent
+from palimpsest.core.errors import BadInput
 
-_NO_SOURCE: Final = RowSource()
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
+
+# Commands of `pal` that handle Ctrl-C themselves, which only the main thread can; the session waits for them.
+_OWN_CTRL_C: Final = frozenset({"import", "memory"})
 
 
 class CommandSide:
@@ -34,9 +41,12 @@ class CommandSide:
     lists: Lists
     session: Attachment
     transcript: Transcript
+    notifier: Notifier
+    script: StatusScript
+    missing: str
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open."""
         return self.session.agent
 
@@ -46,9 +56,27 @@ class CommandSide:
         return self.around.folder
 
     @property
+    def root(self) -> Path:
+        """The folder of the project."""
+        return self.around.root
+
+    @property
     def is_running(self) -> bool:
         """Whether a turn is running."""
         return self.session.is_running
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
+        return self.session.session_id
+
+    async def between_turns(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something that changes the session: now, or after the turn that is running."""
+        conversation = self.session.conversation
+        if conversation is None or not conversation.is_running:
+            await work()
+            return
+        conversation.after_turn.append(work)
 
     def own_commands(self) -> Mapping[str, OwnCommand]:
         """The commands of files of the user and of the project, by name, as they are now."""
@@ -66,7 +94,7 @@ class CommandSide:
         """Attach an image to the message that is being typed."""
         self.line.attach(image)
 
-    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = _NO_SOURCE) -> Row | None:
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE) -> Row | None:
         """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
         chosen = await self.lists.choose(title, rows, NO_KEYS, source)
         return None if chosen is None else chosen.row
@@ -76,13 +104,30 @@ class CommandSide:
         return await self.lists.choose(title, rows, keys, at=at)
 
     async def pal(self, *words: str) -> None:
-        """Run a command of `pal`, and show what it prints."""
-        await self.display.above(lambda: self.around.run_pal(words))
+        """Run a command of `pal`, and show what it prints. The session goes on meanwhile."""
+        has_keys = words[0] in _OWN_CTRL_C
+        await self.display.above(lambda: self.around.run_pal(words), in_thread=not has_keys, reads_keys=has_keys)
+
+    async def ask_secret(self, question: str) -> str:
+        """Return a line that is typed without being shown; nothing keeps it. Empty if the user types none."""
+        return await self.display.above(lambda: secret_line(question), in_thread=True)
+
+    def renew_settings(self) -> None:
+        """Read the settings again; this session uses their providers, model cards and those of the terminal from now on."""
+        if self.agent is not None:
+            renewed = self.around.renew(self.agent)
+            self.missing = renewed.missing
+            if renewed.config.theme != self.notifier.config.theme:
+                self.change_theme(renewed.config.theme)
+            self.notifier.config = self.script.config = renewed.config
+            self.display.refresh()
 
     async def pick_session(self, title: str) -> str | None:
-        """Let the user choose one of the sessions that have messages, and return its id; `None` if none was chosen or there is none."""
+        """Return the id of a session with messages that the user chooses; empty if there is none, `None` if the user chose none."""
         listed = await asyncio.to_thread(self.around.sessions)
-        chosen = await self.choose(title, listed.rows, listed.source) if listed.rows else None
+        if not listed.rows:
+            return ""
+        chosen = await self.choose(title, listed.rows, listed.source)
         return None if chosen is None else chosen.value
 
     async def shell(self, line: str) -> int:
@@ -96,16 +141,22 @@ class CommandSide:
             chosen = await self.pick_session("Which session?")
             if chosen is None:
                 return
+            if not chosen:
+                raise BadInput("there is no session with messages yet; /start import brings those of other agents")
             session = chosen
-        self.line.keep()
-        self.line.put("")
-        await self.session.close()
+        self.line.leave_session()
+        await self.session.close(shown=fork)
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)
 
     async def take_over(self) -> None:
         """Go on with a session that another terminal has."""
         await self.session.take_over()
+
+    @property
+    def theme(self) -> Theme:
+        """The theme of now."""
+        return self.look.theme
 
     def change_theme(self, theme: str) -> None:
         """Paint with another theme from now on."""

@@ -1,7 +1,7 @@
-"""Commands that change the session: its context, model, profile and mode, and the way back."""
+"""Commands that change the session: a fold, pins, the way back, and other sessions."""
 
 from collections.abc import Iterable
-from typing import Final, get_args
+from typing import Final
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Row
@@ -9,11 +9,11 @@ from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand,
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import UserSaid
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.turns import turns_of
 from palimpsest.core.log.undo import rewind as go_back
 from palimpsest.engine.agent import Agent
-from palimpsest.tools.permissions.decision import Mode
+from palimpsest.engine.session import Session
 
 _MOST_MESSAGES: Final = 200
 _FILES, _TALK = "files", "conversation"
@@ -28,48 +28,41 @@ async def _compact(room: CommandRoom, focus: str) -> None:
 
 
 async def _pin(room: CommandRoom, what: str) -> None:
+    """Pin an item or a file, unpin it if it is pinned, or walk what is pinned."""
     session = agent_of(room).session
-    if not what:
-        raise BadInput("/pin takes the id of an item or the path of a file")
+    if what:
+        _turn_pin(session, what)
+        return
+    if not session.log.view.pins:
+        raise BadInput("nothing is pinned; /pin takes the id of an item, as /context shows it, or the path of a file")
+    at = ""
+    while pins := sorted(session.log.view.pins):
+        rows = [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in pins]
+        chosen = await room.walk("Pinned; /pin takes an item or a path", rows, {"u": "unpins"}, at)
+        if chosen is None:
+            return
+        at = chosen.row.value
+        if chosen.key == "u":
+            _turn_pin(session, at)
+        else:
+            room.write(f"{plain(_item_text(session, at) or at)}\n")
+
+
+def _turn_pin(session: Session, what: str) -> None:
     is_item = session.log.find(what) is not None
-    session.pin(ids=(what,) if is_item else (), paths=() if is_item else (what,))
+    session.pin(ids=(what,) if is_item else (), paths=() if is_item else (what,), on=what not in session.log.view.pins)
 
 
-async def _model(room: CommandRoom, name: str) -> None:
-    agent = agent_of(room)
-    if not name:
-        rows = [Row(card.name, f"{card.name}  {card.window // 1000}k") for card in agent.session.environment.cards]
-        chosen = await room.choose("Which model?", rows)
-        if chosen is None:
-            return
-        name = chosen.value
-    await agent.switch(name)
+def _item_text(session: Session, name: str) -> str:
+    found = session.log.find(name)
+    return "" if found is None else text_of(found.content)
 
 
-async def _profile(room: CommandRoom, name: str) -> None:
-    agent = agent_of(room)
-    if not name:
-        chosen = await room.choose("Which profile?", [Row(each, each) for each in _profiles(agent)])
-        if chosen is None:
-            return
-        name = chosen.value
-    agent.change_profile(name)
-
-
-async def _mode(room: CommandRoom, name: str) -> None:
-    agent = agent_of(room)
-    modes = get_args(Mode)
-    present = agent.session.log.view.mode
-    if name == "next":
-        name = modes[(modes.index(present) + 1) % len(modes)] if present in modes else modes[0]
-    if not name:
-        chosen = await room.choose("Which mode?", [Row(each, each) for each in modes])
-        if chosen is None:
-            return
-        name = chosen.value
-    if agent.mode is None:
-        raise BadInput("this agent has no modes")
-    agent.mode.change(name)
+def _pinnable(agent: Agent | None) -> Iterable[str]:
+    if agent is None:
+        return ()
+    view = agent.session.log.view
+    return (*sorted(view.pins), *(item.id for item in view.items[-_MOST_MESSAGES:]))
 
 
 async def _rewind(room: CommandRoom, argument: str) -> None:
@@ -114,7 +107,11 @@ async def _resume(room: CommandRoom, session: str) -> None:
 
 
 async def _fork(room: CommandRoom, _: str) -> None:
-    await room.switch_session(agent_of(room).id, fork=True)
+    before = room.session_id
+    if not before:
+        raise BadInput("the session is not open yet")
+    await room.switch_session(before, fork=True)
+    room.notice(f"this is {room.session_id}, a copy of {before}, which stays as it is")
 
 
 async def _takeover(room: CommandRoom, _: str) -> None:
@@ -125,26 +122,9 @@ async def _new(room: CommandRoom, _: str) -> None:
     await room.switch_session("")
 
 
-def _models(agent: Agent | None) -> Iterable[str]:
-    return () if agent is None else (card.name for card in agent.session.environment.cards)
-
-
-def _profiles(_: Agent | None) -> Iterable[str]:
-    from palimpsest.profiles.named import PROFILES  # noqa: PLC0415 - only a completion needs all of them
-
-    return tuple(PROFILES)
-
-
-def _modes(_: Agent | None) -> Iterable[str]:
-    return get_args(Mode)
-
-
 SESSION_COMMANDS: Final = table(
     SlashCommand("compact", "fold the context now", _compact, "[focus]", while_running=False),
-    SlashCommand("pin", "keep an item or a file in the context", _pin, "item or path", while_running=False),
-    SlashCommand("model", "go on with another model", _model, "[name]", _models, while_running=False),
-    SlashCommand("profile", "go on under another profile", _profile, "[name]", _profiles, while_running=False),
-    SlashCommand("mode", "what may run without a question", _mode, "[ask, edits, plan, auto]", _modes),
+    SlashCommand("pin", "keep an item or a file in the context, or no longer", _pin, "[item or path]", _pinnable, while_running=False),
     SlashCommand("rewind", "go back to before an earlier message, with or without the files", _rewind, while_running=False),
     SlashCommand("resume", "open another session", _resume, "[id]", while_running=False),
     SlashCommand("takeover", "go on here with a session that another terminal has", _takeover),

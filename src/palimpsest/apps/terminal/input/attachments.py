@@ -32,6 +32,10 @@ class Attachments:
         self._texts: dict[int, str] = {}
         self._images: dict[int, PastedImage] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anything is attached."""
+        return bool(self._texts or self._images)
+
     def folded(self, text: str) -> str:
         """Return what the input line shows for a pasted text: itself, a mark if it is long, or a mark if it is the path of an image."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")

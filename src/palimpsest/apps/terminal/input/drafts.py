@@ -1,8 +1,10 @@
 """What was typed and not sent, on disk, so that a killed terminal or a lost connection loses no word."""
 
+import os
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.stores.files import write_private
@@ -15,6 +17,11 @@ class UnsentText:
 
     def __init__(self, folder: Path | None, session: str) -> None:
         self._path = None if folder is None else folder / "drafts" / f"{session}.txt"
+
+    @classmethod
+    def of_project(cls, folder: Path | None, root: Path) -> Self:
+        """Return the draft of what is typed in a project while no session is open."""
+        return cls(folder, f"project-{sha256(os.fsencode(root)).hexdigest()[:16]}")
 
     def read(self) -> str:
         """Return the draft; empty if there is none."""

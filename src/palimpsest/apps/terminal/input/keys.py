@@ -8,10 +8,11 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from palimpsest.apps.terminal.choosing import ENTER
+from palimpsest.apps.terminal.screen.painting import AUDIT_KEY
 from palimpsest.apps.terminal.screen.question import AnswerKey
 
-# Letters that lists may use: undo, pin, forget, delete, restore.
-_LIST_LETTERS: Final = "updfr"
+# Letters that lists may use: undo or unpin, pin, forget, restore, stop.
+_LIST_LETTERS: Final = "upfrs"
 KEYS: Final = (
     ("Enter", "send; while the agent works, it steers at the next safe point"),
     ("Alt-Enter, Ctrl-J", "a new line; `\\` at the end of a line does it too"),
@@ -24,6 +25,7 @@ KEYS: Final = (
     ("Tab", "complete a command, a file after @, a skill after $"),
     ("Shift-Tab", "the next mode: ask, edits, plan, auto"),
     ("Ctrl-O", "show the newest tool output or thinking in full, or the call that a question is about"),
+    (AUDIT_KEY, "the newest edit of the context: what it hid and cost, and `u` to undo it"),
     ("Ctrl-G", "write the message in your editor"),
     ("Ctrl-V", "paste an image of the clipboard"),
     ("Ctrl-Z", "stop and go back to the shell; `fg` goes on"),
@@ -54,6 +56,10 @@ class Actions(Protocol):
 
     def open_block(self) -> None:
         """Show the newest folded block in full."""
+        ...
+
+    def audit(self) -> None:
+        """Show the edits of the context, the newest first."""
         ...
 
     def next_mode(self) -> None:
@@ -200,6 +206,7 @@ def _add_control(keys: KeyBindings, actions: Actions) -> None:
     simple: dict[str, Callable[[], None]] = {
         "c-c": actions.stop,
         "c-o": actions.open_block,
+        "c-t": actions.audit,
         "s-tab": actions.next_mode,
         "c-z": actions.suspend,
     }

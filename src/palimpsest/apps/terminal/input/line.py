@@ -13,7 +13,8 @@ from palimpsest.apps.terminal.input.attachments import Attachments, PastedImage
 from palimpsest.apps.terminal.input.drafts import UnsentText
 from palimpsest.apps.terminal.input.history import HistoryFile
 
-# Seconds from a key to the writing of the draft.
+# Characters of a draft that is written with each key, which takes 0.1 ms; seconds from a key to the writing of a longer one.
+_KEPT_AT_ONCE: Final = 10_000
 _DRAFT_SECONDS: Final = 0.3
 
 
@@ -26,10 +27,16 @@ class TakenInput(NamedTuple):
 
 
 class InputLine:
-    """What the user types. `folder` keeps history and drafts; `None` keeps nothing."""
+    """What the user types. `folder` keeps history and drafts; `None` keeps nothing.
 
-    def __init__(self, folder: Path | None, completer: Completer) -> None:
+    `waiting` are messages that were sent before the session was open; they are part of the draft until they are recorded. While no
+    session is open, the draft is that of the project `root`, and the next terminal there shows what a killed one has left.
+    """
+
+    def __init__(self, folder: Path | None, root: Path, completer: Completer) -> None:
         self._folder = folder
+        self._root = root
+        self.waiting: list[tuple[str | PastedImage, ...]] = []
         self.attachments = Attachments()
         self.buffer = Buffer(
             multiline=True,
@@ -40,9 +47,10 @@ class InputLine:
             tempfile_suffix=".md",
             on_text_changed=lambda _: self._keep_soon(),
         )
-        self._draft = UnsentText(None, "")
+        self._draft = UnsentText.of_project(folder, root)
         self._timer: asyncio.TimerHandle | None = None
         self._set_aside: str | None = None
+        self.put(self._draft.read())
 
     @property
     def text(self) -> str:
@@ -55,11 +63,19 @@ class InputLine:
         self.buffer.cursor_position = len(text)
 
     def of_session(self, session: str) -> None:
-        """Keep drafts of this session from now on, and show its draft unless something is typed already."""
-        self._draft = UnsentText(self._folder, session)
-        if not self.text:
-            self.put(self._draft.read())
+        """Keep drafts of this session from now on, and show its draft before what is typed already."""
+        before, self._draft = self._draft, UnsentText(self._folder, session)
+        if draft := self._draft.read():
+            self.put(f"{draft}\n{self.text}" if self.text else draft)
         self.keep()
+        # Only now, so that at each moment one of the two files has what is typed.
+        before.keep("")
+
+    def leave_session(self) -> None:
+        """Empty the line and keep its text as the draft of the session that is left."""
+        self.keep()
+        self._draft = UnsentText.of_project(self._folder, self._root)
+        self.put("")
 
     def take(self, keep: Callable[[str, bytes], str] | None) -> TakenInput:
         """Return the message that is typed; the line keeps it until `sent`.
@@ -112,10 +128,13 @@ class InputLine:
             self._timer.cancel()
             self._timer = None
         text = self.text if self._set_aside is None else self._set_aside
-        self._draft.keep(self.attachments.unfolded(text))
+        waiting = (text for parts in self.waiting for text in texts_of(parts))
+        self._draft.keep("\n".join(filter(None, (*waiting, self.attachments.unfolded(text)))))
 
     def _keep_soon(self) -> None:
-        if self._timer is None:
+        if len(self.text) <= _KEPT_AT_ONCE and not self.attachments:
+            self.keep()
+        elif self._timer is None:
             with suppress(RuntimeError):
                 self._timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self.keep)
 

@@ -27,7 +27,7 @@ class Notifier:
     """
 
     def __init__(self, config: TerminalConfig, root: Path, write: Callable[[str], None], start: Callable[[Awaitable[None]], None]) -> None:
-        self._config = config
+        self.config = config
         self._root = root
         self._write = write
         self._start = start
@@ -39,7 +39,7 @@ class Notifier:
 
     def notify(self, occasion: Occasion, text: str, session: str = "") -> None:
         """Notify the user in the configured ways, unless the user was there a moment ago."""
-        config = self._config
+        config = self.config
         if time.monotonic() - self._seen_at < config.notify_seconds:
             return
         shown = plain(" ".join(text.split()))[:_LONGEST]

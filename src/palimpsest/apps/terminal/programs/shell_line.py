@@ -1,4 +1,4 @@
-"""A shell line of the user in the terminal itself: it prints there, reads what is typed, and Ctrl-C ends it and nothing else."""
+"""What has the terminal for itself for a while: a shell line of the user, and a secret that is typed without being shown."""
 
 import os
 import signal
@@ -21,6 +21,17 @@ def run_in_shell(line: str, root: Path) -> int:
         return subprocess.run((shell, "-c", line), cwd=root, check=False).returncode  # noqa: S603 - the user typed it
     except OSError as error:
         raise BadInput(f"the shell cannot be started ({error.strerror})", where=shell) from error
+
+
+def secret_line(question: str) -> str:
+    """Return a line that the user types or pastes into the terminal without an echo; empty at its end. Blocks until Enter."""
+    import getpass  # noqa: PLC0415 - few sessions ask for a secret
+
+    try:
+        typed = getpass.getpass(f"{question} ")
+    except EOFError:
+        return ""
+    return "".join(letter for letter in typed if letter.isprintable()).strip()
 
 
 @contextmanager

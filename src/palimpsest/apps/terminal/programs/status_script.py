@@ -19,8 +19,7 @@ class StatusScript:
     """Runs the command of the status line; `text` is what it printed last. It never runs twice at once."""
 
     def __init__(self, config: TerminalConfig, root: Path, changed: Callable[[], None]) -> None:
-        self._command = config.status_command
-        self._seconds = config.status_seconds
+        self.config = config
         self._root = root
         self._changed = changed
         self._is_running = False
@@ -28,12 +27,12 @@ class StatusScript:
 
     async def refresh(self, session: str, log: str, status: Status) -> None:
         """Run the command with the present state. A failure is shown in the line, because its author has to see it."""
-        if not self._command or self._is_running:
+        if not self.config.status_command or self._is_running:
             return
         self._is_running = True
         try:
             given = json.dumps(status_fields(session, log, self._root, status)).encode()
-            done = await run_shell_line(self._command, self._root, given=given, seconds=self._seconds)
+            done = await run_shell_line(self.config.status_command, self._root, given=given, seconds=self.config.status_seconds)
         finally:
             self._is_running = False
         lines = _ESCAPES.sub("", done.output).strip().splitlines()

@@ -33,18 +33,20 @@ class Symbols(Struct, frozen=True):
 
     user: str = "❯"
     tool: str = "●"
+    writing: str = "◌"
     running: str = "◌"
     failed: str = "✗"
-    fold: str = "⤸"
+    fold: str = "▾"
     notice: str = "·"
     thinking: str = "∴"
     more: str = "…"
     full: str = "█"
     empty: str = "░"
+    becomes: str = "→"
 
 
 # Words and ASCII, which a screen reader can say and every font has.
-SPOKEN: Final = Symbols("you:", "tool:", "running:", "failed:", "fold:", "note:", "thinking:", "...", "#", "-")
+SPOKEN: Final = Symbols("you:", "tool:", "call:", "running:", "failed:", "edit:", "note:", "thinking:", "...", "#", "-", "to")
 
 
 class ScreenLook(Struct, frozen=True):

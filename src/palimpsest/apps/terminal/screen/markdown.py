@@ -1,8 +1,10 @@
 """Markdown for the terminal: headings to the left, code without a frame, links with their addresses."""
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 
 from palimpsest.apps.terminal.screen.look import CODE_THEMES, ScreenLook
@@ -28,10 +30,21 @@ class PlainCode(CodeBlock):
         yield Syntax(code, self.lexer_name, theme=self.theme, background_color="default", word_wrap=True, padding=(0, 0, 0, 2))
 
 
+class PlainTable(TableElement):
+    """A table with one line below its head, and no empty lines around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table."""
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                part.box, part.show_edge = box.SIMPLE_HEAD, False
+            yield part
+
+
 class TerminalMarkdown(Markdown):
     """Markdown with our headings and code."""
 
-    elements = {**Markdown.elements, "heading_open": LeftHeading, "fence": PlainCode, "code_block": PlainCode}
+    elements = {**Markdown.elements, "heading_open": LeftHeading, "fence": PlainCode, "code_block": PlainCode, "table_open": PlainTable}
 
 
 def markdown(text: str, look: ScreenLook) -> Markdown | Text:

@@ -69,7 +69,7 @@ def _change(body: EventBody) -> NoticeBlock | None:
             return NoticeBlock(f"went back to event {to}" + (", with the files" if files else ""))
         case Pinned(ids=ids, paths=paths, on=on):
             return NoticeBlock(f"{'pinned' if on else 'unpinned'} {', '.join((*ids, *paths))}")
-        case Titled(title=title):
+        case Titled(title=title, by=""):
             return NoticeBlock(f"title: {title}")
         case _:
             return None
@@ -81,7 +81,7 @@ def _work(body: EventBody) -> NoticeBlock | None:
         case ChildOpened(nickname=nickname, role=role, resumed=resumed):
             return NoticeBlock(f"sub-agent {nickname} ({role}) {'goes on' if resumed else 'starts'}")
         case ChildEnded(session=session, status=status, cost_usd=usd):
-            return NoticeBlock(f"sub-agent in {session} ended: {status}, ${usd:.4f}", "info" if status == "done" else "warning")
+            return NoticeBlock(f"sub-agent in {session} ended: {status}, ${usd:.4f}", "info" if status == "completed" else "warning")
         case ProcessStarted(process=process, command=command):
             return NoticeBlock(f"process {process} runs in the background: {command}")
         case ProcessEnded(process=process, exit=code, why=why):

@@ -5,39 +5,55 @@ from typing import Final, assert_never
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.styled import Styled
 from rich.text import Text
+from rich.theme import Theme as RichTheme
 
 from palimpsest.apps.shown_text import dollars, plain, short
-from palimpsest.apps.terminal.screen.blocks import Block, FoldBlock, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, UserBlock
-from palimpsest.apps.terminal.screen.diffs import DiffLine, counts, diff_of
-from palimpsest.apps.terminal.screen.look import ScreenLook
+from palimpsest.apps.terminal.screen.blocks import (
+    Block,
+    DiffLine,
+    FoldBlock,
+    NoticeBlock,
+    PatchBlock,
+    ReplyBlock,
+    ThinkingBlock,
+    ToolBlock,
+    UserBlock,
+)
+from palimpsest.apps.terminal.screen.diffs import counts, diff_of
+from palimpsest.apps.terminal.screen.look import STYLES, ScreenLook
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
 
 # Lines of an output, of a diff and of the user's own text, while it is folded.
 _FOLDED_OUTPUT, _FOLDED_DIFF, _FOLDED_USER = 4, 24, 40
+# Opens the list of edits at the newest one.
+AUDIT_KEY: Final = "Ctrl-T"
 _LONGEST_LINE: Final = 2_000
+# Rich's own colours of code inside of a line are those of a dark terminal, on black.
+_THEMES: Final = {theme: RichTheme({"markdown.code": styles["accent"]}) for theme, styles in STYLES.items()}
 _STATES: Final = {"done": "good", "running": "accent", "writing": "dim", "failed": "bad", "refused": "warning"}
 
 
-def paint(block: Block, look: ScreenLook, *, opened: bool = False, first_line: int = 1) -> str:
-    """Return a block as lines with escape sequences, each ended by a newline. An `opened` block is painted in full.
-
-    `first_line` is where the changed text of an edit begins in its file.
-    """
+def paint(block: Block, look: ScreenLook, *, opened: bool = False) -> str:
+    """Return a block as lines with escape sequences, each ended by a newline. An `opened` block is painted in full."""
     match block:
         case UserBlock():
             return _user(block, look, opened=opened)
-        case ReplyBlock(text=text, continues=continues):
-            return _reply(plain(text), look, continues=continues)
+        case ReplyBlock():
+            return _reply(block, look)
         case ThinkingBlock():
             return _thinking(block, look, opened=opened)
         case ToolBlock():
-            return _tool(block, look, opened=opened, first_line=first_line)
+            return _tool(block, look, opened=opened)
         case FoldBlock():
             return _fold(block, look)
+        case PatchBlock(path=path, facts=facts, lines=lines):
+            head = Text.assemble((f"{look.symbols.tool} ", look.style("accent")), (plain(path), "bold"), (f" ({facts})", look.style("dim")))
+            return painted(_cut(head, look), look) + _diff(lines, look, opened=opened)
         case NoticeBlock(text=text, level=level):
-            style = {"info": "dim", "warning": "warning", "error": "bad"}[level]
-            return painted(Text(f"{look.symbols.notice} {one_line(plain(text))}", look.style(style)), look)
+            style = look.style({"info": "dim", "warning": "warning", "error": "bad"}[level])
+            return indented(Text(one_line(plain(text)), style), f"{look.symbols.notice} ", look, style)
         case _:
             assert_never(block)
 
@@ -55,48 +71,52 @@ def painted(text: object, look: ScreenLook, width: int | None = None) -> str:
         markup=False,
         emoji=False,
         legacy_windows=False,
+        theme=_THEMES[look.theme],
     )
     console.print(text)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
 def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
-    mark = look.symbols.user
+    mark, style = look.symbols.user, look.style("dim" if block.command else "user")
     lines = plain(block.text).splitlines() or [""]
     hidden = 0 if opened else max(0, len(lines) - _FOLDED_USER)
     shown = lines[: len(lines) - hidden]
-    text = Text("\n".join(shown), look.style("user"))
+    text = Text("\n".join(shown), style)
     if hidden:
         text.append(f"\n{look.symbols.more} {hidden:,} more lines", look.style("dim"))
     for name in block.attachments:
         text.append(f"\n[{name}]", look.style("dim"))
     if block.steering:
         text.append("  (while it worked)", look.style("dim"))
-    return "\n" + _indented(text, f"{mark} ", look, look.style("user"))
+    return "\n" + indented(text, f"{mark} ", look, style)
 
 
-def _reply(text: str, look: ScreenLook, *, continues: bool) -> str:
+def _reply(block: ReplyBlock, look: ScreenLook) -> str:
     # Rich's Markdown and the parser behind it take 60 ms to load, and the first prompt must not wait for them.
     from palimpsest.apps.terminal.screen.markdown import markdown  # noqa: PLC0415
 
-    return ("" if continues else "\n") + painted(markdown(text, look), look)
+    text = Styled(markdown(plain(block.text), look), look.style("dim") if block.is_cut_off else "")
+    # Rich puts empty lines around tables.
+    return ("" if block.continues else "\n") + painted(text, look).strip("\n") + "\n"
 
 
 def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
     style = f"italic {look.style('dim')}"
     if opened:
-        return _indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
+        return indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
     return painted(_cut(Text(f"{look.symbols.thinking} {one_line(plain(block.text))}", style), look), look)
 
 
-def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool, first_line: int) -> str:
+def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     symbols = look.symbols
-    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool}
+    marks = {"failed": symbols.failed, "refused": symbols.failed, "done": symbols.tool, "writing": symbols.writing}
     mark = marks.get(block.state, symbols.running)
-    head = Text(f"{mark} ", look.style(_STATES[block.state]))
-    head.append(plain(block.tool), "bold")
+    style = look.style(_STATES[block.state])
+    # A call that has not run is dim as a whole.
+    head = Text(style=style if block.state == "writing" else "").append(f"{mark} ", style).append(plain(block.tool), "bold")
     head.append(f" {plain(title_of(block))}")
-    changed = diff_of(block, first_line) if block.state != "refused" else None
+    changed = diff_of(block) if block.state != "refused" else None
     facts = [counts(changed[1])] if changed is not None else []
     if block.exit:
         facts.append(f"exit {block.exit}")
@@ -119,7 +139,7 @@ def _output(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     hidden = len(lines) - most
     shown = [f"{look.symbols.more} {hidden:,} lines before"] if hidden > 0 else []
     shown += [line[:_LONGEST_LINE] for line in lines[-most:]]
-    return _indented(Text("\n".join(shown), look.style("dim")), "  ", look, "")
+    return indented(Text("\n".join(shown), look.style("dim")), "  ", look, "")
 
 
 def _diff(lines: tuple[DiffLine, ...], look: ScreenLook, *, opened: bool) -> str:
@@ -142,13 +162,31 @@ def _diff(lines: tuple[DiffLine, ...], look: ScreenLook, *, opened: bool) -> str
 
 
 def _fold(block: FoldBlock, look: ScreenLook) -> str:
-    saving = "" if block.saved_usd_per_call is None else f", saves {dollars(block.saved_usd_per_call)} a call"
-    price = "" if not block.price_usd else f", cost {dollars(block.price_usd)}"
-    line = f"{look.symbols.fold} {short(block.before)} → {short(block.after)} tokens by {block.by}{saving}{price} · /audit {block.seq}"
-    return painted(_cut(Text(plain(line), look.style("dim")), look), look)
+    """Return the one line of an edit. In a narrow terminal its price goes first, then its saving; the key stays."""
+    sizes = f": {short(block.before)} {look.symbols.becomes} {short(block.after)} tokens" if block.before else ""
+    head = f"{look.symbols.fold} {plain(block.by)} {block.seq}{sizes}"
+    facts = [f", {fact}" for fact in price_facts(block.price_usd, block.saved_usd_per_call)]
+    tail = Text(f" ({AUDIT_KEY})", look.style("dim"))
+    while facts and cell_len(head) + cell_len("".join(facts)) + tail.cell_len > look.width:
+        facts.pop()
+    line = Text(head + "".join(facts), look.style("dim"))
+    return painted(_cut(line, look, reserve=tail.cell_len, tail=tail), look)
 
 
-def _indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
+def price_facts(price_usd: float | None, saved_usd_per_call: float | None) -> tuple[str, ...]:
+    """Return what an edit saves with each call and what it costs once, the most important first; an edit that pays at once has no cost."""
+    saved = () if saved_usd_per_call is None else (f"saves {dollars(saved_usd_per_call)} a call",)
+    if not price_usd:
+        return saved
+    return (*saved, f"costs {dollars(price_usd)} once" if price_usd > 0 else f"{dollars(-price_usd)} at once")
+
+
+def gap(before: Block | None, block: Block) -> str:
+    """Return an empty line where tools, edits or notices follow a reply; replies and messages begin with one themselves."""
+    return "\n" if isinstance(before, ReplyBlock) and not isinstance(block, ReplyBlock | UserBlock) else ""
+
+
+def indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
     """Return wrapped text whose first line begins with a mark, and whose other lines are indented as far."""
     indent = cell_len(first)
     width = max(10, look.text_width - indent)

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from palimpsest.apps.terminal.screen.blocks import Block, ToolBlock
 from palimpsest.apps.terminal.screen.tool_titles import arguments_of
 
@@ -10,10 +12,15 @@ from palimpsest.apps.terminal.screen.tool_titles import arguments_of
 _LARGEST: Final = 2 * 1024 * 1024
 
 
-def first_line(block: Block, root: Path | None) -> int:
-    """Return the number of the line where the new text of an edit begins in the file now; 1 if it is not found."""
+def placed(block: Block, root: Path | None) -> Block:
+    """Return the block of an edit with the line where its text begins in the file now; any other block as it is."""
     if not isinstance(block, ToolBlock) or block.state not in ("done", "writing") or root is None:
-        return 1
+        return block
+    return replace(block, first_line=_first_line(block, root))
+
+
+def _first_line(block: ToolBlock, root: Path) -> int:
+    """Return the number of the line where the new text of an edit, or the old one before it ran, begins; 1 if it is not found."""
     arguments = arguments_of(block)
     if isinstance(arguments, str):
         return 1

@@ -9,7 +9,7 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import painted
 
-_BAR: Final = 8
+_BAR: Final = 6
 
 
 class Status(Struct, frozen=True):
@@ -56,12 +56,16 @@ def _parts(status: Status, look: ScreenLook) -> list[str]:
         dollars(status.cost_usd) if status.cost_usd else "",
         status.mode,
         f"{status.queued} queued" if status.queued else "",
-        f"{status.processes} processes" if status.processes else "",
-        f"{status.agents} sub-agents" if status.agents else "",
-        "" if status.cached is None else f"cache {status.cached:.0%}",
+        _counted(status.processes, "process", "processes"),
+        _counted(status.agents, "sub-agent", "sub-agents"),
         _until_fold(status),
+        "" if status.cached is None else f"cache {status.cached:.0%}",
         status.profile,
     ]
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}" if number else ""
 
 
 def _context(status: Status, look: ScreenLook) -> str:
@@ -74,7 +78,9 @@ def _context(status: Status, look: ScreenLook) -> str:
 
 
 def _until_fold(status: Status) -> str:
-    return "" if status.fold_at is None else f"{short(max(0, status.fold_at - status.used))} to the next fold"
+    if status.fold_at is None:
+        return ""
+    return "fold due" if _is_full(status) else f"fold in {short(status.fold_at - status.used)}"
 
 
 def _is_full(status: Status) -> bool:

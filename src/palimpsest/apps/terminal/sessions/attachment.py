@@ -3,19 +3,24 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import texts_of
-from palimpsest.apps.terminal.screen.blocks import NoticeLevel
+from palimpsest.apps.terminal.screen.blocks import Block, NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
+from palimpsest.apps.terminal.sessions.loading import load_for_replies
+from palimpsest.apps.terminal.sessions.open_reply import OpenReply
 from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
 from palimpsest.core.items import Image, Part, Text
-from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.feed import Piece
+
+if TYPE_CHECKING:
+    # The engine is loaded while the user may type already.
+    from palimpsest.engine.agent import Agent
 
 # Seconds between two looks at what another terminal has written or asked for; a look costs a system call.
 _LOOK_SECONDS: Final = 0.2
@@ -31,6 +36,10 @@ class AttachedTerminal(Protocol):
 
     def take(self, piece: Piece) -> None:
         """Show an event or a delta."""
+        ...
+
+    def show(self, block: Block) -> None:
+        """Add a block to the scrollback."""
         ...
 
     def notice(self, text: str, level: NoticeLevel = "info") -> None:
@@ -53,6 +62,10 @@ class AttachedTerminal(Protocol):
         """Continue with an agent that is ready: show its notices, and the draft of its session."""
         ...
 
+    def recorded(self) -> None:
+        """Forget the copies of messages that waited for the session and are recorded now."""
+        ...
+
     def give_back(self, text: str) -> None:
         """Put what could not be sent before what is typed."""
         ...
@@ -63,13 +76,18 @@ class AttachedTerminal(Protocol):
 
 
 class Attachment:
-    """At most one session at a time. `hint` is what the status line says about it; empty while an agent is there."""
+    """At most one session at a time. `hint` is what the status line says about it; empty while an agent is there.
 
-    def __init__(self, around: TerminalSurroundings, terminal: AttachedTerminal, approve: Approve) -> None:
+    `unsent` are messages that wait for the session to be open; the input line keeps them on disk until then.
+    """
+
+    def __init__(self, around: TerminalSurroundings, terminal: AttachedTerminal, approve: Approve, unsent: list[Typed]) -> None:
         self._around = around
         self._terminal = terminal
         self._approve = approve
-        self._unsent: list[Typed] = [(around.prompt,)] if around.prompt else []
+        self._unsent = unsent
+        if around.prompt:
+            unsent.append((around.prompt,))
         self._watch: asyncio.Task[None] | None = None
         self._newest = 0
         self._has_asked = False
@@ -78,9 +96,16 @@ class Attachment:
         self.hint = ""
 
     @property
-    def agent(self) -> Agent | None:
+    def agent(self) -> "Agent | None":
         """The agent; `None` until the session is open, and while it is only followed."""
         return None if self.conversation is None else self.conversation.agent
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is open or followed; empty if there is none."""
+        if self.conversation is not None:
+            return self.conversation.agent.id
+        return "" if self.followed is None else self.followed.log.session
 
     @property
     def is_running(self) -> bool:
@@ -106,27 +131,30 @@ class Attachment:
             return
         except PalimpsestError:
             self.hint = "no session is open; /resume opens one, Ctrl-D leaves"
-            unsent, self._unsent = self._unsent, []
-            self._terminal.give_back("\n".join(text for parts in unsent for text in texts_of(parts)))
+            self._give_back()
             raise
         terminal = self._terminal
-        self.conversation = AgentConversation(opened.agent, terminal.take, terminal.failed, terminal.turn_ended)
+        open_reply = OpenReply(self._around.folder, opened.agent.id)
+
+        def publish(piece: Piece) -> None:
+            open_reply.take(piece)
+            terminal.take(piece)
+
+        self.conversation = AgentConversation(opened.agent, publish, terminal.failed, terminal.turn_ended)
         self.hint = ""
-        for piece in opened.earlier:
-            # What a terminal has followed so far stands on its screen.
-            if not isinstance(piece, Event) or piece.seq > self._newest:
-                terminal.take(piece)
+        await self._show_again(opened.earlier, open_reply)
         self._newest = 0
         terminal.attached(opened)
-        unsent, self._unsent = self._unsent, []
-        for parts in unsent:
-            self.send(parts)
+        self._send_waiting()
         self.conversation.go_on()
         self._look_after(self._watch_wishes(HandoverFile(self._around.folder, opened.agent.id)))
         terminal.changed()
 
-    async def close(self) -> None:
-        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released."""
+    async def close(self, *, shown: bool = False) -> None:
+        """End the session in order: the turn is interrupted and recorded, hooks and jobs end, and the log is released.
+
+        With `shown` the session that is opened next begins with what stands on the screen already, and only the rest is shown.
+        """
         watch, self._watch = self._watch, None
         if watch is not None and watch is not asyncio.current_task():
             watch.cancel()
@@ -138,7 +166,10 @@ class Attachment:
             followed.log.close()
         if conversation is not None:
             await conversation.interrupt()
+            self._newest = conversation.agent.session.log.tip
             await conversation.agent.__aexit__(None, None, None)
+        if not shown:
+            self._newest = 0
 
     def send(self, parts: Typed) -> None:
         """Send a message, or keep it until the session is open. Raises `BadInput` while another terminal has the session."""
@@ -153,6 +184,22 @@ class Attachment:
         blobs = conversation.agent.session.environment.blobs
         said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
         conversation.send(*said)
+
+    def _send_waiting(self) -> None:
+        """Send what waited for the session. What cannot be recorded goes back into the input, before the error is raised."""
+        try:
+            while self._unsent:
+                self.send(self._unsent[0])
+                del self._unsent[0]
+        except PalimpsestError:
+            self._give_back()
+            raise
+        self._terminal.recorded()
+
+    def _give_back(self) -> None:
+        texts = [text for parts in self._unsent for text in texts_of(parts)]
+        self._unsent.clear()
+        self._terminal.give_back("\n".join(texts))
 
     async def take_over(self) -> None:
         """Go on with a followed session here: at once if its terminal has ended, else after it was asked for and given.
@@ -175,7 +222,7 @@ class Attachment:
         HandoverFile(self._around.folder, session).clear()
         self._has_asked = False
         try:
-            await self.close()
+            await self.close(shown=True)
             await self.open(session)
         except PalimpsestError as error:
             self._terminal.failed(error)
@@ -185,12 +232,27 @@ class Attachment:
         followed = await asyncio.to_thread(self._around.follow, session)
         self.followed = followed
         self.hint = READ_ONLY
-        for piece in followed.earlier:
-            if not isinstance(piece, Event) or piece.seq > self._newest:
-                self._terminal.take(piece)
+        await self._show_again(followed.earlier, OpenReply(self._around.folder, session))
         self._newest = followed.log.tip
         self._look_after(self._watch_log(followed, HandoverFile(self._around.folder, session)))
         self._terminal.changed()
+
+    async def _show_again(self, earlier: tuple[Piece, ...], open_reply: OpenReply) -> None:
+        """Show what an earlier conversation said, and what had arrived of a reply when its terminal was killed.
+
+        What this terminal has followed so far stands on its screen.
+        """
+        if earlier:
+            await asyncio.to_thread(load_for_replies)
+        for piece in earlier:
+            if not isinstance(piece, Event) or piece.seq > self._newest:
+                cut_off = open_reply.cut_off(piece)
+                for block in cut_off:
+                    self._terminal.show(block)
+                if not cut_off:
+                    self._terminal.take(piece)
+                # Painting hundreds of pieces takes long: keys are taken between two of them.
+                await asyncio.sleep(0)
 
     def _look_after(self, work: Coroutine[Any, Any, None]) -> None:
         if self._watch is not None and self._watch is not asyncio.current_task():
@@ -234,7 +296,7 @@ class Attachment:
             agent = self.agent
             if agent is None:
                 return
-            session, self._newest = agent.id, agent.session.log.tip
-            await self.close()
+            session = agent.id
+            await self.close(shown=True)
             await self._follow(session)
             return

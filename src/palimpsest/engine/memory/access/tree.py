@@ -114,8 +114,8 @@ class SessionTree(Struct, frozen=True):
         """Retract notes, which the user can undo. Raises `ToolError` if one is refused."""
         found = self._all_at(paths, "deleted")
         changes = [self._changed(each.notebook, _retraction(each.note, "deleted with the memory tool")) for each in found.values()]
-        names = ", ".join(each.note.name for each in found.values())
-        return TreeChange(tuple(event for change in changes for event in change.events), f"`pal memory undo` brings back {names}.")
+        commands = ", ".join(f"`pal memory undo {each.note.name}`" for each in found.values())
+        return TreeChange(tuple(event for change in changes for event in change.events), f"Bring back: {commands}.")
 
     def move_notes(self, paths: Sequence[tuple[str, str]]) -> TreeChange:
         """Move notes; evidence and past versions stay. Raises `ToolError` if one is refused."""

@@ -3,7 +3,7 @@
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, MissingBlob, PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Usage
 from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.ports import Provider
@@ -52,7 +52,7 @@ class DirectAnswers:
         view = side_request_view(View(), want, card)
         params = replace(Params(parallel=False), schema=Raw(want.schema.encode())) if want.schema else Params(parallel=False)
         limited = with_reply_limit(params, card, estimate(want.prompt), want.reply)
-        return await whole_reply(self._provider, encode(view, card, (), resolved_params(limited, card), _no_blob))
+        return await whole_reply(self._provider, encode(view, card, (), resolved_params(limited, card)))
 
 
 def estimated(places: PipelinePlaces, plan: RunPlan, card: ModelCard) -> RunEstimate:
@@ -74,7 +74,3 @@ def estimated(places: PipelinePlaces, plan: RunPlan, card: ModelCard) -> RunEsti
     written += len(scopes) * MOST_WRITTEN
     usd = cost(Usage(input=read, output=written), card).total
     return RunEstimate(calls + len(scopes), read, written, usd)
-
-
-def _no_blob(address: str) -> bytes:
-    raise MissingBlob("requests of memory have texts only", where=address)

@@ -1,0 +1,98 @@
+"""The one count of tokens of a view that all commands print: that of the engine, under the profile that the session recorded."""
+
+from typing import NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from palimpsest.apps.cli.opening.home import SessionLocation
+from palimpsest.apps.cli.opening.logs import budget_of
+from palimpsest.apps.shown_text import plain
+from palimpsest.audit.pricing.size_rules import SIZE_RULES
+from palimpsest.core.errors import BadInput, MissingBlob
+from palimpsest.core.log.log import Log
+from palimpsest.core.ports import Blobs
+from palimpsest.core.projections.ledger import LedgerProjection
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.estimate import Calibration
+from palimpsest.core.tokens.sizes import tool_list_size
+from palimpsest.core.view import View
+from palimpsest.engine.named_profiles import is_profile_name, profile
+from palimpsest.engine.session import tools_bytes
+from palimpsest.profiles.named import DEFAULT
+from palimpsest.profiles.profile import Count, Profile
+from palimpsest.stores.config.schema import DEFAULT_MODEL
+from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card
+from palimpsest.wire.past_requests import recorded_tools
+from palimpsest.wire.request import Tool
+
+# Only our own estimate is calibrated; the rules of imitated programs count as the originals do.
+_CALIBRATED = "palimpsest"
+
+
+class ViewCount(NamedTuple):
+    """Counts the views of one session: `counter` for items, `tools` tokens of the tool declarations, and the `rule` for a request."""
+
+    counter: TokenCounter
+    tools: int
+    rule: Count
+
+    def used(self, view: View) -> int:
+        """Return the tokens of the next request with a view: what was reported last and an estimate of what came since."""
+        return self.rule(view, self.counter, self.tools)
+
+
+def count_of(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> ViewCount:
+    """Return what counts a view of a log, calibrated by the replies on the path to it."""
+    session_profile = _profile_of(view)
+    model = recorded_card(view.model or DEFAULT_MODEL, cards)
+    is_calibrated = session_profile.size_rule == _CALIBRATED
+    factor = _calibration(view, log).factor(model.name) if is_calibrated else 1.0
+    counter = TokenCounter(SIZE_RULES[session_profile.size_rule], factor, drops_cached=model.cache_edits)
+    return ViewCount(counter, counter.scaled(sum(map(tool_list_size, tools_bytes(_tools(view, blobs))))), session_profile.count)
+
+
+def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> int:
+    """Return the tokens of the next request with a view."""
+    return count_of(view, log, blobs, cards).used(view)
+
+
+def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
+    """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
+    # What was reported belongs to the view of today.
+    tokens = view_tokens(replace(after, reported=None), log, found.blobs, cards)
+    budget = budget_of(after.model, cards)
+    room = budget.block_at or budget.window
+    if tokens >= room:
+        numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
+        raise BadInput(f"the resulting view would not fit: {numbers}, so {tokens - room + 1:,} are too many", where=found.session)
+    return tokens, room
+
+
+def _tools(view: View, blobs: Blobs) -> tuple[Tool, ...]:
+    """Return the tools of the last call; none, with a warning, if their declarations cannot be read."""
+    call = view.call
+    if call is None or not call.tools:
+        return ()
+    try:
+        return recorded_tools(call.tools, blobs.get)
+    except MissingBlob as error:
+        click.echo(plain(f"pal: {error}; the tools of the last request are not counted"), err=True)
+        return ()
+
+
+def _profile_of(view: View) -> Profile:
+    return profile(view.profile if is_profile_name(view.profile) else DEFAULT)
+
+
+def _calibration(view: View, log: Log) -> Calibration:
+    """Return what the replies on the path to a view taught; the log knows it of all branches together."""
+    seq = min(max(view.seq, 0), log.tip)
+    path = log.reader.path(seq)
+    if seq == log.tip and len(path.ranges) == 1:
+        return log.ledger.calibration
+    ledger = LedgerProjection()
+    for event in log.reader.along(path):
+        if type(event.body) in LedgerProjection.watches:
+            ledger.take(event)
+    return ledger.value().calibration

@@ -1,0 +1,150 @@
+"""`/cost`: what a session cost, by model, turn, sub-agent and edit of the context."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.apps.terminal.choosing import Row
+from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from palimpsest.apps.terminal.screen.tool_titles import one_line
+from palimpsest.core.edits import Fold
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import Interrupted, ModelReplied, Usage, UserSaid, ViewEdited
+from palimpsest.core.events.calls import TURN
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.engine.agent import Agent
+from palimpsest.wire.models.cards import ModelCard, recorded_card
+from palimpsest.wire.models.prices import cost
+
+_TURNS: Final = "turns"
+_NEWEST: Final = 5
+_MOST_TURNS: Final = 500
+
+
+class PaidCall(Struct, frozen=True):
+    """A reply of a model: its model, its purpose, its usage in tokens and its price in US dollars."""
+
+    model: str
+    purpose: str
+    usage: Usage
+    usd: float
+
+    @property
+    def line(self) -> str:
+        """The call in one line."""
+        return f"{self.model or 'unknown model'} {self.purpose}: {_tokens(self.usage)}, {dollars(self.usd)}"
+
+
+class TurnCost(Struct, frozen=True):
+    """What a turn cost: the event and text of its message, and its calls in order."""
+
+    seq: int
+    text: str
+    calls: tuple[PaidCall, ...] = ()
+
+    @property
+    def usd(self) -> float:
+        """US dollars of all its calls."""
+        return sum(call.usd for call in self.calls)
+
+
+class EditSavings(Struct, frozen=True):
+    """What the edits of the context did to the costs: how many hold, what they cost once, and what they saved so far, in US dollars."""
+
+    edits: int = 0
+    cost_usd: float = 0.0
+    saved_usd: float = 0.0
+
+
+async def _cost(room: CommandRoom, argument: str) -> None:
+    """Show what the session cost, or walk its turns; Enter shows the calls of one."""
+    agent = agent_of(room)
+    log, cards = agent.session.log, tuple(agent.session.environment.cards)
+    if argument not in ("", _TURNS):
+        raise BadInput(f"/cost takes {_TURNS}, or nothing for the whole session")
+    turns = turn_costs(log, cards)
+    if not argument:
+        for line in cost_lines(agent, turns):
+            room.notice(line)
+        return
+    rows = [Row(str(turn.seq), _turn_line(turn), "\n".join(call.line for call in turn.calls)) for turn in reversed(turns[-_MOST_TURNS:])]
+    known, at = {str(turn.seq): turn for turn in turns}, ""
+    while (chosen := await room.walk("What each turn cost, newest first", rows, {}, at)) is not None:
+        at = chosen.row.value
+        for call in known[at].calls:
+            room.notice(call.line)
+
+
+def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
+    """Yield the lines of `/cost`: models with their purposes, sub-agents, edits, the sum, and the newest turns."""
+    session = agent.session
+    cards, total = tuple(session.environment.cards), 0.0
+    for spending in session.log.ledger.spendings:
+        usd = _price(spending.model, spending.usage, cards)
+        total += usd
+        yield f"{spending.model or 'unknown model'} {spending.purpose}: {spending.calls:,} calls, {_tokens(spending.usage)}, {dollars(usd)}"
+    for child in session.log.children:
+        yield f"sub-agent {plain(child.nickname)} ({plain(child.role)}, {child.status}): {dollars(child.cost_usd + child.children_usd)}"
+    below = agent.children_usd()
+    if below:
+        yield f"sub-agents together: {dollars(below)}"
+    saved = edit_savings(session.log)
+    if saved.edits:
+        yield f"edits of the context: {saved.edits:,}, cost {dollars(saved.cost_usd)} once, saved about {dollars(saved.saved_usd)} so far"
+    yield f"together {dollars(total + below)}"
+    for turn in turns[-_NEWEST:]:
+        yield _turn_line(turn)
+    if len(turns) > _NEWEST:
+        yield f"/cost {_TURNS} walks all {len(turns):,} turns"
+
+
+def turn_costs(log: Log, cards: Iterable[ModelCard]) -> tuple[TurnCost, ...]:
+    """Return what each turn of the current path cost, oldest first. Calls before the first message count to none."""
+    known, turns = tuple(cards), list[TurnCost]()
+    for event in log.events():
+        body = event.body
+        if isinstance(body, UserSaid) and not body.steering:
+            turns.append(TurnCost(event.seq, " ".join(part.text for part in body.parts if isinstance(part, Text))))
+        elif isinstance(body, ModelReplied | Interrupted) and turns and body.usage != Usage():
+            paid = PaidCall(body.model, body.purpose, body.usage, _price(body.model, body.usage, known))
+            turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, paid))
+    return tuple(turns)
+
+
+def edit_savings(log: Log) -> EditSavings:
+    """Return what the edits that hold cost and saved: for each call since an edit its saving per call, until a fold replaces it."""
+    undone = log.reader.undone_edits(log.path)
+    found, per_call = EditSavings(), 0.0
+    for event in log.events():
+        body = event.body
+        if isinstance(body, ViewEdited) and undone.get(event.seq) != frozenset():
+            # What an earlier edit has hidden is inside of what a fold replaces, so that its saving counts once.
+            per_call = (body.saved_usd_per_call or 0.0) + (0.0 if any(isinstance(edit, Fold) for edit in body.edits) else per_call)
+            found = replace(found, edits=found.edits + 1, cost_usd=found.cost_usd + (body.price_usd or 0.0))
+        elif isinstance(body, ModelReplied) and body.purpose == TURN:
+            found = replace(found, saved_usd=found.saved_usd + per_call)
+    return found
+
+
+def _price(model: str, usage: Usage, cards: tuple[ModelCard, ...]) -> float:
+    # Replies of imported sessions may name no model.
+    return cost(usage, recorded_card(model, cards)).total if model else 0.0
+
+
+def _tokens(usage: Usage) -> str:
+    read = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
+    cached = f"{usage.cache_read / read:.0%} from the cache" if read else "nothing read"
+    return f"{short(read)} in ({cached}), {short(usage.output)} out"
+
+
+def _turn_line(turn: TurnCost) -> str:
+    return f"{dollars(turn.usd)}  {len(turn.calls)} calls  {one_line(plain(turn.text), 60)}"
+
+
+COST_COMMANDS: Final = table(
+    SlashCommand("cost", "what this session cost: models, sub-agents, edits, turns", _cost, f"[{_TURNS}]", lambda _: (_TURNS,)),
+)

@@ -1,0 +1,41 @@
+"""Times, counts and whole numbers as texts: how they are written for people and programs, and read from words of a command."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+# Milliseconds since 1970 at the end of the year 9999; later times, and those before 1970, are no dates of a session.
+END: Final = 253_402_300_800_000
+# Far below the 4,300 digits from which on `int` raises, and enough for any count of events, bytes or milliseconds.
+_MOST_DIGITS: Final = 18
+
+
+def is_date(at: int) -> bool:
+    """Return whether a time in milliseconds since 1970 lies in the years 1970 to 9999."""
+    return 0 <= at < END
+
+
+def iso_time(at: int, timespec: str = "milliseconds") -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; outside of the years 1970 to 9999 as the number with its unit."""
+    if not is_date(at):
+        return f"{at} ms"
+    return _moment(at).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def utc_text(at: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time in milliseconds since 1970 in a format of `strftime`, in UTC; outside of the years 1970 to 9999 as the number."""
+    return _moment(at).strftime(form) if is_date(at) else f"{at} ms"
+
+
+def _moment(at: int) -> datetime:
+    # A division would lose the last millisecond of late years.
+    return datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that 1 to 18 ASCII digits write; `None` for any other text, also for signs and for digits of other scripts."""
+    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal() else None
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number and its noun for a message, in the plural unless the number is 1: `1 session`, `2,000 sessions`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -1,0 +1,165 @@
+"""Finds and redacts secrets in texts."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import AnyStr, Final
+
+from palimpsest.core.items import Value
+from palimpsest.core.redaction.classes import VENDOR_CLASSES, SecretCandidate, SecretClass
+from palimpsest.core.redaction.places import PLACE_CLASSES, find_cookies
+from palimpsest.core.tokens.patterns import lazy_pattern
+
+WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+LONG: Final = 15
+# Where two classes find the same place, the first one names it: a vendor's prefix says more than the name of a key.
+CLASSES: Final[tuple[SecretClass, ...]] = (*VENDOR_CLASSES, *PLACE_CLASSES)
+# Classes whose form alone proves a secret; the others are guesses by the place.
+CERTAIN_KINDS: Final = frozenset(each.kind for each in CLASSES if each.certain) | {"private_key"}
+_END_OF_BARE: Final = ".,:)]}"
+_MOST_LEAD: Final = 64
+_MOST_BEFORE: Final = 200
+
+_KEY_BEGIN: Final = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END: Final = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+# Matches the lines of a key whose end marker is missing.
+_LINES: Final = lazy_pattern(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
+_KEY_LINE: Final = lazy_pattern(r"[A-Za-z0-9+/]{40}")
+_LONGEST_KEY: Final = 20_000
+# The starts of each class as bytes; empty if one is not ASCII.
+_STARTS: Final = tuple(
+    (secret_class, tuple(start.encode() for start in secret_class.starts) if all(map(str.isascii, secret_class.starts)) else ())
+    for secret_class in CLASSES
+)
+# One search for the starts of all classes with `run`: most texts have none of them.
+_ANY_RUN: Final = lazy_pattern(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
+# The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
+_ANY_OTHER: Final = lazy_pattern(
+    b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts)
+)
+# Compiled with their first use: most processes need none of them.
+_compiled: Final = cache(re.compile)
+_SHORT: Final = 4096
+_WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
+_LONG: Final = b"a" * LONG
+_BEFORE: Final = 8
+
+
+class Secret(Value, frozen=True):
+    """A secret in a text: its class, and its start and end index."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find_secrets(text: str) -> tuple[Secret, ...]:
+    """Return all secrets in order; overlapping ones are merged, with the class that comes first in `CLASSES`."""
+    # One byte per character, so that indexes stay valid; searching bytes is fast, and `lower` changes only ASCII letters.
+    plain = text.encode("ascii", "replace")
+    folded, words = plain.lower(), _long_words(plain)
+    # One search for all starts is worth its time only in short texts: it takes as long as one for each.
+    words = words if len(words) > _SHORT or _ANY_RUN.search(words) else b""
+    # The dashes before a private key are in `_ANY_OTHER` too.
+    if not words and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
+        return ()
+    found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
+    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded)]
+    for rank, (secret_class, starts) in enumerate(_STARTS):
+        if not starts:
+            if not any(start[0] in text for start in secret_class.starts):
+                continue
+            spans = _spans(secret_class, text, text, secret_class.starts)
+        elif not secret_class.run or (words and any(start in words for start in starts)):
+            spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)
+        else:
+            continue
+        found += [(start, end, rank, secret_class.kind) for start, end in spans]
+    return tuple(_merged(sorted(found)))
+
+
+def _long_words(plain: bytes) -> bytes:
+    """Return all long words with the characters before them, joined: most secrets can only be there, and that is a small part of a text."""
+    marked = plain.translate(_WORD)
+    # A set, because the same ids and paths occur again and again.
+    words: set[bytes] = set()
+    start = marked.find(_LONG)
+    while start >= 0:
+        end = marked.find(b" ", start + len(_LONG))
+        if end < 0:
+            end = len(marked)
+        word = plain[max(0, start - _BEFORE) : end]
+        # Names in small letters are most long words of a text, and no token is written like that.
+        if not word.islower() or word.translate(None, b"0123456789") != word:
+            words.add(word)
+        start = marked.find(_LONG, end)
+    return b" ".join(words)
+
+
+def _spans(secret_class: SecretClass, text: str, searched: AnyStr, starts: tuple[AnyStr, ...]) -> Iterator[tuple[int, int]]:
+    pattern = _compiled(secret_class.pattern)
+    for opening in starts:
+        place = searched.find(opening)
+        while place >= 0:
+            match = pattern.match(text, place)
+            span = _accepted(secret_class, match) if match else None
+            if span:
+                yield span
+            place = searched.find(opening, span[1] if span else place + 1)
+
+
+def _accepted(secret_class: SecretClass, match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the span of the secret in a match; none if the judge of the class takes it for something else."""
+    groups, text = match.groupdict(), match.string
+    group = next((name for name in ("value", "bare") if groups.get(name)), 0)
+    start, end = match.span(group)
+    while secret_class.lead and start > match.start() - _MOST_LEAD and start and text[start - 1] in secret_class.lead:
+        start -= 1
+    if group == "bare":
+        end = start + len(match["bare"].rstrip(_END_OF_BARE))
+    before = text[max(0, match.start() - _MOST_BEFORE) : match.start()].rpartition("\n")[2]
+    if not secret_class.judge(SecretCandidate(text[start:end], before, groups.get("name") or "", groups.get("quote") or "")):
+        return None
+    rest = _compiled(secret_class.rest).match(text, end) if secret_class.rest and end == match.end() else None
+    return start, rest.end() if rest else end
+
+
+def redact(text: str) -> str:
+    """Return the text with each secret replaced by `[REDACTED:<class>]`; redacting again changes nothing."""
+    while found := find_secrets(text):
+        # Without a secret, the text beside it may match another class, so search again until nothing is found.
+        parts: list[str] = []
+        place = 0
+        for secret in found:
+            parts += [text[place : secret.start], f"[REDACTED:{secret.kind}]"]
+            place = secret.end
+        text = "".join((*parts, text[place:]))
+    return text
+
+
+def _private_keys(text: str) -> Iterator[tuple[int, int]]:
+    begin = _KEY_BEGIN.search(text) if "-----BEGIN " in text else None
+    while begin:
+        after = _KEY_BEGIN.search(text, begin.end())
+        stop = min(begin.end() + _LONGEST_KEY, after.start() if after else len(text))
+        rest = _KEY_END.search(text, begin.end(), stop) or _LINES.match(text, begin.end(), stop)
+        # A form without a key, as documents show it, is no secret.
+        if rest and _KEY_LINE.search(text, begin.end(), rest.end()):
+            yield begin.start(), rest.end()
+        begin = after
+
+
+def _merged(found: list[tuple[int, int, int, str]]) -> Iterator[Secret]:
+    """Yield the findings with overlapping ones merged."""
+    if not found:
+        return
+    start, end, rank, kind = found[0]
+    for other_start, other_end, other_rank, other_kind in found[1:]:
+        if other_start >= end:
+            yield Secret(kind, start, end)
+            start, end, rank, kind = other_start, other_end, other_rank, other_kind
+        else:
+            end = max(end, other_end)
+            if other_rank < rank:
+                rank, kind = other_rank, other_kind
+    yield Secret(kind, start, end)

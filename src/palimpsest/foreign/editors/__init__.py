@@ -1,0 +1,1 @@
+"""Transcript formats of agents that live in an editor."""

@@ -1,0 +1,1 @@
+"""Transcript formats of agents that run on benchmarks: one document for each run."""

@@ -1,0 +1,156 @@
+"""What `pal verify` proves: blobs by their digests, links that were kept elsewhere, and forks as far as their base reaches."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pal_runs import BEGAN, SMALL, Pal, small
+
+from palimpsest.core.events import UserSaid
+from palimpsest.core.format.codec import body_bytes, decode_line, digest_of, encode_line, link_of
+from palimpsest.core.items import Image, Text
+from palimpsest.core.log.log import Log
+from palimpsest.stores.ephemeral import FixedClock
+
+FORK = "20310401-100000-fork"
+
+
+def rechained(data: bytes, old: bytes, new: bytes) -> bytes:
+    """A log with other words in it and a chain that was computed again, as any program that can write the file may do."""
+    lines, link = [], ""
+    for line in data.splitlines(keepends=True):
+        event, body = decode_line(line, ""), body_bytes(line).replace(old, new)
+        lines.append(encode_line(event.seq, event.parent, event.at, link, body))
+        link = link_of(link, event.seq, event.parent, event.at, digest_of(body))
+    return b"".join(lines)
+
+
+def forked(pal: Pal) -> None:
+    """A fork of the small session with a message of its own."""
+    small(pal.home)
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN)) as log, log.fork(pal.home.store, FORK) as fork:
+        fork.append(UserSaid((Text("and in the fork?"),)))
+
+
+def test_a_link_that_was_kept_finds_a_chain_that_was_computed_again_and_lines_that_were_cut(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    path, kept = pal.home.store.path_of(SMALL), tmp_path / "links.txt"
+    kept.write_text(pal("verify", "--all").stdout)
+    link = pal.json("verify", SMALL)["link"]
+    for word in (link, f"13:{link}", str(kept)):
+        assert pal("verify", SMALL, "--against", word).exit_code == 0
+
+    whole = path.read_bytes()
+    path.with_suffix(".checkpoint").unlink()
+    path.write_bytes(rechained(whole, b"What is in a.py?", b"What is in b.py?"))
+    assert pal("verify", SMALL).exit_code == 0
+    changed = "event 13 has not the link that was kept: it or an event before it was changed, and the chain computed again"
+    assert [error["message"] for error in pal.json("verify", SMALL, "--against", str(kept), code=1)["errors"]] == [changed]
+    assert pal("verify", SMALL, "--against", link).exit_code == 1
+
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-2]))
+    assert pal("verify", SMALL).exit_code == 0
+    cut = "the log ends with event 11, and a link of event 13 was kept: lines were cut from its end"
+    found = pal.json("verify", SMALL, "--against", f"13:{link}", code=1)
+    assert [(error["kind"], error["message"]) for error in found["errors"]] == [("against", cut)]
+    assert "--repair" not in pal("verify", SMALL, "--against", f"13:{link}").stdout
+
+
+@pytest.mark.parametrize("word", ["nowhere.txt", "12345", "0" * 63])
+def test_what_is_no_link_and_no_file_is_refused(pal: Pal, word: str) -> None:
+    small(pal.home)
+    result = pal("verify", SMALL, "--against", word)
+    assert (result.exit_code, result.stderr) == (2, f"pal: {word}: this is neither a link (NUMBER:64 hex digits) nor a file\n")
+
+
+def test_an_export_prints_the_link(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    result = pal("export", SMALL, "--to", "markdown", "--out", str(tmp_path / "out.md"))
+    assert result.stderr.endswith(f"14 events, link 13:{pal.json('verify', SMALL)['link']}\n")
+
+
+def test_links_are_noted_in_git_when_asked_for_and_found_there(pal: Pal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(pal.home)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "tester")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "tester@example.org")
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN)) as log:
+        folder = log.opened.cwd or "."
+
+    def git(*words: str) -> str:
+        return subprocess.run(("git", "-C", folder, *words), capture_output=True, text=True, check=True).stdout
+
+    refused = pal("verify", SMALL, "--note")
+    assert (refused.exit_code, "was not noted" in refused.stderr) == (0, True)
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    assert pal("verify", SMALL, "--note").exit_code == 0
+    note = git("notes", "--ref=palimpsest", "show", "HEAD")
+    assert note == f"pal session {SMALL} 13:{pal.json('verify', SMALL)['link']}\n"
+    assert git("notes", "list") == ""
+    (tmp_path / "kept.txt").write_text(note)
+    assert pal("verify", SMALL, "--against", str(tmp_path / "kept.txt")).exit_code == 0
+
+
+def test_a_damaged_blob_is_a_finding_and_the_request_says_what_is_missing(pal: Pal) -> None:
+    small(pal.home)
+    address = pal.home.blobs.put(b"a picture")
+    with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
+        seq = log.append(UserSaid((Image("image/png", blob=address),))).seq
+    assert pal("verify", SMALL).exit_code == 0
+    path = pal.home.blobs.path(address)
+    path.write_bytes(b"a pictuRe")
+
+    (error,) = pal.json("verify", SMALL, code=1)["errors"]
+    assert (error["kind"], error["message"]) == ("blob", f"event {seq} needs blob {address}, which is damaged ({path})")
+    for words in (("show", SMALL, "--request", "next"), ("export", SMALL, "--to", "messages")):
+        result = pal(*words)
+        assert "[image image/png not shown: its bytes are damaged]" in result.stdout
+        assert f"{path}: blob {address} is damaged: its 9 bytes have another digest; the request has a text in its place" in result.stderr
+
+
+def test_a_fork_whose_base_is_gone_is_read_as_far_as_it_goes_and_is_not_written(pal: Pal) -> None:
+    forked(pal)
+    assert pal("verify", FORK).exit_code == 0
+    path = pal.home.store.path_of(SMALL)
+    path.rename(path.with_suffix(".away"))
+
+    result = pal("verify", FORK, "--repair")
+    assert result.exit_code == 1
+    assert f"base: the base of the fork, session {SMALL}, cannot be read" in result.stdout
+    assert f"verify {FORK} --repair" not in result.stdout
+    for words in (("show", FORK), ("context", FORK), ("show", FORK, "--events"), ("export", FORK, "--to", "markdown"), ("audit", FORK)):
+        result = pal(*words)
+        assert result.exit_code == 0, result.output
+        assert f"the base of the fork, session {SMALL}, does not exist; only its own events, from 14 on, can be read" in result.stderr
+    assert "and in the fork?" in pal("show", FORK).stdout
+    assert pal("pin", FORK, "15.0").exit_code == 2
+
+    path.with_suffix(".away").rename(path)
+    assert pal("show", FORK).stderr == ""
+
+
+def test_damage_in_the_part_of_a_base_that_a_fork_reads_is_a_finding_of_the_fork(pal: Pal) -> None:
+    forked(pal)
+    path = pal.home.store.path_of(SMALL)
+    path.write_bytes(path.read_bytes().replace(b"What is in a.py?", b"What is in b.py?", 1))
+    found = pal.json("verify", FORK, code=1)
+    assert [error["kind"] for error in found["errors"]] == ["base"]
+    assert f"in its base {SMALL}: event 3 does not continue the chain" in found["errors"][0]["message"]
+    assert pal("verify", SMALL, "--repair").exit_code == 0
+    assert pal("verify", FORK, "--repair").exit_code == 0
+    assert pal("show", FORK).exit_code == 0
+
+
+def test_a_pipe_in_the_place_of_a_checkpoint_or_a_log_is_not_waited_for(pal: Pal) -> None:
+    small(pal.home)
+    path = pal.home.store.path_of(SMALL)
+    path.with_suffix(".checkpoint").unlink()
+    os.mkfifo(path.with_suffix(".checkpoint"))
+    assert pal("show", SMALL).exit_code == 0
+    os.mkfifo(pal.home.store.path_of("pipe"))
+    assert pal("verify", "pipe").exit_code == 2
+    assert pal("verify").exit_code == 0
