@@ -58,8 +58,16 @@ def replay(
     return replaying.outcome(timing=timing)
 
 
+def view_at(recording: RecordedSession, profile: Profile, card: ModelCard, number: int, index: RecordingIndex | None = None) -> View:
+    """Return the view that a profile would send for the recorded call `number`, counted from 0, after replaying all calls before it."""
+    index = index or RecordingIndex(recording.steps)
+    replaying = _Replay(Simulation(recording, index, profile, card, "5m"), index, _unseen_head(recording))
+    complete(replaying.replay_all(recording.steps[: number + 1], lambda *_: None))
+    return replaying.asked
+
+
 class _Replay:
-    """State of one replay."""
+    """State of one replay; `asked` is the view for which the last recorded call was made."""
 
     def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
         self._simulation = simulation
@@ -72,6 +80,7 @@ class _Replay:
         self._fetches = 0
         self._pending_fetches: list[MissingContent] | None = None
         self._fetching: MissingContent | None = None
+        self.asked = self._session.log.view
         simulation.on_policy_run = self._observer.record_policy_run
 
     async def replay_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None]) -> None:
@@ -138,6 +147,7 @@ class _Replay:
         Content that the recorded reply needs and the view does not show is fetched first, one item a call.
         """
         if self._pending_fetches is None:
+            self.asked = view
             self._pending_fetches = self._missing_content(self._required_names[step.number], view)
         if not self._pending_fetches:
             return step.reply, step.output, "turn"

@@ -122,7 +122,7 @@ def replay(
     home = find_home()
     if agreement:
         require_placeholders(into, (_AGREEMENT_TABLE,))
-        _report_agreement(_find_sessions(home, arguments), into, as_json=as_json)
+        _report_agreement(find_sessions(home, arguments), into, as_json=as_json)
         return
     if page is not None:
         require_report_path(page)
@@ -140,7 +140,7 @@ def replay(
         known,
         window,
     )
-    sources = _find_sessions(home, arguments)
+    sources = find_sessions(home, arguments)
     _print_settings(plan)
     try:
         comparison = _replay(sources, plan, with_report=page is not None)
@@ -277,7 +277,7 @@ def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
     return ask
 
 
-def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
+def find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
     """Find the sessions for arguments: ids, files and folders. Raises `BadInput` if there are none."""
     found, skipped = list[Loader](), list[ReadProblem]()
     for argument in arguments:
