@@ -120,7 +120,7 @@ class VisibleKeys:
     def _add_item(self, item: Item) -> None:
         content = shown(item)
         if item.kind == "summary" and item.source in _NAME_LISTS:
-            # Whoever sees a name in a list does not know what it means, so a list is no knowledge, by any definition.
+            # A model that sees a name in a list does not know what it means, so a list is no knowledge, by any definition.
             return
         if content is item.content:
             self._visible_ids.add(item.id)
