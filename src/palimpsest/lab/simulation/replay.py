@@ -48,7 +48,7 @@ def replay(
     and their total.
     """
     index = index or RecordingIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
+    replaying = Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -58,7 +58,7 @@ def replay(
     return replaying.outcome(timing=timing)
 
 
-class _Replay:
+class Replay:
     """State of one replay."""
 
     def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
@@ -187,7 +187,7 @@ class _Replay:
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
         bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
-        simulation.environment.record_result(returned.result)
+        simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
