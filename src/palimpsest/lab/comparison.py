@@ -145,5 +145,5 @@ def _card_results(run: CardRun, comparison: Comparison) -> dict[str, object]:
         "ttl": run.ttl,
         "window": run.window,
         "settings": comparison.settings,
-        "rereads": comparison.rereads,
+        "billed_rereads": comparison.rereads,
     }
