@@ -20,6 +20,8 @@ class KeyIndex:
         self.definition = definition
         self.required = tuple(definition.required(reply) for reply in replies)
         self.wanted = frozenset(key for required in self.required for key in required.keys)
+        self.needs_files = any(required.edited for required in self.required)
+        self._find = definition.finder(self.wanted)
         # Keyed by identity; holding the content keeps its id from being reused.
         self._cache: dict[int, tuple[Content, tuple[str, ...]]] = {}
 
@@ -27,15 +29,16 @@ class KeyIndex:
         """Return the wanted keys in a content; thinking is ignored, because most of it is not sent again."""
         cached = self._cache.get(id(content))
         if cached is None:
-            cached = self._cache[id(content)] = (content, self.of_text(_text(content)))
+            cached = self._cache[id(content)] = (content, self.of_text(searched_text(content)))
         return cached[1]
 
     def of_text(self, text: str) -> tuple[str, ...]:
         """Return the wanted keys in a text."""
-        return tuple(sorted(self.wanted.intersection(self.definition.keys(text)))) if text else ()
+        return tuple(sorted(self._find(text))) if text else ()
 
 
-def _text(content: Content) -> str:
+def searched_text(content: Content) -> str:
+    """Return the text of a content in which keys are looked for; thinking has none, because most of it is not sent again."""
     match content:
         case ToolCall():
             return "\n".join(argument_texts(content))
@@ -45,9 +48,13 @@ def _text(content: Content) -> str:
             return ""
 
 
+def is_name_list(item: Item) -> bool:
+    """Whether an item only lists names: whoever sees a name in a list does not know what it stands for, so it is no knowledge."""
+    return item.kind == "summary" and item.source in (NAMES, SEEN)
+
+
 # Characters fetched on each side of a name in a truncated result, as a program would read around a match.
 EXCERPT_CHARACTERS: Final = 8_000
-_NAME_LISTS: Final = frozenset({NAMES, SEEN})
 _TRUNCATED: Final = "!"
 _MASKED: Final = "~"
 
@@ -70,10 +77,13 @@ class VisibleKeys:
         self._items_by_path: dict[str, list[str]] = {}
         self._contents: dict[str, Content] = {}
         self._calls: dict[str, ToolCall] = {}
+        self._call_items: dict[str, str] = {}
         self._visible_ids: set[str] = set()
         self._items: tuple[Item, ...] = ()
         self._head: tuple[Item, ...] = ()
         self._sampled: dict[str, frozenset[str]] = {}
+        # Items whose content was fetched, each with the item beside which it would stand in the view.
+        self._fetched: dict[str, str] = {}
 
     def add_sampled(self, marker: str, names: frozenset[str]) -> None:
         """Treat every text that contains this marker as if it showed these names."""
@@ -82,6 +92,13 @@ class VisibleKeys:
     def add_truncated(self, item_id: str, whole: ToolResult) -> None:
         """Register the whole result of an item that shows only a part of it; the rest can be fetched."""
         self._index_content(item_id + _TRUNCATED, whole)
+
+    def add_fetched(self, missing: Iterable[MissingContent]) -> None:
+        """Count contents as visible that were fetched without being added to the view, while its newest item of now stays in it."""
+        newest = self._items[-1].id if self._items else ""
+        for each in missing:
+            call = self._call_items.get(each.call.call_id, each.item)
+            self._fetched |= dict.fromkeys((each.item, each.item + _TRUNCATED, call), newest)
 
     def update(self, view: View) -> None:
         """Update the visible items to a view."""
@@ -96,6 +113,9 @@ class VisibleKeys:
             for item in self._items[unchanged:]:
                 self._visible_ids.discard(item.id)
                 self._visible_ids.discard(item.id + _MASKED)
+        if self._fetched and unchanged < len(self._items):
+            present = {item.id for item in items}
+            self._fetched = {item_id: beside for item_id, beside in self._fetched.items() if beside in present}
         for item in items[unchanged:]:
             self._add_item(item)
         self._items, self._head = items, view.head
@@ -119,8 +139,7 @@ class VisibleKeys:
 
     def _add_item(self, item: Item) -> None:
         content = shown(item)
-        if item.kind == "summary" and item.source in _NAME_LISTS:
-            # A model that sees a name in a list does not know what it means, so a list is no knowledge, by any definition.
+        if is_name_list(item):
             return
         if content is item.content:
             self._visible_ids.add(item.id)
@@ -143,15 +162,16 @@ class VisibleKeys:
         paths: list[str] = []
         if isinstance(content, ToolCall):
             self._calls[content.call_id] = content
-            paths = paths_of(content, ("edit", "write"))
-        elif isinstance(content, ToolResult) and content.call_id in self._calls:
+            self._call_items[content.call_id] = item_id
+            paths = paths_of(content, ("edit", "write")) if self._keys.needs_files else []
+        elif isinstance(content, ToolResult) and content.call_id in self._calls and self._keys.needs_files:
             paths = paths_of(self._calls[content.call_id], ("read",))
         for path in paths:
             self._items_by_path.setdefault(path, []).append(item_id)
 
     def _is_visible(self, items: list[str]) -> bool:
-        seen = self._visible_ids
-        return any(item in seen for item in reversed(items))
+        seen, fetched = self._visible_ids, self._fetched
+        return any(item in seen or item in fetched for item in reversed(items))
 
     def _content_to_fetch(self, items: list[str], required: Required, name: str) -> MissingContent:
         """Return the newest tool result among the items, else the newest item; stubs only if there is nothing else."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Literal
 
@@ -14,7 +15,7 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
-from palimpsest.lab.rereads.definitions import Required
+from palimpsest.lab.rereads.definitions import DefinitionName
 from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer
@@ -48,7 +49,7 @@ def replay(
     and their total.
     """
     index = index or RecordingIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
+    replaying = Replay(Simulation(recording, index, profile, card, ttl, real=real), index, unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -61,21 +62,29 @@ def replay(
 def view_at(recording: RecordedSession, profile: Profile, card: ModelCard, number: int, index: RecordingIndex | None = None) -> View:
     """Return the view that a profile would send for the recorded call `number`, counted from 0, after replaying all calls before it."""
     index = index or RecordingIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, index, profile, card, "5m"), index, _unseen_head(recording))
+    replaying = Replay(Simulation(recording, index, profile, card, "5m"), index, _unseen_head(recording))
     complete(replaying.replay_all(recording.steps[: number + 1], lambda *_: None))
     return replaying.asked
 
 
-class _Replay:
-    """State of one replay; `asked` is the view for which the last recorded call was made."""
+class Replay:
+    """State of one replay; `asked` is the view for which the last recorded call was made.
 
-    def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
+    Before the calls of the steps `folds`, it folds as if the user had asked for it.
+    """
+
+    def __init__(
+        self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...] = (), folds: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._folds = folds
         self._simulation = simulation
         self._session = simulation.session
-        self._required_names = index.keys.required
+        self._index = index
         self._observer = Observer(simulation, index)
         self._head = head
         self._rereads: list[Reread] = []
+        # By definition, the steps whose calls needed hidden content, once for each content.
+        self.needy_steps: dict[DefinitionName, list[int]] = {name: [] for name in index.keys}
         self._offloads = 0
         self._fetches = 0
         self._pending_fetches: list[MissingContent] | None = None
@@ -102,6 +111,8 @@ class _Replay:
                 opened = True
                 await simulation.start_turn(_input_tokens(recorded_input.body, simulation))
             self._append_input(recorded_input)
+        if step.number in self._folds:
+            await simulation.fold()
         self._pending_fetches, simulation.answer = None, partial(self._answer, step)
         while await self._call(step):
             pass
@@ -130,6 +141,7 @@ class _Replay:
             calls=tuple(simulation.calls),
             edits=tuple(self._observer.edits),
             rereads=tuple(self._rereads),
+            rereads_by={name: len(steps) for name, steps in self.needy_steps.items()},
             census=self._observer.census(),
             offloads=self._offloads,
             invalid=self._observer.invalid,
@@ -148,7 +160,7 @@ class _Replay:
         """
         if self._pending_fetches is None:
             self.asked = view
-            self._pending_fetches = self._missing_content(self._required_names[step.number], view)
+            self._pending_fetches = self._missing_content(step.number, view)
         if not self._pending_fetches:
             return step.reply, step.output, "turn"
         self._fetching = missing = self._pending_fetches.pop(0)
@@ -156,11 +168,19 @@ class _Replay:
         call = replace(missing.call, call_id=f"again_{self._fetches}", ref="", given="")
         return ModelReplied((call,), stop="tool_use"), self._simulation.calibration.scaled(palimpsest_size(call)), "reread"
 
-    def _missing_content(self, required: Required, view: View) -> list[MissingContent]:
-        if not required.keys and not required.edited:
-            return []
-        self._simulation.visible_keys.update(view)
-        return self._simulation.visible_keys.missing(required)
+    def _missing_content(self, step: int, view: View) -> list[MissingContent]:
+        """Return the contents that a step needs and the view does not show, by the definition that is billed; count them by all."""
+        billed: list[MissingContent] = []
+        for name, visible_keys in self._simulation.visible_keys.items():
+            # Updated at each call, because what was shown once and is hidden since must be known.
+            visible_keys.update(view)
+            missing = visible_keys.missing(self._index.keys[name].required[step])
+            self.needy_steps[name] += [step] * len(missing)
+            if name == self._index.billed:
+                billed = missing
+            else:
+                visible_keys.add_fetched(missing)
+        return billed
 
     def _append_fetched(self, step: Step, seq: int, missing: MissingContent) -> None:
         """Append the result of a call that fetched hidden content."""
@@ -186,12 +206,13 @@ class _Replay:
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
         bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
-        simulation.environment.record_result(returned.result)
+        simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
-            simulation.visible_keys.update(session.log.view)
-            simulation.visible_keys.add_truncated(f"{event.seq}.0", returned.result)
+            for visible_keys in simulation.visible_keys.values():
+                visible_keys.update(session.log.view)
+                visible_keys.add_truncated(f"{event.seq}.0", returned.result)
         return event
 
 
@@ -200,7 +221,7 @@ def _input_tokens(message: UserSaid, simulation: Simulation) -> int:
     return sum(counter.scaled(counter.rule(part)) for part in message.parts)
 
 
-def _unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
+def unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
     """Return a head of three blocks with as many tokens as the recording does not contain."""
     small = sum(palimpsest_size(Text(text)) for text in (_OPENING, _CLOSING))
     raw = round(recording.calibration.unseen / recording.calibration.factor) - small
