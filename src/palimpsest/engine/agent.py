@@ -206,7 +206,6 @@ class Agent:
         self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
         if parts:
             self.say(*await self.expand(parts))
-        self.jobs.turn_starts()
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)

@@ -1,7 +1,6 @@
 """Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache state."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
@@ -86,10 +85,9 @@ class BlockLayout:
 class CacheSimulator:
     """Simulated cache of one session with one model; bills one request after the other."""
 
-    def __init__(self, card: ModelCard, count: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
+    def __init__(self, card: ModelCard, count: Callable[[Item], int]) -> None:
         self._card = card
         self._rules = cache_rules(card)
-        self._long = ttl == "1h"
         self._layout = BlockLayout(count)
         self._count = count
         self._prompt = Prompt()
@@ -104,13 +102,14 @@ class CacheSimulator:
     def turn(self, view: View, params: Params, now: int) -> Usage:
         """Bill the request of a turn call at time `now`, in milliseconds."""
         self.size(view)
-        return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), now)
+        return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), params, now)
 
     def aside(self, view: View, params: Params, now: int) -> Usage:
         """Bill a side request; a prefix that it shares with the conversation is read from the same cache."""
         layout = BlockLayout(self._count)
         layout.update(view.head, view.items)
-        return self._bill(layout, Prompt.of(layout.blocks), breakpoint_positions(self._rule(params), layout.heads, layout.messages), now)
+        spots = breakpoint_positions(self._rule(params), layout.heads, layout.messages)
+        return self._bill(layout, Prompt.of(layout.blocks), spots, params, now)
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """Return the item ids, or `head:n`, at the cache breakpoints of the request for a view."""
@@ -125,9 +124,9 @@ class CacheSimulator:
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
         return breakpoint_positions(rule, layout.heads, layout.messages, wanted)
 
-    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int) -> Usage:
+    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], params: Params, now: int) -> Usage:
         places = sorted({layout.place_of(spot) for spot in spots})
-        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in places])
+        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, params.ttl == "1h") for at in places])
         self._kept = billed.contents
         return billed.usage
 

@@ -79,10 +79,12 @@ class _Replay:
         for step in steps:
             await self._replay_step(step)
             on_progress(step.number + 1, len(steps))
+        await self._simulation.pause_until(None)
 
     async def _replay_step(self, step: Step) -> None:
         """Replay one recorded call: append its inputs, call, and end the turn if it ended there."""
         simulation, log = self._simulation, self._session.log
+        await simulation.pause_until(step.at)
         simulation.step = step.number
         simulation.environment.clock.time = step.at
         if not step.number and not any(isinstance(each.body, ContextStated) and each.body.head is not None for each in step.inputs):

@@ -1,7 +1,7 @@
 """A session that runs a recording under a profile through the engine: its environment, and the bill of its requests, which are not sent."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from dataclasses import replace as with_fields
 from time import perf_counter
 from typing import Final, Literal, TypeVar
@@ -10,14 +10,16 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.audit.entities import argument_texts
+from palimpsest.audit.pricing.pauses import KEEP_ALIVE
 from palimpsest.audit.tools.calls import action_of, result_text
 from palimpsest.audit.visibility.result_index import normalized_path
-from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
-from palimpsest.core.events import TURN, ModelReplied, SessionOpened, Usage
+from palimpsest.core.errors import NoModel, OverBudget, PromptTooLong, TooFull
+from palimpsest.core.events import TURN, JobRan, ModelReplied, SessionOpened, Usage
 from palimpsest.core.events.deltas import Delta
-from palimpsest.core.items import ToolCall, ToolResult
-from palimpsest.core.policy import Look
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.policy import Look, drive
 from palimpsest.core.ports import BlobStore, Provider, Sendable
+from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.situation import Moment
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
@@ -25,6 +27,7 @@ from palimpsest.core.view import View
 from palimpsest.engine.calls.call import call, turn_request
 from palimpsest.engine.calls.sending import send
 from palimpsest.engine.environment import Environment, inline
+from palimpsest.engine.jobs.running import answers_of, job_situation
 from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
@@ -35,6 +38,7 @@ from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, samp
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
+from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
@@ -47,6 +51,8 @@ Result = TypeVar("Result")
 WINDOW: Final = 200_000
 # Replies are recorded, so the reply limit of a card matters only to the trigger formulas of imitated programs.
 _REPLY_LIMIT: Final = 32_000
+# Tokens of the reply to a request that only keeps the cache alive.
+_SHORT_REPLY: Final = 16
 # Line numbers as programs print them before the lines of a file.
 _LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
 
@@ -126,7 +132,7 @@ class Simulation:
         self.environment.clock.time = recording.steps[0].at if recording.steps else 0
         self.visible_keys = VisibleKeys(index.keys)
         self.counter = TokenCounter(palimpsest_size, self.calibration.factor, drops_cached=card.cache_edits)
-        self.simulator = CacheSimulator(card, self.counter.item, ttl)
+        self.simulator = CacheSimulator(card, self.counter.item)
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
         self.session.params = replace(self.session.params, ttl=ttl)
         self.session.derived.remember_names(index.shown, index.used_in)
@@ -184,6 +190,26 @@ class Simulation:
                 self.environment.record_call(part)
         return reply
 
+    async def pause_until(self, at: int | None) -> None:
+        """Let a job that keeps the cache alive run until a time in milliseconds; until it rests if there is none.
+
+        That is the end of a recording: the replay assumes that the session was left open, which is the dearer case.
+        """
+        job = next((job for job in self.session.profile.jobs if isinstance(job, KeepAlive)), None)
+        now = self.session.derived.cache.value().called
+        while job is not None and now is not None:
+            now += job.interval_ms
+            if (at is not None and now >= at) or not self.session.derived.cache.value().longest(now):
+                return
+            self.environment.clock.time = now
+            plan = job.plan(job_situation(self.session, job, "idle"))
+            if isinstance(plan, Generator):
+                try:
+                    await drive(plan, answers_of(self.session, job))
+                except OverBudget:
+                    return
+                self.session.log.append(JobRan(job.name, self.session.log.tip, "done"))
+
     async def _send_unchanged(self) -> ModelReplied:
         self._accepts_all = True
         try:
@@ -199,6 +225,8 @@ class Simulation:
 
     def _provider(self, card: ModelCard, purpose: str) -> Provider:
         """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
+        if purpose == job_purpose(KEEP_ALIVE):
+            return _KeepAliveProvider(self)
         if purpose != TURN:
             self._summaries.provider(card, purpose)
         return self
@@ -230,6 +258,12 @@ class Simulation:
         self._bill(usage, "summary")
         return replace(reply, usage=usage)
 
+    def read_prefix(self, request: SimulatedRequest) -> ModelReplied:
+        """Return the reply to a request that only keeps the cache alive, billed by the cache of the conversation."""
+        usage = replace(self.simulator.aside(request.view, request.params, self.now), output=_SHORT_REPLY)
+        self._bill(usage, "keep_alive")
+        return ModelReplied((Text("ok", "assistant"),), usage=usage, model=self.session.card.name)
+
     def _bill(self, usage: Usage, purpose: Purpose) -> None:
         self.calls.append(BilledCall(self.step, self.now, purpose, usage, cost(usage, self.session.card)))
 
@@ -245,3 +279,16 @@ class Simulation:
             return work()
         finally:
             self._offloaded_seconds += perf_counter() - began
+
+
+class _KeepAliveProvider:
+    """Answers the requests of a simulation that only keep its cache alive."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        """Yield the reply."""
+        if not isinstance(request, SimulatedRequest):
+            raise NoModel("a replay bills only its own simulated requests")
+        yield self._simulation.read_prefix(request)
