@@ -315,6 +315,6 @@ class JobSituation:
     cache: Cache
     evidence: Evidence
     used: int = 0
-    account: CacheAccount = CacheAccount()
-    earlier: CacheAccount = CacheAccount()
+    account: CacheAccount = field(default_factory=CacheAccount)
+    earlier: CacheAccount = field(default_factory=CacheAccount)
     lifetime: int = 300_000

@@ -160,9 +160,10 @@ class Session:
         if self.profile.cache.lifetime == "auto" and tariff is not None and tariff.long.ms != tariff.short.ms:
             derived = self.derived
             live = [prefix for prefix in derived.cache.value().prefixes if prefix.live(self.environment.clock.now())]
-            live_ms = max(live, key=lambda prefix: prefix.tokens).ttl if live else None
+            longest = max(live, key=lambda prefix: prefix.tokens, default=None)
+            cached = None if longest is None else (longest.tokens, longest.ttl)
             account, loss = derived.account.value(), self.profile.cache.loss
-            own = chosen_lifetime(account, self.earlier, tariff, own, live_ms=live_ms, tokens=self.used, loss=loss)
+            own = chosen_lifetime(account, self.earlier, tariff, own, cached, self.used, loss)
         ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
         return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
 

@@ -52,7 +52,7 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
 
 
 def test_an_hour_costs_more_and_lasts_longer() -> None:
-    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh, "1h")
+    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh)
     for simulator in (short, long):
         simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
 

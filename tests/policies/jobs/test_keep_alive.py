@@ -14,7 +14,7 @@ from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.jobs import JobState
 from palimpsest.core.situation import Cache, CachedPrefix, JobSituation
 from palimpsest.engine.agent import Agent
-from palimpsest.policies.jobs.keep_alive import KeepAlive, reads_that_pay
+from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home

@@ -112,28 +112,23 @@ def allowance(account: CacheAccount, own_ms: int, loss: float) -> float:
 
 
 def chosen_lifetime(
-    account: CacheAccount,
-    earlier: CacheAccount,
-    tariff: Tariff,
-    own_ms: int,
-    *,
-    live_ms: int | None,
-    tokens: int,
-    loss: float = LIFETIME_LOSS,
+    account: CacheAccount, earlier: CacheAccount, tariff: Tariff, own_ms: int, cached: tuple[int, int] | None, tokens: int, loss: float
 ) -> int:
     """The lifetime in milliseconds for the entries of the next request, which has `tokens` tokens.
 
-    `live_ms` is the lifetime of what is cached, `None` if nothing is. A lifetime is chosen only when everything is written anyway: what an
-    entry for an hour is worth behind one for five minutes is not documented. The other lifetime is chosen if it would have been cheaper so
-    far, in this session and in earlier ones, and if what it may lose is covered by what was saved or by what it would have saved before.
-    Once nothing is left to lose, further entries have their own lifetime again.
+    `own_ms` is the lifetime if nothing chooses, `cached` the tokens and the lifetime of the longest live prefix, `None` if nothing is cached.
+    The other lifetime is chosen only when everything is written anyway, because what an entry for an hour is worth behind one for five
+    minutes is not certain. It is chosen if it would have been cheaper so far, in this session and in earlier ones, and as long as what it
+    can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions.
     """
     own, other = (tariff.long, tariff.short) if own_ms == tariff.long.ms else (tariff.short, tariff.long)
-    room = allowance(account, own_ms, loss)
-    proven = (earlier.long - earlier.short) if own is tariff.long else (earlier.short - earlier.long)
-    if live_ms is not None:
-        return own.ms if live_ms == own.ms or room + max(0.0, proven) < 0 else live_ms
-    would_be = account.short if other is tariff.short else account.long
-    risk = max(other.write - own.write, 2 * other.write - own.write - tariff.read if other.ms < own.ms else 0.0)
-    pays = account.paid - would_be + proven > 0
-    return other.ms if pays and risk * tokens <= room + max(0.0, proven) else own.ms
+    proven = earlier.long - earlier.short if own is tariff.long else earlier.short - earlier.long
+    room = allowance(account, own_ms, loss) + max(0.0, proven)
+    longer = other.ms > own.ms
+    if cached is not None:
+        at_risk = (other.write - own.write) * (tokens - cached[0]) if longer else (other.write - tariff.read) * tokens
+        return other.ms if cached[1] == other.ms and at_risk <= room else own.ms
+    would_be = account.long if longer else account.short
+    # An hour that is not needed costs the dearer write. Five minutes that do not suffice cost another write, after a cheaper one.
+    at_risk = (other.write - own.write) * tokens if longer else (2 * other.write - own.write - tariff.read) * tokens
+    return other.ms if account.paid - would_be + proven > 0 and at_risk <= room else own.ms

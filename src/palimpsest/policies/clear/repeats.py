@@ -71,11 +71,13 @@ def repeats(results: Iterable[ShownResult], free: Iterable[ShownResult]) -> dict
         holders = [other for other in by_line.get(_longest_line(each.text), ()) if other.id not in found and _holds(other, each)]
         if holders:
             found[each.id] = holders[-1]
-    for name, holder in found.items():
-        while holder.id in found:
-            holder = found[holder.id]
-        found[name] = holder
-    return found
+    return {name: _last_holder(holder, found) for name, holder in found.items()}
+
+
+def _last_holder(holder: ShownResult, found: Mapping[str, ShownResult]) -> ShownResult:
+    while holder.id in found:
+        holder = found[holder.id]
+    return holder
 
 
 def _holds(holder: ShownResult, repeated: ShownResult) -> bool:
