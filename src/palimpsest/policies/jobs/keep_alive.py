@@ -12,6 +12,8 @@ from palimpsest.policies.prompt import prompt
 
 # Tokens of a prefix from which on its reading costs more than the rest of the request.
 _SMALLEST: Final = 8_000
+# Tokens of a reply of one word and of the line that asks for it, at the price of a reply.
+_SHORT_REPLY: Final = 40
 # No limit in dollars: what may be lost is a share of what the session costs.
 _LIMITS: Final = JobLimits(calls=1, seconds=60.0)
 
@@ -45,7 +47,8 @@ class KeepAlive:
         if tariff is None:
             return False
         account, done = joined(situation.account, situation.earlier), situation.job.repeats
-        affordable = done + int(allowance(account, situation.lifetime, self.loss) / (tariff.read * prefix.tokens))
+        price = tariff.read * prefix.tokens + tariff.output * _SHORT_REPLY
+        affordable = done + int(allowance(account, situation.lifetime, self.loss) / price)
         working, most = situation.health.turn is not None, min(self.most, affordable)
         return reads_worth(account, tariff, prefix.ttl, self.interval_ms, working=working, done=done, most=most) > done
 
