@@ -18,6 +18,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.situation import JobMoment
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
+from palimpsest.engine.jobs.earlier_caches import earlier_caches, remember_cache
 from palimpsest.engine.jobs.runner import Jobs
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
@@ -142,8 +143,13 @@ class Agent:
             self.session = Session.create(first, way, known, environment)
         source, tip = "resume" if resume else "startup", self.session.log.tip
         self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
-        keep = home.store.result_files(self.session.log.session)
-        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
+        keep, name, self._pauses = home.store.result_files(self.session.log.session), self.session.log.session, home.pauses
+        self.session.environment = replace(
+            environment,
+            keep=keep,
+            before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
+            earlier=lambda: earlier_caches(home.pauses, name),
+        )
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
         # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
@@ -292,6 +298,7 @@ class Agent:
     def close(self) -> None:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
         self.jobs.abandon()
+        remember_cache(self._pauses, self.session)
         self.session.close()
 
     async def __aenter__(self) -> Self:

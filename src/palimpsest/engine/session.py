@@ -163,7 +163,7 @@ class Session:
             longest = max(live, key=lambda prefix: prefix.tokens, default=None)
             cached = None if longest is None else (longest.tokens, longest.ttl)
             account, loss = derived.account.value(), self.profile.cache.loss
-            own = chosen_lifetime(account, self.earlier, tariff, own, cached, self.used, loss)
+            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss)
         ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
         return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
 

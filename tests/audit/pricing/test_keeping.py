@@ -109,7 +109,12 @@ def test_reads_that_were_made_are_counted_and_none_is_begun_that_leads_to_nothin
         pytest.param(NOTHING, CacheAccount(0, 1e6, 8e5), FIVE_MINUTES_MS, None, HOUR_MS, id="earlier sessions prove it"),
         pytest.param(NOTHING, CacheAccount(0, 8e5, 1e6), FIVE_MINUTES_MS, None, FIVE_MINUTES_MS, id="earlier sessions prove the contrary"),
         pytest.param(
-            CacheAccount(9e6, 1e7, 8e6), NOTHING, FIVE_MINUTES_MS, (90_000, FIVE_MINUTES_MS), FIVE_MINUTES_MS, id="not while five minutes live"
+            CacheAccount(9e6, 1e7, 8e6),
+            NOTHING,
+            FIVE_MINUTES_MS,
+            (90_000, FIVE_MINUTES_MS),
+            FIVE_MINUTES_MS,
+            id="not while five minutes live",
         ),
         pytest.param(CacheAccount(9e6, 1e7, 8e6), NOTHING, FIVE_MINUTES_MS, (90_000, HOUR_MS), HOUR_MS, id="an hour goes on"),
         pytest.param(
@@ -121,7 +126,7 @@ def test_reads_that_were_made_are_counted_and_none_is_begun_that_leads_to_nothin
 def test_a_lifetime_is_chosen_when_it_was_cheaper_and_its_risk_is_covered(
     account: CacheAccount, earlier: CacheAccount, own: int, cached: tuple[int, int] | None, chosen: int
 ) -> None:
-    assert chosen_lifetime(account, earlier, CLAUDE, own, cached, 100_000, LIFETIME_LOSS) == chosen
+    assert chosen_lifetime(account, earlier, CLAUDE, own, cached=cached, tokens=100_000) == chosen
 
 
 def test_pauses_of_earlier_sessions_join_and_their_costs_do_not() -> None:
@@ -131,7 +136,10 @@ def test_pauses_of_earlier_sessions_join_and_their_costs_do_not() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.one_of(st.integers(1, 4), st.integers(5, 90), st.integers(91, 900)), st.integers(100, 30_000), st.integers(0, 2_000), st.booleans()
+        st.one_of(st.integers(1, 4), st.integers(5, 90), st.integers(91, 900)),
+        st.integers(100, 30_000),
+        st.integers(0, 2_000),
+        st.booleans(),
     ),
     min_size=1,
     max_size=60,
@@ -154,7 +162,8 @@ def test_no_session_costs_more_than_its_share_whatever_its_pauses(
         live = tokens > 0 and pause < spacing * reads + lifetime
         account = with_pause(account, pause, working=working)
         prompt = tokens + growth
-        lifetime = chosen_lifetime(account, NOTHING, CLAUDE, own, (tokens, lifetime) if live else None, prompt, loss)
+        cached = (tokens, lifetime) if live else None
+        lifetime = chosen_lifetime(account, NOTHING, CLAUDE, own, cached=cached, tokens=prompt, loss=loss)
         read = tokens if live else 0
         written = (0, prompt - read) if lifetime == HOUR_MS else (prompt - read, 0)
         call = StartedCall(pause if tokens else 0, tokens, live)

@@ -3,8 +3,8 @@
 import pytest
 from workplace import reply, say, work
 
-from palimpsest.audit.pricing.pauses import MOST_PAUSES, StartedCall, after_call, with_pause
 from palimpsest.audit.pricing.keeping import tariff_of
+from palimpsest.audit.pricing.pauses import MOST_PAUSES, StartedCall, after_call, with_pause
 from palimpsest.core.events import CallStarted, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.situation import CacheAccount

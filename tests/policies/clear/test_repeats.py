@@ -41,7 +41,9 @@ FIRST, SECOND, OTHER = "x900", "x900", "x800"
     ("given", "expected"),
     [
         pytest.param(
-            with_items(*read(1, FIRST), *read(3, SECOND), cached="2.0"), (Mask(("4.0",), stub("above", "2.0")),), id="new, before it is sent"
+            with_items(*read(1, FIRST), *read(3, SECOND), cached="2.0"),
+            (Mask(("4.0",), stub("above", "2.0")),),
+            id="new, before it is sent",
         ),
         pytest.param(with_items(*read(1, FIRST), *read(3, SECOND)), (Mask(("2.0",), stub("below", "4.0")),), id="the older one when cold"),
         pytest.param(with_items(*read(1, FIRST), *read(3, SECOND), cached="4.0"), (), id="not what is cached"),
@@ -59,7 +61,12 @@ def test_a_repeat_is_masked_where_no_cached_byte_changes(given: Situation, expec
 def test_a_part_of_a_text_that_shows_is_a_repeat_and_the_last_holder_is_named() -> None:
     part = "x700 a line that is long enough to be found"
     whole = f"before\n{part}\nafter"
-    found = [ShownResult(0, "1.0", part), ShownResult(1, "2.0", whole), ShownResult(2, "3.0", f"{whole}\nand more"), ShownResult(3, "4.0", "z")]
+    found = [
+        ShownResult(0, "1.0", part),
+        ShownResult(1, "2.0", whole),
+        ShownResult(2, "3.0", f"{whole}\nand more"),
+        ShownResult(3, "4.0", "z"),
+    ]
     assert {name: holder.id for name, holder in repeats(found, found).items()} == {"1.0": "3.0", "2.0": "3.0"}
     # Of equal ones the newest stays, however many there are.
     equal = [ShownResult(place, f"{place}.0", part) for place in range(9)]

@@ -50,7 +50,9 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
         pytest.param({"job": JobState(repeats=2), "health": Health(turn=4)}, True, id="the third in a row while a tool runs"),
         pytest.param({"job": JobState(repeats=11), "health": Health(turn=4)}, False, id="never the twelfth"),
         pytest.param({"earlier": CacheAccount(ends=30)}, False, id="a user who leaves"),
-        pytest.param({"earlier": CacheAccount(waiting=(600_000,) * 30), "job": JobState(repeats=1)}, True, id="one who is back after ten minutes"),
+        pytest.param(
+            {"earlier": CacheAccount(waiting=(600_000,) * 30), "job": JobState(repeats=1)}, True, id="one who is back after ten minutes"
+        ),
         pytest.param({"account": CacheAccount(90_000, 90_000, 99_000)}, False, id="more than a twentieth of the cost"),
         pytest.param({"account": CacheAccount(80_000, 90_000, 99_000)}, True, id="paid by what was saved"),
         pytest.param({"card": card("local/qwen3-0.6b")}, False, id="a model that costs nothing"),

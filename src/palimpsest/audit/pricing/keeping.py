@@ -112,11 +112,18 @@ def allowance(account: CacheAccount, own_ms: int, loss: float) -> float:
 
 
 def chosen_lifetime(
-    account: CacheAccount, earlier: CacheAccount, tariff: Tariff, own_ms: int, cached: tuple[int, int] | None, tokens: int, loss: float
+    account: CacheAccount,
+    earlier: CacheAccount,
+    tariff: Tariff,
+    own_ms: int,
+    *,
+    cached: tuple[int, int] | None,
+    tokens: int,
+    loss: float = LIFETIME_LOSS,
 ) -> int:
     """The lifetime in milliseconds for the entries of the next request, which has `tokens` tokens.
 
-    `own_ms` is the lifetime if nothing chooses, `cached` the tokens and the lifetime of the longest live prefix, `None` if nothing is cached.
+    `own_ms` is the lifetime if nothing chooses, `cached` the tokens and the lifetime of the longest live prefix, `None` if there is none.
     The other lifetime is chosen only when everything is written anyway, because what an entry for an hour is worth behind one for five
     minutes is not certain. It is chosen if it would have been cheaper so far, in this session and in earlier ones, and as long as what it
     can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions.

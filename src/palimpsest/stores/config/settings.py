@@ -59,7 +59,8 @@ class Settings(Struct, frozen=True):
         texts = dict(environment)
         for key in KEYS.values():
             setting = self.settings.get(key.name)
-            if (key.name.startswith("context.") or key.name == KEEP_ALIVE_KEY) and setting is not None and not texts.get(key.variable, "").strip():
+            is_of_profiles = key.name.startswith("context.") or key.name == KEEP_ALIVE_KEY
+            if is_of_profiles and setting is not None and not texts.get(key.variable, "").strip():
                 texts[key.variable] = _as_text(setting.value)
         return texts
 
