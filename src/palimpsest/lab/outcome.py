@@ -148,7 +148,6 @@ class Outcome(Value, frozen=True):
     calls: tuple[BilledCall, ...] = ()
     edits: tuple[ReplayedEdit, ...] = ()
     rereads: tuple[Reread, ...] = ()
-    rereads_by: Mapping[str, int] = {}
     census: tuple[WindowShare, ...] = ()
     offloads: int = 0
     invalid: int = 0
@@ -162,6 +161,7 @@ class Outcome(Value, frozen=True):
     asked: int = 0
     failed: int = 0
     failure: str = ""
+    rereads_by: Mapping[str, int] = {}
 
     @property
     def cost(self) -> Cost:

@@ -20,6 +20,7 @@ class KeyIndex:
         self.definition = definition
         self.required = tuple(definition.required(reply) for reply in replies)
         self.wanted = frozenset(key for required in self.required for key in required.keys)
+        self.needs_files = any(required.edited for required in self.required)
         self._find = definition.finder(self.wanted)
         # Keyed by identity; holding the content keeps its id from being reused.
         self._cache: dict[int, tuple[Content, tuple[str, ...]]] = {}
@@ -157,8 +158,8 @@ class VisibleKeys:
         paths: list[str] = []
         if isinstance(content, ToolCall):
             self._calls[content.call_id] = content
-            paths = paths_of(content, ("edit", "write"))
-        elif isinstance(content, ToolResult) and content.call_id in self._calls:
+            paths = paths_of(content, ("edit", "write")) if self._keys.needs_files else []
+        elif isinstance(content, ToolResult) and content.call_id in self._calls and self._keys.needs_files:
             paths = paths_of(self._calls[content.call_id], ("read",))
         for path in paths:
             self._items_by_path.setdefault(path, []).append(item_id)

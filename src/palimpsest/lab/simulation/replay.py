@@ -17,6 +17,7 @@ from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.rereads.definitions import DefinitionName
 from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
+from palimpsest.lab.simulation.keeping_alive import pause_until
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
 from palimpsest.lab.simulation.recording_index import RecordingIndex
@@ -48,7 +49,7 @@ def replay(
     and their total.
     """
     index = index or RecordingIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
+    replaying = Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -58,7 +59,7 @@ def replay(
     return replaying.outcome(timing=timing)
 
 
-class _Replay:
+class Replay:
     """State of one replay."""
 
     def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
@@ -81,12 +82,15 @@ class _Replay:
         for step in steps:
             await self._replay_step(step)
             on_progress(step.number + 1, len(steps))
-        await self._simulation.pause_until(None)
+        await self._pause_until(None)
+
+    async def _pause_until(self, at: int | None) -> None:
+        await pause_until(self._session, at, self._simulation.environment.clock)
 
     async def _replay_step(self, step: Step) -> None:
         """Replay one recorded call: append its inputs, call, and end the turn if it ended there."""
         simulation, log = self._simulation, self._session.log
-        await simulation.pause_until(step.at)
+        await self._pause_until(step.at)
         simulation.step = step.number
         simulation.environment.clock.time = step.at
         if not step.number and not any(isinstance(each.body, ContextStated) and each.body.head is not None for each in step.inputs):
@@ -189,7 +193,7 @@ class _Replay:
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
         bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
-        simulation.environment.record_result(returned.result)
+        simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
