@@ -14,11 +14,10 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
-from palimpsest.core.ports import Provider
-from palimpsest.core.situation import JobMoment
+from palimpsest.core.ports import Provider, StateSlot
+from palimpsest.core.situation import CacheAccount, JobMoment
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
-from palimpsest.engine.jobs.earlier_caches import earlier_caches, remember_cache
 from palimpsest.engine.jobs.runner import Jobs
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
@@ -148,7 +147,7 @@ class Agent:
             environment,
             keep=keep,
             before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
-            earlier=lambda: earlier_caches(home.pauses, name),
+            earlier=lambda: _earlier(home.pauses, name),
         )
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
@@ -298,7 +297,10 @@ class Agent:
     def close(self) -> None:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
         self.jobs.abandon()
-        remember_cache(self._pauses, self.session)
+        if self.session.log.health.turns > 1:
+            from palimpsest.engine.jobs.earlier_caches import remember_cache  # noqa: PLC0415 - a start is measured in milliseconds
+
+            remember_cache(self._pauses, self.session)
         self.session.close()
 
     async def __aenter__(self) -> Self:
@@ -316,6 +318,15 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+def _earlier(slot: StateSlot, session: str) -> CacheAccount:
+    """Return what earlier sessions say about the pauses of the user."""
+    if slot.load() is None:
+        return CacheAccount()
+    from palimpsest.engine.jobs.earlier_caches import earlier_caches  # noqa: PLC0415 - a start is measured in milliseconds
+
+    return earlier_caches(slot, session)
 
 
 def _job_moment(event: Event) -> JobMoment | None:
