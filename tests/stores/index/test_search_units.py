@@ -90,7 +90,7 @@ def test_a_session_is_counted_in_one_go_or_in_two() -> None:
         events=9,
         turns=2,
         tokens=148,
-        context=11,
+        context=None,
         usage={"model-a": Usage(17, 100, 20, 0, 5), "model-b": Usage(3, output=3)},
         base=EventRef("zero", 3, "ab"),
         opener=EventRef("up", 9),

@@ -17,8 +17,10 @@ _REST: Final = r"[^\s\"'`\\<>;,&|]*"
 _SHORTEST_KEY, _SHORTEST_TOKEN, _SHORTEST_PASSWORD = 20, 16, 8
 # Characters of a name before its last word that are looked at.
 _LONGEST_NAME: Final = 24
-# Words that end the name of a secret, and words that make a secret of the `key` after them.
-_LAST_WORD: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
+# Words that end the name of a secret, and words that make a secret of the `key` after them. A `key` alone, as most are, is none.
+_LAST_WORD: Final = (
+    r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key[-_]?data|(?<=[A-Za-z_ .?&-])key(?:[ _]?[0-9]{1,2})?)"
+)
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"

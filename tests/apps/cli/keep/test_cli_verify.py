@@ -93,6 +93,29 @@ def test_links_are_noted_in_git_when_asked_for_and_found_there(pal: Pal, tmp_pat
     assert git("notes", "list") == ""
     (tmp_path / "kept.txt").write_text(note)
     assert pal("verify", SMALL, "--against", str(tmp_path / "kept.txt")).exit_code == 0
+    assert pal("verify", SMALL, "--note").stderr == ""
+    assert git("notes", "--ref=palimpsest", "show", "HEAD") == note
+
+
+@pytest.mark.parametrize("command", [("verify", SMALL), ("export", SMALL, "--to", "markdown")], ids=["verify", "export"])
+def test_links_are_noted_in_git_by_a_setting_that_is_off_by_default(
+    pal: Pal, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(pal.home)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    assert pal(*command).stderr == ""
+    (pal.home.folder / "config.toml").write_text("[files]\ngit_notes = true\n")
+    without_git = "pal: 1 session not noted (files.git_notes): no git with a commit there; `pal verify --note` says more\n"
+    assert (pal(*command).exit_code, pal(*command).stderr) == (0, without_git)
+
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@example.org")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(("git", "-C", "shop", *identity, *words), check=True)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "tester")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "tester@example.org")
+    assert pal(*command).stderr.startswith(f"pal: noted in shop: pal session {SMALL} 13:")
 
 
 def test_a_damaged_blob_is_a_finding_and_the_request_says_what_is_missing(pal: Pal) -> None:
