@@ -138,3 +138,8 @@ class Profile:
     jobs: tuple[Job, ...] = ()
     notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)
+
+    @property
+    def program(self) -> str:
+        """The name without the settings that it carries."""
+        return self.name.partition("@")[0]
