@@ -157,7 +157,7 @@ def test_the_file_of_a_project_cannot_give_settings_in_the_name_of_a_profile(tmp
     settings = resolve(None, tmp_path, {})
     assert settings.config.profile == "palimpsest"
     assert [problem.message for problem in settings.refused] == [
-        "a project file may not name a profile with settings, because some of them name other files"
+        "a project file may not name a profile with settings, which can name other files"
     ]
 
 

@@ -145,9 +145,7 @@ def _add_project(found: dict[str, Setting], project: ConfigFile) -> tuple[Config
         elif name == "profile" and ":" in str(value):
             refused.append(ConfigProblem(place, "a project file may not name a function as profile, because that would run its code"))
         elif name == "profile" and "@" in str(value):
-            refused.append(
-                ConfigProblem(place, "a project file may not name a profile with settings, because some of them name other files")
-            )
+            refused.append(ConfigProblem(place, "a project file may not name a profile with settings, which can name other files"))
         elif earlier is None:
             found[name] = Setting(name, value, place)
         elif isinstance(value, tuple) and isinstance(earlier.value, tuple):

@@ -15,8 +15,16 @@ from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_lo
 from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLE, curve_json, curve_table, print_judgements, write_plot
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
-from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders, require_report_path, write_report
+from palimpsest.apps.cli.try_out.report_files import (
+    document_option,
+    insert_tables,
+    require_placeholders,
+    require_report_path,
+    require_writable,
+    write_report,
+)
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
@@ -29,11 +37,13 @@ from palimpsest.foreign.reading.own_logs import OwnLogs
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
+from palimpsest.lab.curve import curve_names
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
+from palimpsest.profiles.named import parse_name, split_names
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.encode import encode
@@ -50,7 +60,9 @@ _EXAMPLES = """\b
 Examples:
   pal replay last
   pal replay ~/.claude/projects --card claude-sonnet-4-5 --card gpt-5.5
-  pal replay session.jsonl --profiles palimpsest,codex --html report.html"""
+  pal replay session.jsonl --profiles palimpsest,codex --html report.html
+  pal replay ~/.claude/projects --curve --html report.html
+  pal replay last --profiles palimpsest,claude-code-2.1.325@CLAUDE_CODE_AUTO_COMPACT_WINDOW=120000"""
 
 
 class SessionLoaders(NamedTuple):
@@ -80,8 +92,14 @@ class SessionLoaders(NamedTuple):
 @click.command(epilog=_EXAMPLES)
 @click.argument("arguments", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
 @click.option(
-    "--profiles", default=DEFAULT_PROFILES, show_default=True, metavar="NAMES", help="Profiles to replay under, separated by commas."
+    "--profiles",
+    default="",
+    show_default=DEFAULT_PROFILES,
+    metavar="NAMES",
+    help="Profiles to replay under, separated by commas; NAME@KEY=VALUE,KEY=VALUE gives one its settings.",
 )
+@click.option("--curve", is_flag=True, help="Also replay under programs at several triggers and settings, and compare ours with each.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write dollars against re-reads as an SVG.")
 @click.option("--card", "cards", multiple=True, metavar="NAME", help="Model card for prices; repeatable; default: the session's own model.")
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), help="Lifetime of cache entries at breakpoints; default: as in the session.")
 @click.option(
@@ -95,12 +113,14 @@ class SessionLoaders(NamedTuple):
 @click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
 @click.option("--timing", is_flag=True, help="Also measure the time of planning.")
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
-@document_option(help="Insert the table of --agreement into a document, at its placeholder.")
+@document_option(help="Insert the table of --agreement or --curve into a document, at its placeholder.")
 @json_option
 def replay(
     *,
     arguments: tuple[str, ...],
     profiles: str,
+    curve: bool,
+    plot: Path | None,
     cards: tuple[str, ...],
     ttl: Literal["5m", "1h"] | None,
     window: int | None,
@@ -117,8 +137,8 @@ def replay(
     Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
-    if into and not agreement:
-        raise click.UsageError("--into works only with --agreement")
+    if into and not (agreement or curve):
+        raise click.UsageError("--into works only with --agreement or --curve")
     home = find_home()
     if agreement:
         require_placeholders(into, (_AGREEMENT_TABLE,))
@@ -126,8 +146,12 @@ def replay(
         return
     if page is not None:
         require_report_path(page)
-    replayed_profiles = _profiles(profiles)
-    settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
+    if plot is not None:
+        require_writable(plot, "--plot")
+    if curve:
+        require_placeholders(into, (CURVE_TABLE,))
+    replayed_profiles = _profiles(profiles, curve=curve)
+    settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
     plan = ReplayPlan(
         replayed_profiles,
@@ -148,22 +172,33 @@ def replay(
         raise rejected.error from rejected
     if page is not None:
         write_report(comparison, page)
+    if plot is not None:
+        write_plot(comparison, plot)
+    insert_tables(into, {CURVE_TABLE: curve_table(comparison)} if into else {})
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:
-        emit(as_builtins(comparison))
+        emit(as_builtins(comparison) | ({"curve": curve_json(comparison)} if curve else {}))
     else:
         print_comparison(console(), comparison)
+        if curve:
+            print_judgements(console(), comparison)
     outcomes = [outcome for run in comparison.runs for session in run.sessions for outcome in session.profiles.values()]
     if sources.skipped or any(outcome.invalid or outcome.failed for outcome in outcomes):
         click.get_current_context().exit(FINDINGS)
 
 
-def _profiles(names: str) -> tuple[Profile, ...]:
-    wanted = dict.fromkeys(names.replace(",", " ").split())
-    if not wanted:
+def _profiles(names: str, *, curve: bool) -> tuple[Profile, ...]:
+    wanted = split_names(names or DEFAULT_PROFILES) if names or not curve else ()
+    if not wanted and not curve:
         raise click.UsageError("--profiles names no profile")
-    return tuple(profile(name, os.environ) for name in wanted)
+    return tuple(profile(name, os.environ) for name in dict.fromkeys((*wanted, *(curve_names() if curve else ()))))
+
+
+def _environment_settings(name: str) -> dict[str, str]:
+    """Return the settings of the environment that a profile reads and its name does not set."""
+    plain_name, own = parse_name(name)
+    return {setting: value for setting, value in honoured_settings(plain_name, os.environ).items() if setting not in own}
 
 
 def _cards(known: tuple[ModelCard, ...], names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:

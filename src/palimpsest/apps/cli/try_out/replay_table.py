@@ -13,8 +13,12 @@ from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
-_COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
-_WIDE_COLUMNS = frozenset({"calls", "peak", "mean"})
+_COLUMNS = (
+    *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
+    *("kept", "invalid", "long", "failed", "plan ms"),
+)
+_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks"})
+_MOST_COLUMNS = 9
 _VERSION = re.compile(r"-\d[\d.]*$")
 
 
@@ -64,7 +68,8 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
     for run in comparison.runs:
         screen.print(Text(plain(_title(run)), style="bold"))
         figures_by_profile = {name: figures(outcomes) for name, outcomes in run.outcomes.items()}
-        if len(run.sessions) > 1:
+        # A column for each of many profiles would fit no screen.
+        if len(run.sessions) > 1 and len(comparison.profiles) <= _MOST_COLUMNS:
             _print_sessions(screen, run, comparison)
         _print_total(screen, run, comparison, figures_by_profile)
         _print_probes(screen, {name: one for name, one in figures_by_profile.items() if name != RECORDED})
@@ -169,6 +174,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "peak": short(total.peak),
         "mean": short(total.mean),
         "folds": f"{total.folds:,}",
+        "folds/100": f"{total.folds_per_100:.1f}",
         "masks": f"{total.masks:,}",
         "re-reads": f"{total.rereads:,}",
         "kept": f"{sum(shares) / len(shares):.0%}" if total.folds else "",
@@ -184,6 +190,9 @@ def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
+    notes.append(
+        "folds/100: folds per 100 recorded calls; mean: tokens of a usual request; no replay can price what they mean for the work"
+    )
     notes.append("kept: share of messages, paths and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
