@@ -18,7 +18,7 @@ from palimpsest.lab.outcome import Purpose
 from palimpsest.lab.simulation.cache_simulator import BlockLayout, CacheSimulator
 from palimpsest.lab.simulation.loading import LoadedSession, load_foreign
 from palimpsest.lab.simulation.recording import RecordedSession, Step
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
@@ -111,7 +111,7 @@ def _smallest(folder: Path) -> Path:
 
 def _same_marks(recording: RecordedSession, name: str) -> int:
     """Walk a recording as a replay does and compare the breakpoints of each request with those that encoding it gives."""
-    simulation = Simulation(recording, NameIndex(recording.steps), profile(name), SONNET, "5m")
+    simulation = Simulation(recording, RecordingIndex(recording.steps), profile(name), SONNET, "5m")
     session = simulation.session
     for step in recording.steps:
         simulation.environment.clock.time = step.at

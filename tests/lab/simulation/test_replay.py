@@ -9,8 +9,8 @@ from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.simulation.recording import RecordedSession
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
@@ -29,9 +29,9 @@ def _reading(reads: int, *, gap: int = 10) -> RecordedSession:
     """A session that reads many files of 3,000 tokens, and in the end edits the first of them."""
     timed = said(0, "Please find out where merge_window is used, and never touch the tests.")
     for number in range(reads):
-        output = f"# file {number}, symbol_{number}_here\n" + CODE * 110
+        output = f"# part {number}, symbol_{number}_here\n" + CODE * 110
         timed += used(gap * number + 1, f"c{number}", "Read", f'{{"file_path": "/repo/src/part/file_{number}.py"}}', output)
-    args = '{"file_path": "/repo/src/part/file_0.py", "old_string": "symbol_0_here", "new_string": "symbol_0_there"}'
+    args = '{"file_path": "/repo/src/part/file_0.py", "old_string": "# part 0, symbol_0_here", "new_string": "# part 0, symbol_0_there"}'
     timed += used(gap * reads + 1, "edit", "Edit", args, "ok")
     return recorded(*timed, *ended(gap * reads + 10))
 
@@ -73,7 +73,7 @@ def test_what_the_recording_does_not_show_stands_in_every_request() -> None:
 def test_something_hidden_that_a_later_call_uses_is_read_again_and_billed() -> None:
     outcome = replay(_reading(40), profile("classroom"), SONNET)
 
-    (reread,) = [each for each in outcome.rereads if "symbol_0_here" in each.names]
+    (reread,) = [each for each in outcome.rereads if "# part 0, symbol_0_here" in each.names]
     extra = [call for call in outcome.calls if call.purpose == "reread"]
     assert reread.step == 40
     assert reread.tokens > 2_000
@@ -88,7 +88,7 @@ def test_a_reread_and_an_edit_name_the_recorded_events() -> None:
     first = recording.steps[1].inputs[0].seq
 
     assert first in {event for edit in outcome.edits for event in edit.hides}
-    assert {each.event for each in outcome.rereads if "symbol_0_here" in each.names} == {first}
+    assert {each.event for each in outcome.rereads if "# part 0, symbol_0_here" in each.names} == {first}
 
 
 def test_a_program_that_sums_up_is_billed_for_it_at_its_own_level() -> None:
@@ -211,8 +211,8 @@ def test_edits_have_the_sizes_that_are_billed() -> None:
 @pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)
-    names = NameIndex(recording.steps)
-    levels = {each: Simulation(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
+    index = RecordingIndex(recording.steps)
+    levels = {each: Simulation(recording, index, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
 
     assert levels == {
         "palimpsest": 160_000,

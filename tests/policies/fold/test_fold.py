@@ -28,8 +28,8 @@ from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
+from palimpsest.policies.fold.dialogue import older_messages_part
 from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
-from palimpsest.policies.fold.parts import older_messages_part
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
