@@ -99,7 +99,7 @@ def test_a_model_without_a_card_is_billed_by_a_stand_in_that_a_footnote_names(tm
     result = pal("replay", "strange", "--profiles", "none")
     lines = result.stdout.splitlines()
     assert (result.exit_code, lines[0]) == (0, "claude-sonnet-4-5[1m], window 1,000,000, cache entries last 5m")
-    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0", "0"]
+    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0.0", "1.0M"]
     assert lines[4] == "[1] no card is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
 
 
@@ -152,7 +152,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", " , "), "--card names no card"),
         ((LONG, "--profiles", ""), "--profiles names no profile"),
         ((LONG, "--profiles", ","), "--profiles names no profile"),
-        ((LONG, "--into", __file__), "--into works only with --agreement"),
+        ((LONG, "--into", __file__), "--into works only with --agreement or --curve"),
         ((), "Missing argument"),
     ],
 )

@@ -93,7 +93,6 @@ class SessionLoaders(NamedTuple):
 @click.argument("arguments", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
 @click.option(
     "--profiles",
-    default="",
     show_default=DEFAULT_PROFILES,
     metavar="NAMES",
     help="Profiles to replay under, separated by commas; NAME@KEY=VALUE,KEY=VALUE gives one its settings.",
@@ -118,7 +117,7 @@ class SessionLoaders(NamedTuple):
 def replay(
     *,
     arguments: tuple[str, ...],
-    profiles: str,
+    profiles: str | None,
     curve: bool,
     plot: Path | None,
     cards: tuple[str, ...],
@@ -188,11 +187,12 @@ def replay(
         click.get_current_context().exit(FINDINGS)
 
 
-def _profiles(names: str, *, curve: bool) -> tuple[Profile, ...]:
-    wanted = split_names(names or DEFAULT_PROFILES) if names or not curve else ()
-    if not wanted and not curve:
+def _profiles(names: str | None, *, curve: bool) -> tuple[Profile, ...]:
+    given = None if names is None else split_names(names)
+    if given == ():
         raise click.UsageError("--profiles names no profile")
-    return tuple(profile(name, os.environ) for name in dict.fromkeys((*wanted, *(curve_names() if curve else ()))))
+    wanted = (*(given or ()), *curve_names()) if curve else given or COMPARED
+    return tuple(profile(name, os.environ) for name in dict.fromkeys(wanted))
 
 
 def _environment_settings(name: str) -> dict[str, str]:
