@@ -136,6 +136,7 @@ class ProbeScores(Value, frozen=True, omit_defaults=False):
 class Outcome(Value, frozen=True):
     """Result of one session under one profile and card; `plan_ms` and `probes` (by cycles) are set only if they were requested.
 
+    `rereads` are those that were billed, `rereads_by` the number by each definition; those of the others are counted, not billed.
     `offloads` counts results that the result limiter shortened, `refused` counts edits that the gate refused. `invalid` counts
     malformed requests; `faults` lists their first errors. `overflows` counts requests that exceeded the window before the profile
     reacted, `too_long` those that were sent too long. `stopped` says why the profile could not make the view fit: the imitated
@@ -147,6 +148,7 @@ class Outcome(Value, frozen=True):
     calls: tuple[BilledCall, ...] = ()
     edits: tuple[ReplayedEdit, ...] = ()
     rereads: tuple[Reread, ...] = ()
+    rereads_by: Mapping[str, int] = {}
     census: tuple[WindowShare, ...] = ()
     offloads: int = 0
     invalid: int = 0
@@ -263,6 +265,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     failed: int = 0
     failure: str = ""
     rereads: int = 0
+    rereads_by: Mapping[str, int] = {}
     survival: SurvivalShares = SurvivalShares()
     probes: Mapping[str, Mapping[str, ProbeScores]] = {}
     plan_ms: float | None = None
@@ -277,6 +280,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
     edits = [edit.kind for outcome in many for edit in outcome.edits]
     cycles = dict.fromkeys(number for outcome in many for number in outcome.probes)
     survived = [edit.survived for outcome in many for edit in outcome.edits if edit.survived is not None]
+    definitions = dict.fromkeys(name for outcome in many for name in outcome.rereads_by)
     timed = [outcome.plan_ms for outcome in many if outcome.plan_ms is not None]
     return Figures(
         calls=len(calls),
@@ -302,6 +306,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         failed=sum(outcome.failed for outcome in many),
         failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
+        rereads_by={name: sum(outcome.rereads_by.get(name, 0) for outcome in many) for name in definitions},
         survival=survival(sum(survived, SurvivalCounts())),
         probes={"cycles": {each: mean_scores([outcome.probes[each] for outcome in many if each in outcome.probes]) for each in cycles}},
         plan_ms=round(sum(timed), 3) if timed else None,

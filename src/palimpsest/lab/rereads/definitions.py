@@ -1,23 +1,23 @@
 """Three definitions of what a recorded call needs to see: the text that it edits, the strings, or the names in its arguments."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
-from palimpsest.audit.entities import argument_texts, distinct_tokens, names_of, trimmed
+from palimpsest.audit.entities import all_tokens, argument_texts, distinct_tokens, names_of, trimmed
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.audit.tools.changes import changes_of
 from palimpsest.audit.visibility.visible import last_two_parts
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall, Value
-from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.lab.rereads.general_strings import general_strings
 
 DefinitionName: TypeAlias = Literal["text", "strings", "names"]
+DEFINITION_NAMES: Final[tuple[DefinitionName, ...]] = get_args(DefinitionName)
 SHORTEST_LINE: Final = 8
 SHORTEST_STRING: Final = 12
-# What programs print before a line of a file: its number, or the path and the number, or the sign of a diff.
-_PREFIX: Final = lazy_pattern(r"^(?:[^\s:]{1,300}[:-])?\s*\d+(?:→|\t|[:-]|: )|^[+-](?![+-])")
+Finder: TypeAlias = Callable[[str], AbstractSet[str]]
 
 
 class Required(Value, frozen=True):
@@ -32,12 +32,12 @@ class Definition:
     """A definition of re-reads.
 
     required: returns what a reply needs.
-    keys: returns the keys in a text; the caller keeps those that some reply needs.
+    finder: returns a function that finds the given keys in a text.
     """
 
     name: DefinitionName
     required: Callable[[ModelReplied], Required]
-    keys: Callable[[str], Iterable[str]]
+    finder: Callable[[AbstractSet[str]], Finder]
 
 
 def plain_name(name: str) -> str:
@@ -54,14 +54,24 @@ def _calls(reply: ModelReplied) -> list[ToolCall]:
     return [part for part in reply.parts if isinstance(part, ToolCall)]
 
 
-def lines_in(text: str) -> set[str]:
-    """Return the lines of a text of 8 characters and more, without indentation, each also without what a program printed before it."""
-    found: set[str] = set()
-    for line in text.splitlines():
-        found.add(line.strip())
-        if prefix := _PREFIX.match(line):
-            found.add(line[prefix.end() :].strip())
-    return {line for line in found if len(line) >= SHORTEST_LINE}
+def line_finder(lines: AbstractSet[str]) -> Finder:
+    """Return a function that finds these lines in a text, also within longer lines, because an edit may replace a part of a line."""
+    by_token: dict[str, list[str]] = {}
+    without_token: list[str] = []
+    for line in sorted(lines):
+        tokens = all_tokens(line)
+        # A token at an edge of the line may be a part of a longer token in the file.
+        inner = tokens[bool(tokens) and line.startswith(tokens[0]) : len(tokens) - bool(tokens and line.endswith(tokens[-1]))]
+        if inner:
+            by_token.setdefault(max(inner, key=len), []).append(line)
+        else:
+            without_token.append(line)
+
+    def find(text: str) -> set[str]:
+        candidates = [line for token in by_token.keys() & distinct_tokens(text).keys() for line in by_token[token]]
+        return {line for line in (*candidates, *without_token) if line in text}
+
+    return find
 
 
 def _text_required(reply: ModelReplied) -> Required:
@@ -93,13 +103,9 @@ def _names_required(reply: ModelReplied) -> Required:
 
 
 DEFINITIONS: Final[Mapping[DefinitionName, Definition]] = {
-    "text": Definition("text", _text_required, lines_in),
-    "strings": Definition("strings", _strings_required, strings_in),
-    "names": Definition("names", _names_required, names_in),
+    "text": Definition("text", _text_required, line_finder),
+    "strings": Definition("strings", _strings_required, lambda wanted: lambda text: wanted & strings_in(text)),
+    "names": Definition("names", _names_required, lambda wanted: lambda text: wanted & names_in(text)),
 }
+# The definition that fits recorded compactions best (docs/benchmark.md); its re-reads are billed.
 OFFICIAL: Final[DefinitionName] = "text"
-
-
-def required_by(definition: Definition, replies: Sequence[ModelReplied]) -> tuple[Required, ...]:
-    """Return what each reply needs."""
-    return tuple(map(definition.required, replies))

@@ -20,6 +20,7 @@ class KeyIndex:
         self.definition = definition
         self.required = tuple(definition.required(reply) for reply in replies)
         self.wanted = frozenset(key for required in self.required for key in required.keys)
+        self._find = definition.finder(self.wanted)
         # Keyed by identity; holding the content keeps its id from being reused.
         self._cache: dict[int, tuple[Content, tuple[str, ...]]] = {}
 
@@ -32,7 +33,7 @@ class KeyIndex:
 
     def of_text(self, text: str) -> tuple[str, ...]:
         """Return the wanted keys in a text."""
-        return tuple(sorted(self.wanted.intersection(self.definition.keys(text)))) if text else ()
+        return tuple(sorted(self._find(text))) if text else ()
 
 
 def _text(content: Content) -> str:
@@ -45,9 +46,13 @@ def _text(content: Content) -> str:
             return ""
 
 
+def is_name_list(item: Item) -> bool:
+    """Whether an item only lists names: whoever sees a name in a list does not know what it stands for, so it is no knowledge."""
+    return item.kind == "summary" and item.source in (NAMES, SEEN)
+
+
 # Characters fetched on each side of a name in a truncated result, as a program would read around a match.
 EXCERPT_CHARACTERS: Final = 8_000
-_NAME_LISTS: Final = frozenset({NAMES, SEEN})
 _TRUNCATED: Final = "!"
 _MASKED: Final = "~"
 
@@ -74,6 +79,8 @@ class VisibleKeys:
         self._items: tuple[Item, ...] = ()
         self._head: tuple[Item, ...] = ()
         self._sampled: dict[str, frozenset[str]] = {}
+        # Items whose content was fetched, each with the item beside which it would stand in the view.
+        self._fetched: dict[str, str] = {}
 
     def add_sampled(self, marker: str, names: frozenset[str]) -> None:
         """Treat every text that contains this marker as if it showed these names."""
@@ -82,6 +89,11 @@ class VisibleKeys:
     def add_truncated(self, item_id: str, whole: ToolResult) -> None:
         """Register the whole result of an item that shows only a part of it; the rest can be fetched."""
         self._index_content(item_id + _TRUNCATED, whole)
+
+    def add_fetched(self, missing: Iterable[MissingContent]) -> None:
+        """Count contents as visible that were fetched without being added to the view, while its newest item of now stays in it."""
+        newest = self._items[-1].id if self._items else ""
+        self._fetched.update((each.item + suffix, newest) for each in missing for suffix in ("", _TRUNCATED))
 
     def update(self, view: View) -> None:
         """Update the visible items to a view."""
@@ -96,6 +108,9 @@ class VisibleKeys:
             for item in self._items[unchanged:]:
                 self._visible_ids.discard(item.id)
                 self._visible_ids.discard(item.id + _MASKED)
+        if self._fetched and unchanged < len(self._items):
+            present = {item.id for item in items}
+            self._fetched = {item_id: beside for item_id, beside in self._fetched.items() if beside in present}
         for item in items[unchanged:]:
             self._add_item(item)
         self._items, self._head = items, view.head
@@ -119,8 +134,7 @@ class VisibleKeys:
 
     def _add_item(self, item: Item) -> None:
         content = shown(item)
-        if item.kind == "summary" and item.source in _NAME_LISTS:
-            # Whoever sees a name in a list does not know what it means, so a list is no knowledge, by any definition.
+        if is_name_list(item):
             return
         if content is item.content:
             self._visible_ids.add(item.id)
@@ -150,8 +164,8 @@ class VisibleKeys:
             self._items_by_path.setdefault(path, []).append(item_id)
 
     def _is_visible(self, items: list[str]) -> bool:
-        seen = self._visible_ids
-        return any(item in seen for item in reversed(items))
+        seen, fetched = self._visible_ids, self._fetched
+        return any(item in seen or item in fetched for item in reversed(items))
 
     def _content_to_fetch(self, items: list[str], required: Required, name: str) -> MissingContent:
         """Return the newest tool result among the items, else the newest item; stubs only if there is nothing else."""

@@ -5,16 +5,18 @@ from palimpsest.audit.tools.calls import Action
 from palimpsest.audit.visibility.result_index import names_in_result
 from palimpsest.audit.visibility.survival import numbers_in
 from palimpsest.core.items import Content, ToolResult
-from palimpsest.lab.rereads.definitions import DEFINITIONS, OFFICIAL, DefinitionName
+from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, DEFINITIONS, OFFICIAL, DefinitionName
 from palimpsest.lab.rereads.visible import KeyIndex
 from palimpsest.lab.simulation.recording import Step
 
 
 class RecordingIndex:
-    """Caches of one recording; `keys` are those of the definition of re-reads by which its replays are judged."""
+    """Caches of one recording: its keys by each definition of re-reads; those by `billed` are billed, the others counted."""
 
-    def __init__(self, steps: tuple[Step, ...], rereads: DefinitionName = OFFICIAL) -> None:
-        self.keys = KeyIndex([step.reply for step in steps], DEFINITIONS[rereads])
+    def __init__(self, steps: tuple[Step, ...], billed: DefinitionName = OFFICIAL) -> None:
+        replies = [step.reply for step in steps]
+        self.billed: DefinitionName = billed
+        self.keys = {name: KeyIndex(replies, DEFINITIONS[name]) for name in DEFINITION_NAMES}
         # Caches are keyed by identity; holding the content keeps its id from being reused.
         self._shown: dict[int, tuple[ToolResult, tuple[str, ...]]] = {}
         self._used: dict[int, tuple[Content, tuple[str, ...]]] = {}

@@ -14,7 +14,7 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
-from palimpsest.lab.rereads.definitions import Required
+from palimpsest.lab.rereads.definitions import DefinitionName
 from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
 from palimpsest.lab.simulation.observer import Observer
@@ -64,10 +64,12 @@ class _Replay:
     def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
         self._simulation = simulation
         self._session = simulation.session
-        self._required_names = index.keys.required
+        self._index = index
         self._observer = Observer(simulation, index)
         self._head = head
         self._rereads: list[Reread] = []
+        # By definition, the steps whose calls needed hidden content, once for each content.
+        self.needy_steps: dict[DefinitionName, list[int]] = {name: [] for name in index.keys}
         self._offloads = 0
         self._fetches = 0
         self._pending_fetches: list[MissingContent] | None = None
@@ -121,6 +123,7 @@ class _Replay:
             calls=tuple(simulation.calls),
             edits=tuple(self._observer.edits),
             rereads=tuple(self._rereads),
+            rereads_by={name: len(steps) for name, steps in self.needy_steps.items()},
             census=self._observer.census(),
             offloads=self._offloads,
             invalid=self._observer.invalid,
@@ -138,7 +141,7 @@ class _Replay:
         Content that the recorded reply needs and the view does not show is fetched first, one item a call.
         """
         if self._pending_fetches is None:
-            self._pending_fetches = self._missing_content(self._required_names[step.number], view)
+            self._pending_fetches = self._missing_content(step.number, view)
         if not self._pending_fetches:
             return step.reply, step.output, "turn"
         self._fetching = missing = self._pending_fetches.pop(0)
@@ -146,11 +149,19 @@ class _Replay:
         call = replace(missing.call, call_id=f"again_{self._fetches}", ref="", given="")
         return ModelReplied((call,), stop="tool_use"), self._simulation.calibration.scaled(palimpsest_size(call)), "reread"
 
-    def _missing_content(self, required: Required, view: View) -> list[MissingContent]:
-        if not required.keys and not required.edited:
-            return []
-        self._simulation.visible_keys.update(view)
-        return self._simulation.visible_keys.missing(required)
+    def _missing_content(self, step: int, view: View) -> list[MissingContent]:
+        """Return the contents that a step needs and the view does not show, by the definition that is billed; count them by all."""
+        billed: list[MissingContent] = []
+        for name, visible_keys in self._simulation.visible_keys.items():
+            # Updated at each call, because what was shown once and is hidden since must be known.
+            visible_keys.update(view)
+            missing = visible_keys.missing(self._index.keys[name].required[step])
+            self.needy_steps[name] += [step] * len(missing)
+            if name == self._index.billed:
+                billed = missing
+            else:
+                visible_keys.add_fetched(missing)
+        return billed
 
     def _append_fetched(self, step: Step, seq: int, missing: MissingContent) -> None:
         """Append the result of a call that fetched hidden content."""
@@ -180,8 +191,9 @@ class _Replay:
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
-            simulation.visible_keys.update(session.log.view)
-            simulation.visible_keys.add_truncated(f"{event.seq}.0", returned.result)
+            for visible_keys in simulation.visible_keys.values():
+                visible_keys.update(session.log.view)
+                visible_keys.add_truncated(f"{event.seq}.0", returned.result)
         return event
 
 

@@ -124,7 +124,7 @@ class Simulation:
         self.calibration = recording.calibration
         self.environment = ReplayEnvironment(recording.blobs)
         self.environment.clock.time = recording.steps[0].at if recording.steps else 0
-        self.visible_keys = VisibleKeys(index.keys)
+        self.visible_keys = {name: VisibleKeys(keys) for name, keys in index.keys.items()}
         self.counter = TokenCounter(palimpsest_size, self.calibration.factor, drops_cached=card.cache_edits)
         self.simulator = CacheSimulator(card, self.counter.item, ttl)
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
@@ -145,9 +145,10 @@ class Simulation:
 
     def _sample_names(self, marker: str, statistics: SummaryStatistics) -> None:
         """Let a summary keep as many names as those of the imitated program."""
-        self.visible_keys.update(self.session.log.view)
         evidence = self.session.derived.evidence.value()
-        self.visible_keys.add_sampled(marker, sampled_names(self.visible_keys.visible(), statistics, evidence))
+        for visible_keys in self.visible_keys.values():
+            visible_keys.update(self.session.log.view)
+            visible_keys.add_sampled(marker, sampled_names(visible_keys.visible(), statistics, evidence))
 
     @property
     def now(self) -> int:
