@@ -1,6 +1,6 @@
 """The curve of dollars against re-reads: the profiles that it compares, its points, and what ours saves at each trigger of the rival."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from palimpsest.core.items import Value
@@ -50,13 +50,17 @@ def curve_names() -> tuple[str, ...]:
 
 
 class CurvePoint(Value, frozen=True):
-    """One profile over all sessions: its dollars and re-reads, and what no replay can price, folds per 100 calls and mean context."""
+    """One profile over all sessions: its dollars and re-reads, and what no replay can price, folds per 100 calls and mean context.
+
+    `rereads` are those that were billed, `rereads_by` those by each definition.
+    """
 
     name: str
     usd: float
     rereads: int
     folds_per_100: float
     mean: int
+    rereads_by: Mapping[str, int] = {}
 
     @property
     def program(self) -> str:
@@ -74,7 +78,8 @@ def _setting_label(key: str, value: str) -> str:
         return f"{(int(value) - _RESERVE) // 1_000}k"
     if key in _CHOSEN or key == "model_auto_compact_token_limit":
         return f"{int(value) // 1_000}k" if value.isdecimal() else value
-    return f"{key.rpartition('.')[2]}={value}"
+    short_key = key.rpartition(".")[2]
+    return short_key if value == "on" else f"{short_key}={value}"
 
 
 def curve_points(sessions: Iterable[ReplayedSession]) -> tuple[CurvePoint, ...]:
@@ -84,7 +89,7 @@ def curve_points(sessions: Iterable[ReplayedSession]) -> tuple[CurvePoint, ...]:
         for name, outcome in session.profiles.items():
             outcomes.setdefault(name, []).append(outcome)
     found = {name: figures(many) for name, many in outcomes.items()}
-    return tuple(CurvePoint(name, one.usd, one.rereads, one.folds_per_100, one.mean) for name, one in found.items())
+    return tuple(CurvePoint(name, one.usd, one.rereads, one.folds_per_100, one.mean, one.rereads_by) for name, one in found.items())
 
 
 def has_curve(names: Iterable[str]) -> bool:
@@ -150,7 +155,7 @@ def _choose(ours: Sequence[CurvePoint], rival: CurvePoint) -> CurvePoint | None:
 
 def _suffices(ours: CurvePoint, rival: CurvePoint) -> bool:
     cheaper = ours.usd <= MOST_COST * rival.usd and ours.rereads <= rival.rereads
-    return cheaper or (ours.usd <= rival.usd and 0 < rival.rereads and ours.rereads <= MOST_REREADS * rival.rereads)
+    return cheaper or (ours.usd <= rival.usd and rival.rereads > 0 and ours.rereads <= MOST_REREADS * rival.rereads)
 
 
 def _judgement(ours: CurvePoint, rival: CurvePoint) -> Judgement:
@@ -161,16 +166,24 @@ def curve_markdown(run: CardRun, terms: str) -> str:
     """Return the tables of docs/benchmark.md: all points, and ours against each trigger of the rival. `terms` are card and cache."""
     points = curve_points(run.sessions)
     base = next((point.usd for point in points if point.name == BASELINE), 0.0)
+    definitions = tuple(dict.fromkeys(name for point in points for name in point.rereads_by))
+    titles = ("profile", "dollars", "of the rival's default", "re-reads billed", *definitions, "folds a 100 calls", "mean context")
     rows = [
-        f"| `{point.name}` | {point.usd:,.2f} | {_share(ratio(point.usd, base))} | {point.rereads:,} | {point.folds_per_100:.1f} "
-        f"| {point.mean:,} |"
+        (
+            f"`{point.name}`",
+            f"{point.usd:,.2f}",
+            _share(ratio(point.usd, base)),
+            *(f"{count:,}" for count in (point.rereads, *(point.rereads_by.get(name, 0) for name in definitions))),
+            f"{point.folds_per_100:.1f}",
+            f"{point.mean:,}",
+        )
         for point in points
     ]
     return "\n".join(
         [
-            "| profile | dollars | of the rival's default | re-reads | folds a 100 calls | mean context |",
-            "|---|---:|---:|---:|---:|---:|",
-            *rows,
+            _line(titles),
+            f"|---{'|---:' * (len(titles) - 1)}|",
+            *map(_line, rows),
             "",
             f"{len(run.sessions)} sessions, {terms}. The rival is `{BASELINE}`; it compacts at {_RESERVE:,} below its `{_WINDOW}`.",
             "",
@@ -180,7 +193,9 @@ def curve_markdown(run: CardRun, terms: str) -> str:
 
 
 def _judged_lines(run: CardRun) -> Iterator[str]:
-    """Yield a table with what was chosen on each half of the sessions, measured on the other half."""
+    """Yield a table with what was chosen on each half of the sessions, measured on the other half; nothing for a single session."""
+    if len(run.sessions) < len(HALVES):
+        return
     halves = split_halves({session.id: session.tokens for session in run.sessions})
     points = [curve_points([session for session in run.sessions if session.id in names]) for names in halves.values()]
     titles = [f"chosen on the {chosen} half | dollars on the {other} | re-reads on the {other}" for chosen, other in (HALVES, HALVES[::-1])]
@@ -203,3 +218,7 @@ def _rival_trigger(name: str) -> str:
 
 def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.3f}x"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

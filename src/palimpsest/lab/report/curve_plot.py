@@ -67,7 +67,8 @@ def _drawing(points: Sequence[CurvePoint], colours: Mapping[str, str], height: i
         for point in found:
             size = 4.5 if point in best else 3.0
             pieces.append(plot.dot(point.rereads, min(point.usd, high + margin), colours[program], _title(point), size))
-            pieces.append(_label(plot, point, high + margin, colours[program]))
+            # Labels of points close to each other would cover each other, so only the best have one.
+            pieces.append(_label(plot, point, high + margin, colours[program]) if point in best or point.usd > high + margin else "")
     pieces += plot.axis_labels([(level, short_number(level)) for level in axis_steps(most, 6)], inside=False)
     pieces.append(f'<text class="tick" x="100%" y="{height - 20}" text-anchor="end">re-reads →</text>')
     ends = "; ".join(f"{snippet(point.name, 90)}: {dollars(point.usd)}, {point.rereads:,} re-reads" for point in points)
@@ -91,4 +92,4 @@ def _label(plot: Plot, point: CurvePoint, top: float, colour: str) -> str:
     words = f"{point.label} ({dollars(point.usd)})" if point.usd > top else point.label
     y = float(plot.y(min(point.usd, top))) + (15 if point.usd > top else -7)
     place = f'x="{plot.x(point.rereads)}" y="{y:.1f}" text-anchor="middle"'
-    return f'<text class="tick {colour}" style="fill:currentColor" {place}>{snippet(words, 50)}</text>'
+    return f'<text class="tick {colour}" style="fill:currentColor" {place}>{snippet(words, 30)}</text>'
