@@ -14,6 +14,7 @@ from palimpsest.lab.curve import (
     curve_markdown,
     curve_names,
     curve_points,
+    curve_summary,
     has_curve,
     judge,
 )
@@ -146,3 +147,15 @@ def test_the_tables_of_a_document_have_all_points_and_what_one_half_chose_for_th
         "Kept: at most 0.95x of its dollars at no more re-reads, or 0.7x of its re-reads at no more dollars.",
     ]
     assert "half" not in curve_markdown(CardRun("c", "5m", 200_000, sessions[:1]), "some card")
+
+
+def test_the_summary_says_what_speaks_against_ours_too() -> None:
+    run = CardRun("c", "5m", 200_000, (session("a", 900, (4.0, 1), (5.0, 2)), session("b", 800, (1.0, 1), (1.0, 0))))
+    assert curve_summary(run) == (
+        f"On 2 recorded sessions, replayed without a model, `palimpsest` costs 0.833x of what `{RIVAL}` costs at its default trigger, "
+        "with 2 re-reads against 2 (by each definition: *text* 2 : 2, *names* 4 : 4), 50.0 folds per 100 calls against 50.0, "
+        "and a mean context of 2,000 tokens against 2,000. A rival that is told to compact earlier costs less too; the best of our "
+        "settings for each trigger, chosen on the same sessions: at its default 0.833x of its dollars with 2 : 2 re-reads. That is "
+        "enough for our bar at 1 of 1 triggers (its default). Whether tasks succeed as often is not known: no replay can tell."
+    )
+    assert curve_summary(CardRun("c", "5m", 200_000)) == ""

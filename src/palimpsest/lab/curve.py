@@ -211,6 +211,31 @@ def _judged_lines(run: CardRun) -> Iterator[str]:
     yield f"Kept: at most {MOST_COST:g}x of its dollars at no more re-reads, or {MOST_REREADS:g}x of its re-reads at no more dollars."
 
 
+def curve_summary(run: CardRun) -> str:
+    """Return the result in a few sentences, with what speaks against ours; empty unless ours and the rival were both replayed."""
+    points = {point.name: point for point in curve_points(run.sessions)}
+    if DEFAULT not in points or BASELINE not in points:
+        return ""
+    ours, rival = points[DEFAULT], points[BASELINE]
+    others = ", ".join(f"*{name}* {count:,} : {rival.rereads_by.get(name, 0):,}" for name, count in ours.rereads_by.items())
+    judged = judge(tuple(points.values()))
+    kept = [_rival_trigger(each.rival) for each in judged if each.holds]
+    shares = "; ".join(
+        f"at {_rival_trigger(each.rival)} {_share(each.usd_ratio)} of its dollars with {points[each.ours].rereads:,} : "
+        f"{points[each.rival].rereads:,}"
+        for each in judged
+    )
+    listed = f" ({', '.join(kept)})" if kept else ""
+    return (
+        f"On {len(run.sessions)} recorded sessions, replayed without a model, `{DEFAULT}` costs {_share(ratio(ours.usd, rival.usd))} "
+        f"of what `{BASELINE}` costs at its default trigger, with {ours.rereads:,} re-reads against {rival.rereads:,} "
+        f"(by each definition: {others}), {ours.folds_per_100:.1f} folds per 100 calls against {rival.folds_per_100:.1f}, "
+        f"and a mean context of {ours.mean:,} tokens against {rival.mean:,}. A rival that is told to compact earlier costs less too; "
+        f"the best of our settings for each trigger, chosen on the same sessions: {shares} re-reads. That is enough for our bar at "
+        f"{len(kept)} of {len(judged)} triggers{listed}. Whether tasks succeed as often is not known: no replay can tell."
+    )
+
+
 def _rival_trigger(name: str) -> str:
     window = parse_name(name)[1].get(_WINDOW, "")
     return f"{int(window) - _RESERVE:,}" if window.isdecimal() else "its default"

@@ -11,12 +11,12 @@ from rich.text import Text
 from palimpsest.apps.cli.try_out.replay_table import print_rows
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.comparison import BASELINE
-from palimpsest.lab.curve import MOST_COST, MOST_REREADS, Judgement, curve_markdown, curve_points, judge
+from palimpsest.lab.curve import MOST_COST, MOST_REREADS, Judgement, curve_markdown, curve_points, curve_summary, judge
 from palimpsest.lab.outcome import OWN_CARDS, CardRun, Comparison
 from palimpsest.lab.report.curve_plot import curve_picture
 from palimpsest.stores.files import write_atomically
 
-CURVE_TABLE = "curve"
+CURVE_TABLES = ("curve", "curve-summary")
 
 
 def print_judgements(screen: Console, comparison: Comparison) -> None:
@@ -47,10 +47,10 @@ def curve_json(comparison: Comparison) -> object:
     return built if len(built) > 1 else next(iter(built.values()))
 
 
-def curve_table(comparison: Comparison) -> str:
-    """Return the Markdown tables of the curve. Raises `BadInput` for several cards, because a document has one place for them."""
+def curve_tables(comparison: Comparison) -> dict[str, str]:
+    """Return the tables and the summary by placeholder. Raises `BadInput` for several cards, because a document has one place for each."""
     run = _only_run(comparison)
-    return curve_markdown(run, _terms(run))
+    return dict(zip(CURVE_TABLES, (curve_markdown(run, _terms(run)), curve_summary(run)), strict=True))
 
 
 def write_plot(comparison: Comparison, path: Path) -> None:
@@ -62,7 +62,7 @@ def write_plot(comparison: Comparison, path: Path) -> None:
 
 def _only_run(comparison: Comparison) -> CardRun:
     if len(comparison.runs) != 1:
-        raise BadInput("a curve is about one card; name one with --card, or none", where=CURVE_TABLE)
+        raise BadInput("a curve is about one card; name one with --card, or none", where="--card")
     return comparison.runs[0]
 
 

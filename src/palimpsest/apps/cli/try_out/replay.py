@@ -15,7 +15,7 @@ from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_lo
 from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLE, curve_json, curve_table, print_judgements, write_plot
+from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
 from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
 from palimpsest.apps.cli.try_out.report_files import (
     document_option,
@@ -148,7 +148,7 @@ def replay(
     if plot is not None:
         require_writable(plot, "--plot")
     if curve:
-        require_placeholders(into, (CURVE_TABLE,))
+        require_placeholders(into, CURVE_TABLES)
     replayed_profiles = _profiles(profiles, curve=curve)
     settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
@@ -173,7 +173,7 @@ def replay(
         write_report(comparison, page)
     if plot is not None:
         write_plot(comparison, plot)
-    insert_tables(into, {CURVE_TABLE: curve_table(comparison)} if into else {})
+    insert_tables(into, curve_tables(comparison) if into else {})
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:
