@@ -16,8 +16,8 @@ from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params, Tool
 
 R = [
-    *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds", "masks"),
-    *("offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
+    *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds"),
+    *("folds_per_100", "masks", "offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
     *("rereads", "rereads_by", "survival", "probes", "plan_ms"),
 ]
 SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers"]

@@ -238,7 +238,10 @@ class Comparison(Value, frozen=True):
 
 
 class Figures(Value, frozen=True, omit_defaults=False):
-    """Totals over one or more outcomes, under the names that `pal replay --json` prints."""
+    """Totals over one or more outcomes, under the names that `pal replay --json` prints.
+
+    `folds_per_100` counts folds per 100 recorded calls, so calls for summaries and re-reads do not lower it.
+    """
 
     calls: int = 0
     tokens_in: int = 0
@@ -251,6 +254,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     usd_parts: Mapping[str, float] = {}
     usd_of: Mapping[str, float] = {}
     folds: int = 0
+    folds_per_100: float = 0.0
     masks: int = 0
     offloads: int = 0
     invalid: int = 0
@@ -291,6 +295,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         usd_parts={name: round(dollars, 6) for name, dollars in total.parts().items()},
         usd_of={name: round(sum((call.cost.total for call in calls if call.purpose == name), 0.0), 6) for name in get_args(Purpose)},
         folds=edits.count("fold"),
+        folds_per_100=round(100 * edits.count("fold") / len(turns), 2) if turns else 0.0,
         masks=edits.count("mask"),
         offloads=sum(outcome.offloads for outcome in many),
         invalid=sum(outcome.invalid for outcome in many),

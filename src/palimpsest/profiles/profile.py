@@ -152,3 +152,8 @@ class Profile:
     notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)
     cache: CacheRules = field(default_factory=CacheRules)
+
+    @property
+    def program(self) -> str:
+        """The name without the settings that it carries."""
+        return self.name.partition("@")[0]

@@ -113,6 +113,8 @@ class _CostTable:
                     first.calls,
                     first.rereads,
                     first.folds,
+                    first.folds_per_100,
+                    first.mean,
                     sum(total.invalid for total in by_run.values()),
                     first.survival,
                     dict(first.probes["cycles"]),

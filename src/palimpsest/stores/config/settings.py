@@ -145,6 +145,8 @@ def _add_project(found: dict[str, Setting], project: ConfigFile) -> tuple[Config
             refused.append(ConfigProblem(place, f"a project file may not set {name}, so it is ignored; set it in your own file"))
         elif name == "profile" and ":" in str(value):
             refused.append(ConfigProblem(place, "a project file may not name a function as profile, because that would run its code"))
+        elif name == "profile" and "@" in str(value):
+            refused.append(ConfigProblem(place, "a project file may not name a profile with settings, which can name other files"))
         elif earlier is None:
             found[name] = Setting(name, value, place)
         elif isinstance(value, tuple) and isinstance(earlier.value, tuple):

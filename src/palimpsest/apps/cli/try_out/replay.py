@@ -14,10 +14,18 @@ from palimpsest.apps.cli.opening.logs import cards_of, complete_session
 from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
 from palimpsest.apps.cli.try_out.replay_checks import CHECKS
 from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders, find_sessions
 from palimpsest.apps.cli.try_out.replay_table import print_comparison
-from palimpsest.apps.cli.try_out.report_files import document_option, require_report_path, write_report
+from palimpsest.apps.cli.try_out.report_files import (
+    document_option,
+    insert_tables,
+    require_placeholders,
+    require_report_path,
+    require_writable,
+    write_report,
+)
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
@@ -25,11 +33,13 @@ from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.engine.named_profiles import profile
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
+from palimpsest.lab.curve import curve_names
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
 from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, OFFICIAL, DefinitionName
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
+from palimpsest.profiles.named import parse_name, split_names
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.encode import encode
@@ -44,14 +54,21 @@ _EXAMPLES = """\b
 Examples:
   pal replay last
   pal replay ~/.claude/projects --card claude-sonnet-4-5 --card gpt-5.5
-  pal replay session.jsonl --profiles palimpsest,codex --html report.html"""
+  pal replay session.jsonl --profiles palimpsest,codex --html report.html
+  pal replay ~/.claude/projects --curve --html report.html
+  pal replay last --profiles palimpsest,claude-code-2.1.325@CLAUDE_CODE_AUTO_COMPACT_WINDOW=120000"""
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("arguments", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
 @click.option(
-    "--profiles", default=DEFAULT_PROFILES, show_default=True, metavar="NAMES", help="Profiles to replay under, separated by commas."
+    "--profiles",
+    show_default=DEFAULT_PROFILES,
+    metavar="NAMES",
+    help="Profiles to replay under, separated by commas; NAME@KEY=VALUE,KEY=VALUE gives one its settings.",
 )
+@click.option("--curve", is_flag=True, help="Also replay under programs at several triggers and settings, and compare ours with each.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write dollars against re-reads as an SVG.")
 @click.option("--card", "cards", multiple=True, metavar="NAME", help="Model card for prices; repeatable; default: the session's own model.")
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), help="Lifetime of cache entries at breakpoints; default: as in the session.")
 @click.option(
@@ -73,12 +90,14 @@ Examples:
 )
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
 @click.option("--calibrate", is_flag=True, help="Instead, compare predicted re-reads with those after recorded compactions.")
-@document_option(help="Insert the table of --agreement or --calibrate into a document, at its placeholder.")
+@document_option(help="Insert the table of --agreement, --calibrate or --curve into a document, at its placeholder.")
 @json_option
 def replay(
     *,
     arguments: tuple[str, ...],
-    profiles: str,
+    profiles: str | None,
+    curve: bool,
+    plot: Path | None,
     cards: tuple[str, ...],
     ttl: Literal["5m", "1h"] | None,
     window: int | None,
@@ -100,16 +119,20 @@ def replay(
     if agreement and calibrate:
         raise click.UsageError("--agreement and --calibrate exclude each other")
     check = CHECKS.get("agreement" if agreement else "calibration" if calibrate else "")
-    if into and check is None:
-        raise click.UsageError("--into works only with --agreement and --calibrate")
+    if into and check is None and not curve:
+        raise click.UsageError("--into works only with --agreement, --calibrate and --curve")
     home = find_home()
     if check is not None:
         check(find_sessions(home, arguments), into, as_json=as_json)
         return
     if page is not None:
         require_report_path(page)
-    replayed_profiles = _profiles(profiles)
-    settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
+    if plot is not None:
+        require_writable(plot, "--plot")
+    if curve:
+        require_placeholders(into, CURVE_TABLES)
+    replayed_profiles = _profiles(profiles, curve=curve)
+    settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
     plan = ReplayPlan(
         replayed_profiles,
@@ -131,22 +154,34 @@ def replay(
         raise rejected.error from rejected
     if page is not None:
         write_report(comparison, page)
+    if plot is not None:
+        write_plot(comparison, plot)
+    insert_tables(into, curve_tables(comparison) if into else {})
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:
-        emit(as_builtins(comparison))
+        emit(as_builtins(comparison) | ({"curve": curve_json(comparison)} if curve else {}))
     else:
         print_comparison(console(), comparison)
+        if curve:
+            print_judgements(console(), comparison)
     outcomes = [outcome for run in comparison.runs for session in run.sessions for outcome in session.profiles.values()]
     if sources.skipped or any(outcome.invalid or outcome.failed for outcome in outcomes):
         click.get_current_context().exit(FINDINGS)
 
 
-def _profiles(names: str) -> tuple[Profile, ...]:
-    wanted = dict.fromkeys(names.replace(",", " ").split())
-    if not wanted:
+def _profiles(names: str | None, *, curve: bool) -> tuple[Profile, ...]:
+    given = None if names is None else split_names(names)
+    if given == ():
         raise click.UsageError("--profiles names no profile")
-    return tuple(profile(name, os.environ) for name in wanted)
+    wanted = (*(given or ()), *curve_names()) if curve else given or COMPARED
+    return tuple(profile(name, os.environ) for name in dict.fromkeys(wanted))
+
+
+def _environment_settings(name: str) -> dict[str, str]:
+    """Return the settings of the environment that a profile reads and its name does not set."""
+    plain_name, own = parse_name(name)
+    return {setting: value for setting, value in honoured_settings(plain_name, os.environ).items() if setting not in own}
 
 
 def _cards(known: tuple[ModelCard, ...], names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:

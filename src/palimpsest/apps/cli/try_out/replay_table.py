@@ -15,8 +15,12 @@ from palimpsest.lab.report.markup import mean_survival
 from palimpsest.lab.rereads.definitions import DEFINITION_NAMES
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
-_COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
-_WIDE_COLUMNS = frozenset({"calls", "peak", "mean"})
+_COLUMNS = (
+    *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
+    *("kept", "invalid", "long", "failed", "plan ms"),
+)
+_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks"})
+_MOST_COLUMNS = 9
 _VERSION = re.compile(r"-\d[\d.]*$")
 
 
@@ -66,7 +70,8 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
     for run in comparison.runs:
         screen.print(Text(plain(_title(run)), style="bold"))
         figures_by_profile = {name: figures(outcomes) for name, outcomes in run.outcomes.items()}
-        if len(run.sessions) > 1:
+        # A column for each of many profiles would fit no screen.
+        if len(run.sessions) > 1 and len(comparison.profiles) <= _MOST_COLUMNS:
             _print_sessions(screen, run, comparison)
         _print_total(screen, run, comparison, figures_by_profile)
         _print_probes(screen, {name: one for name, one in figures_by_profile.items() if name != RECORDED})
@@ -169,6 +174,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "peak": short(total.peak),
         "mean": short(total.mean),
         "folds": f"{total.folds:,}",
+        "folds/100": f"{total.folds_per_100:.1f}",
         "masks": f"{total.masks:,}",
         "re-reads": " / ".join(f"{number:,}" for number in total.rereads_by.values()),
         "kept": f"{mean_survival(total.survival):.0%}" if total.folds else "",
@@ -187,6 +193,9 @@ def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
+    notes.append(
+        "folds/100: folds per 100 recorded calls; mean: tokens of a usual request; no replay can price what they mean for the work"
+    )
     notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
