@@ -12,7 +12,7 @@ from palimpsest.audit.pricing.keeping import (
     KEEP_ALIVE_LOSS,
     LIFETIME_LOSS,
     MOST_READS,
-    Lifetime,
+    CacheLifetime,
     Tariff,
     allowance,
     chosen_lifetime,
@@ -27,7 +27,7 @@ from palimpsest.core.situation import CacheAccount
 from palimpsest.wire.models.cards import card
 
 MINUTE = 60_000
-CLAUDE = Tariff(0.1, 5.0, Lifetime(FIVE_MINUTES_MS, 1.25), Lifetime(HOUR_MS, 2.0))
+CLAUDE = Tariff(0.1, 5.0, CacheLifetime(FIVE_MINUTES_MS, 1.25), CacheLifetime(HOUR_MS, 2.0))
 NOTHING = CacheAccount()
 
 

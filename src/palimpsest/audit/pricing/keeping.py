@@ -17,7 +17,7 @@ KEEP_ALIVE_LOSS: Final = 0.05
 MOST_READS: Final = 11
 
 
-class Lifetime(Value, frozen=True):
+class CacheLifetime(Value, frozen=True):
     """A lifetime of cache entries in milliseconds, and the price of writing a token that lives so long, in input tokens."""
 
     ms: int
@@ -32,10 +32,10 @@ class Tariff(Value, frozen=True):
 
     read: float
     output: float
-    short: Lifetime
-    long: Lifetime
+    short: CacheLifetime
+    long: CacheLifetime
 
-    def lifetime(self, ms: int) -> Lifetime:
+    def lifetime(self, ms: int) -> CacheLifetime:
         """The lifetime that lasts so many milliseconds; the default one if there is none."""
         return self.long if ms == self.long.ms else self.short
 
@@ -48,10 +48,10 @@ def tariff_of(card: Card) -> Tariff | None:
     write = 1.0 if prices.cache_write is None else prices.cache_write / prices.input
     read, output = prices.cache_read / prices.input, prices.output / prices.input
     if card.cache == "automatic":
-        return Tariff(read, output, Lifetime(IDLE_MS, write), Lifetime(IDLE_MS, write))
-    short = Lifetime(FIVE_MINUTES_MS, write)
+        return Tariff(read, output, CacheLifetime(IDLE_MS, write), CacheLifetime(IDLE_MS, write))
+    short = CacheLifetime(FIVE_MINUTES_MS, write)
     return Tariff(
-        read, output, short, short if prices.cache_write_long is None else Lifetime(HOUR_MS, prices.cache_write_long / prices.input)
+        read, output, short, short if prices.cache_write_long is None else CacheLifetime(HOUR_MS, prices.cache_write_long / prices.input)
     )
 
 
