@@ -227,13 +227,14 @@ class CardRun(Value, frozen=True):
 class Comparison(Value, frozen=True):
     """Result of one `pal replay`; `against` is the baseline profile for ratios, empty if it was not replayed.
 
-    `settings` are the environment settings that changed a profile, by profile.
+    `settings` are the environment settings that changed a profile, by profile; `rereads` names the definition of re-reads that is billed.
     """
 
     runs: tuple[CardRun, ...]
     profiles: tuple[str, ...]
     against: str = ""
     settings: Mapping[str, Mapping[str, str]] = {}
+    rereads: str = ""
 
 
 class Figures(Value, frozen=True, omit_defaults=False):

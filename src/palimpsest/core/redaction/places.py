@@ -207,17 +207,20 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
 )
 
 
-_COOKIE_STARTS: Final = (b"cookie", b" -b ")
+COOKIE_STARTS: Final = (b"cookie", b" -b ")
 _COOKIE_HEADER: Final = lazy_pattern(
     r"(?i:cookie)\\{0,3}[\"']?(?:[ \t]{0,4}[:,][ \t]{0,4}|[ \t]{1,4})\\{0,3}[\"']?| -b[ \t]{1,4}\\{0,3}[\"']?"
 )
 _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,4096})(?:;[ \t]{0,4})?")
 
 
-def find_cookies(text: str, folded: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the spans of generated values in the cookies of headers and of `curl -b`; `folded` is the text in small letters, as bytes."""
-    for start in _COOKIE_STARTS:
-        place = folded.find(start)
+def find_cookies(text: str, folded: bytes, absent: frozenset[bytes] = frozenset()) -> Iterator[tuple[int, int]]:
+    """Yield the spans of generated values in the cookies of headers and of `curl -b`.
+
+    `folded` is the text in small letters, as bytes, and `absent` the starts that it is known not to contain.
+    """
+    for start in COOKIE_STARTS:
+        place = -1 if start in absent else folded.find(start)
         while place >= 0:
             end = place + len(start)
             header = _COOKIE_HEADER.match(text, place)

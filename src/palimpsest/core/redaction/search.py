@@ -7,7 +7,7 @@ from typing import AnyStr, Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.redaction.classes import NOT_INSIDE, VENDOR_CLASSES, SecretCandidate, SecretClass
-from palimpsest.core.redaction.places import PLACE_CLASSES, find_cookies
+from palimpsest.core.redaction.places import COOKIE_STARTS, PLACE_CLASSES, find_cookies
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -35,6 +35,11 @@ _STARTS: Final = tuple(
 _ANY_OTHER: Final = lazy_pattern(
     b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts)
 )
+# One search for the short options of commands, whose starts are the slowest to search for: most texts have none of them.
+_OPTION_STARTS: Final = frozenset(
+    start for start in (*COOKIE_STARTS, *(start for _, starts in _STARTS for start in starts)) if re.fullmatch(rb" -[a-z] ?", start)
+)
+_ANY_OPTION: Final = lazy_pattern(b" -[" + b"".join(sorted({start[2:3] for start in _OPTION_STARTS})) + b"]")
 # Compiled with their first use: most processes need none of them.
 _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096
@@ -81,15 +86,18 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     # The dashes before a private key are in `_ANY_OTHER` too.
     if not run_starts and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()
+    options = set(_ANY_OPTION.findall(folded))
+    absent = frozenset(start for start in _OPTION_STARTS if start[:3] not in options)
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
-    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded)]
+    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded, absent)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
         if not starts:
             if not any(start[0] in text for start in secret_class.starts):
                 continue
             spans = _spans(secret_class, text, text, secret_class.starts)
         elif not secret_class.run:
-            spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)
+            present = tuple(start for start in starts if start not in absent)
+            spans = _spans(secret_class, text, folded if secret_class.folded else plain, present)
         elif rank in run_starts:
             spans = _spans(secret_class, text, plain, tuple(run_starts[rank]))
         else:

@@ -84,11 +84,6 @@ def old_signatures_size(view: View, counter: CountsTokens) -> int:
     return sum(counter.item(item) for item in before if isinstance(item.content, Thinking) and item.content.signature is not None)
 
 
-def percent_of(tokens: int, window: int) -> int:
-    """Return the share of a window in whole percent, halves rounded up; 0 without a window."""
-    return (200 * tokens + window) // (2 * window) if window else 0
-
-
 def percent_until(used_tokens: int, level: int) -> int:
     """Return the share of a threshold that is still free, in whole percent; 0 if it is reached."""
     return max(0, level - used_tokens) * 100 // level if level > 0 else 0

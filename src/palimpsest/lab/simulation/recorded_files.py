@@ -15,6 +15,11 @@ _NUMBERED_LINE: Final = re.compile(r"^ *(\d+)(?:→|\t|: )(.*)$", re.MULTILINE)
 _MOST_LINES: Final = 2_000
 
 
+def absolute_path(folder: str, path: str) -> str:
+    """Return a path without `.` and `..`; a relative one is below `folder`."""
+    return posixpath.normpath(posixpath.join(folder, path))
+
+
 class RecordedFiles:
     """Texts of files by path; a file that was only read in part, or changed in a way that no call shows, has none.
 
@@ -76,4 +81,4 @@ class RecordedFiles:
                 self._texts.pop(path, None)
 
     def _absolute(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self._folder, path))
+        return absolute_path(self._folder, path)

@@ -21,7 +21,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.engine.calls.call import call, turn_request
 from palimpsest.engine.calls.sending import send
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import end_turn, start_turn
+from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose
@@ -153,6 +153,10 @@ class Simulation:
     async def start_turn(self, incoming: int) -> None:
         """Start a turn with `incoming` tokens of input."""
         await self._record_moment("turn_starts", start_turn(self.session, incoming=incoming))
+
+    async def fold(self) -> None:
+        """Fold now, as if the user had asked for it."""
+        await self._record_moment("asked", compact(self.session))
 
     async def end_turn(self) -> None:
         """End the turn."""

@@ -177,3 +177,24 @@ def test_a_pipe_in_the_place_of_a_checkpoint_or_a_log_is_not_waited_for(pal: Pal
     os.mkfifo(pal.home.store.path_of("pipe"))
     assert pal("verify", "pipe").exit_code == 2
     assert pal("verify").exit_code == 0
+
+
+def test_files_of_other_programs_in_a_folder_are_neither_verified_nor_repaired(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    other = {"data.jsonl": b'{"a": 1}\n', "notes.jsonl": b"not JSON\n"}
+    for name, content in other.items():
+        (tmp_path / name).write_bytes(content)
+    damaged = (pal.home.folder / "sessions" / f"{SMALL}.jsonl").read_bytes().replace(b"seq", b"num", 1)
+    (tmp_path / f"{SMALL}.jsonl").write_bytes(damaged)
+
+    found = pal("verify", str(tmp_path))
+    assert (found.exit_code, f"`pal verify {tmp_path / SMALL}.jsonl --repair`" in found.stdout) == (1, True)
+    repaired = pal("verify", str(tmp_path), "--repair")
+
+    assert repaired.stderr == (
+        f"pal: {tmp_path}/data.jsonl: this names no session: JSON of no known program; it was left out\n"
+        f"pal: {tmp_path}/notes.jsonl: this names no session: text of no known program; it was left out\n"
+    )
+    assert {name: (tmp_path / name).read_bytes() for name in other} == other
+    assert (tmp_path / f"{SMALL}.damaged-1").read_bytes() == damaged
+    assert pal("verify", str(tmp_path / "data.jsonl"), "--repair").exit_code == 2

@@ -115,7 +115,6 @@ def test_nothing_found_is_said_on_standard_error_and_by_the_exit_code(pal: Pal) 
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "nothing found\n")
     assert pal.json("search", "unheardof", code=1) == []
-    assert pal.json("search", '"', code=1) == []
     assert pal.json("search", "unheardof", "--files", code=1) == []
 
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.keep.kept_links import SessionLink, link_text, note_links, notes_links
-from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
+from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session, not_empty
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
@@ -62,10 +62,10 @@ class ExportOptions:
 @click.command(epilog=_EXAMPLES)
 @session_argument
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="Format of the export.")
-@click.option("--out", metavar="FILE", help="Write to FILE instead of standard output, atomically.")
+@click.option("--out", callback=not_empty, metavar="FILE", help="Write to FILE instead of standard output, atomically.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--install", is_flag=True, help="Write it where Claude Code or Codex finds it.")
-@click.option("--cwd", default="", metavar="DIR", help="Working folder for Claude Code or Codex; default: that of the session.")
+@click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Working folder for Claude Code or Codex, if not the session's.")
 @click.option("--redact", is_flag=True, help="Replace secrets: keys, tokens, passwords.")
 @click.option("--at", type=int, metavar="SEQ", help="Export the state after event SEQ.")
 @click.option("--whole", is_flag=True, help="Requests: include everything that edits have hidden.")

@@ -1,13 +1,24 @@
 """`pal verify`: checks logs for damage, and repairs them."""
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.keep.kept_links import SessionLink, kept_links, link_text, note_links, notes_links
-from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_path, find_home, find_session, stores_of_folder
+from palimpsest.apps.cli.opening.home import (
+    AnyHome,
+    SessionLocation,
+    expand_path,
+    find_home,
+    find_session,
+    is_own_folder,
+    stores_of_folder,
+    wrong_file,
+)
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
@@ -89,7 +100,7 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
     else:
         for result in results:
-            _print(result)
+            _print(result, result.found.session if result.found.store is home.store else shlex.quote(result.found.name))
         if not results:
             click.echo("no sessions to verify")
     if not all(result.ok for result in results):
@@ -98,9 +109,15 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
 
 def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
     folder = expand_path(word)
-    if folder.is_dir():
-        return _all_sessions(home, *stores_of_folder(home, folder))
-    return [find_session(home, word)]
+    if not word or not folder.is_dir():
+        return [find_session(home, word)]
+    found = _all_sessions(home, *stores_of_folder(home, folder))
+    if is_own_folder(home, folder):
+        return found
+    others = {location.name: why for location in found if (why := wrong_file(home, Path(location.name)))}
+    for name, why in others.items():
+        click.echo(plain(f"pal: {name}: {why}; it was left out"), err=True)
+    return [location for location in found if location.name not in others]
 
 
 def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
@@ -153,7 +170,8 @@ def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, obje
     return shape
 
 
-def _print(result: VerifyResult) -> None:
+def _print(result: VerifyResult, word: str) -> None:
+    """Print a verdict; `word` is what names the session on the command line."""
     verdict, name = result.before, result.found.session
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
@@ -163,7 +181,7 @@ def _print(result: VerifyResult) -> None:
     _print_findings(verdict.findings)
     if result.repair_done is None:
         if any(_is_repairable(finding) for finding in verdict.findings):
-            click.echo(f"      `pal verify {name} --repair` repairs what can be read, and keeps the damaged file")
+            click.echo(plain(f"      `pal verify {word} --repair` repairs what can be read, and keeps the damaged file"))
         _print_remedies(verdict.findings)
         return
     for change in result.repair_done.changes:

@@ -15,8 +15,9 @@ from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, sess
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
+from palimpsest.core.format.texts import percent_of
 from palimpsest.core.items import Value
-from palimpsest.core.tokens.budget import Census, census, percent_of
+from palimpsest.core.tokens.budget import Census, census
 
 USED, PARTLY, BUFFER, FREE = "⛁", "⛀", "⛝", "⛶"
 BUFFER_NAME = "Autocompact buffer"

@@ -15,9 +15,8 @@ from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.format.texts import iso_time
+from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
-from palimpsest.core.tokens.budget import percent_of
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
 
@@ -85,7 +84,7 @@ def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[M
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
         "turns": lambda row: row.turns,
-        "context": lambda row: getattr(_context(home, row, cards), "tokens", 0),
+        "context": lambda row: (_context(home, row, cards) or (0, 0))[0],
         "tokens": lambda row: row.tokens,
         "cost": lambda row: cost_of(row, cards) or 0,
     }
