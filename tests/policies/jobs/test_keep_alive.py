@@ -56,6 +56,7 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
         pytest.param({"account": CacheAccount(90_000, 90_000, 99_000)}, False, id="more than a twentieth of the cost"),
         pytest.param({"account": CacheAccount(80_000, 90_000, 99_000)}, True, id="paid by what was saved"),
         pytest.param({"card": card("local/qwen3-0.6b")}, False, id="a model that costs nothing"),
+        pytest.param({"card": card("gpt-5")}, False, id="a cache that promises no lifetime"),
     ],
 )
 def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(idle: JobSituation, changes: dict[str, object], reads: bool) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS
+from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
 from palimpsest.core.items import Value
 from palimpsest.core.situation import CacheAccount, Card
 
@@ -41,18 +41,18 @@ class Tariff(Value, frozen=True):
 
 
 def tariff_of(card: Card) -> Tariff | None:
-    """The tariff of a model; `None` if it has no cache, no prices, or reads that cost as much as input or nothing."""
+    """The tariff of a model; `None` if it has no prices, reads that cost as much as input or nothing, or no lifetime that can be relied on.
+
+    Automatic caches promise none: of five recorded sessions with one, keep-alive would have made four dearer.
+    """
     prices = card.prices
-    if card.cache == "none" or not prices.input or not prices.cache_read or prices.cache_read >= prices.input:
+    if card.cache != "breakpoints" or not prices.input or not prices.cache_read or prices.cache_read >= prices.input:
         return None
     write = 1.0 if prices.cache_write is None else prices.cache_write / prices.input
-    read, output = prices.cache_read / prices.input, prices.output / prices.input
-    if card.cache == "automatic":
-        return Tariff(read, output, CacheLifetime(IDLE_MS, write), CacheLifetime(IDLE_MS, write))
-    short = CacheLifetime(FIVE_MINUTES_MS, write)
-    return Tariff(
-        read, output, short, short if prices.cache_write_long is None else CacheLifetime(HOUR_MS, prices.cache_write_long / prices.input)
-    )
+    short = long = CacheLifetime(FIVE_MINUTES_MS, write)
+    if prices.cache_write_long is not None:
+        long = CacheLifetime(HOUR_MS, prices.cache_write_long / prices.input)
+    return Tariff(prices.cache_read / prices.input, prices.output / prices.input, short, long)
 
 
 def joined(account: CacheAccount, earlier: CacheAccount) -> CacheAccount:
