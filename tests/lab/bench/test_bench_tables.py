@@ -43,7 +43,10 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
-ALL_REREADS = "† Hidden content that a recorded call needs, by *text*, which is billed, then by *strings* and *names*. A list of names makes nothing known."
+ALL_REREADS = (
+    "† Hidden content that a recorded call needs, by *text*, which is billed, then by *strings* and *names*. "
+    "A list of names makes nothing known."
+)
 BEHIND = "After each score: folds made, of all that were forced."
 ROWS = (
     ProfileRow(
