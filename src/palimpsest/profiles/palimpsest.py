@@ -36,6 +36,7 @@ class ThriftNumbers:
     patience: factor on the age at which a result counts as dead.
     usual: most tokens of a result that lives as long as the table says; larger ones live shorter, and those below half of it longer.
     shrink: how many times smaller a fold must make the view.
+    in_use: most tokens of results in use that such a fold hides.
     early_at, cold_at: least tokens of a view that is folded before its window is full, and of one of which nothing is cached.
     bounds: what a fold keeps.
     """
@@ -47,6 +48,7 @@ class ThriftNumbers:
     shrink: float = 1.7
     early_at: int = 130_000
     cold_at: int = 80_000
+    in_use: int = 60_000
     bounds: Bounds = field(default_factory=Bounds)
 
 
@@ -93,6 +95,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         shrink=numbers.shrink,
         early_at=numbers.early_at,
         cold_at=numbers.cold_at,
+        in_use=numbers.in_use,
         auto=auto,
         narrative=narrative,
     )
