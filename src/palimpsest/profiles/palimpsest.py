@@ -56,7 +56,7 @@ class ThriftNumbers:
 # half of public sessions.
 _KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
-    "careful": ThriftNumbers(patience=2.0, early_at=160_000, cold_at=110_000, bounds=replace(_KEPT, results=15_000, calls=8_000)),
+    "careful": ThriftNumbers(early_at=145_000, cold_at=95_000, in_use=45_000, bounds=replace(_KEPT, calls=8_000)),
     "balanced": ThriftNumbers(bounds=_KEPT),
     "thrifty": ThriftNumbers(patience=0.25, early_at=100_000, cold_at=70_000, bounds=replace(_KEPT, results=5_000, calls=3_000)),
 }
