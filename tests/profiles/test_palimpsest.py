@@ -111,11 +111,11 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
     patience = [THRIFT[name].patience for name in THRIFT_NAMES]
     kept = [THRIFT[name].bounds.results + THRIFT[name].bounds.calls for name in THRIFT_NAMES]
     levels = [(THRIFT[name].early_at, THRIFT[name].cold_at) for name in THRIFT_NAMES]
-    assert patience == sorted(patience, reverse=True) == [2.0, 1.0, 0.25]
+    assert patience == sorted(patience, reverse=True) == [1.0, 1.0, 0.5]
     assert kept == sorted(kept, reverse=True)
     assert levels == sorted(levels, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
-    assert clear == ClearDead(cover=1.0, patience=0.25, usual=1_400)
+    assert clear == ClearDead(cover=1.0, patience=0.5, usual=1_400)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,15 @@ def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_i
     assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
 
 
+def test_pa_10_an_early_fold_needs_a_large_view_or_one_of_which_nothing_is_cached() -> None:
+    fold = FoldFromLog(early_at=120_000, cold_at=100_000)
+    assert fold.due(worked_example(10**6)) == ""
+    assert fold.due(worked_example(10**6, used=119_999)) == ""
+    assert fold.due(worked_example(10**6, used=120_000)).startswith("waiting has cost 1,000,000 tokens")
+    assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
+    assert FoldFromLog(early_at=120_000, cold_at=110_001).due(worked_example(0, warm=False)) == ""
+
+
 def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
     off = FoldFromLog(auto=False)
     session = busy(off)

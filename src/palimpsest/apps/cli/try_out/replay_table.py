@@ -186,10 +186,8 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
-    names = " / ".join(DEFINITION_NAMES)
-    notes = [
-        f"re-reads: hidden content that a later recorded call needs, by {names}; those by {comparison.rereads} are billed as one more call"
-    ]
+    names, billed = " / ".join(DEFINITION_NAMES), comparison.rereads
+    notes = [f"re-reads: hidden content that a later recorded call needs, by {names}; each by {billed} is billed as one more call"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
