@@ -38,7 +38,7 @@ def _compared(plan: ReplayPlan) -> Comparison:
 def test_one_card_gives_sessions_and_their_total() -> None:
     reported = as_builtins(_compared(ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
 
-    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings"]
+    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings", "billed_rereads"]
     sessions = reported["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [

@@ -148,7 +148,6 @@ class Outcome(Value, frozen=True):
     calls: tuple[BilledCall, ...] = ()
     edits: tuple[ReplayedEdit, ...] = ()
     rereads: tuple[Reread, ...] = ()
-    rereads_by: Mapping[str, int] = {}
     census: tuple[WindowShare, ...] = ()
     offloads: int = 0
     invalid: int = 0
@@ -162,6 +161,7 @@ class Outcome(Value, frozen=True):
     asked: int = 0
     failed: int = 0
     failure: str = ""
+    rereads_by: Mapping[str, int] = {}
 
     @property
     def cost(self) -> Cost:
@@ -227,13 +227,14 @@ class CardRun(Value, frozen=True):
 class Comparison(Value, frozen=True):
     """Result of one `pal replay`; `against` is the baseline profile for ratios, empty if it was not replayed.
 
-    `settings` are the environment settings that changed a profile, by profile.
+    `settings` are the environment settings that changed a profile, by profile; `rereads` names the definition of re-reads that is billed.
     """
 
     runs: tuple[CardRun, ...]
     profiles: tuple[str, ...]
     against: str = ""
     settings: Mapping[str, Mapping[str, str]] = {}
+    rereads: str = ""
 
 
 class Figures(Value, frozen=True, omit_defaults=False):

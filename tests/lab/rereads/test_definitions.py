@@ -1,8 +1,10 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
-from palimpsest.lab.rereads.definitions import DEFINITIONS, OFFICIAL, DefinitionName, Required, lines_in, plain_name, strings_in
+from palimpsest.lab.rereads.definitions import DEFINITIONS, OFFICIAL, DefinitionName, Required, line_finder, plain_name, strings_in
 
 EDIT = ToolCall(
     "c2",
@@ -46,11 +48,16 @@ def test_a_string_that_sessions_of_several_projects_have_is_needed_by_no_call() 
     assert DEFINITIONS["strings"].required(ModelReplied((call,))) == Required(("merge_window_of_orders",))
 
 
-def test_lines_are_compared_without_indentation_and_without_what_programs_print_before_them() -> None:
-    printed = "    12→    return settle_basket(one)\nsrc/a.py:7:    raise NoBasket(two)\n+    third = cursor()\nshort\n"
+def test_lines_are_found_without_indentation_behind_what_programs_print_before_them_and_within_longer_lines() -> None:
+    lines = {"return settle_basket(one)", "raise NoBasket(two)", "third = cursor()", "lift_ledger", "drop_basket(three)"}
+    printed = "    12→    return settle_basket(one)\nsrc/a.py:7:    raise NoBasket(two)\n+    third = cursor()\nx = old_lift_ledgers[0]\n"
 
-    assert lines_in(printed) >= {"return settle_basket(one)", "raise NoBasket(two)", "third = cursor()"}
-    assert "short" not in lines_in(printed)
+    assert line_finder(lines)(printed) == lines - {"drop_basket(three)"}
+
+
+@given(st.lists(st.text("ab_. (\n", min_size=1, max_size=12), min_size=1), st.text("ab_. (\n", max_size=200))
+def test_a_line_is_found_wherever_it_occurs(lines: list[str], text: str) -> None:
+    assert line_finder(set(lines))(text) == {line for line in lines if line in text}
 
 
 def test_strings_have_twelve_characters_and_more() -> None:

@@ -1,11 +1,13 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import ended, recorded, said, used
 
+from palimpsest.audit.fold_texts import NAMES, SEEN
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.lab.rereads.definitions import DEFINITIONS, Required
+from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, DEFINITIONS, DefinitionName, Required
 from palimpsest.lab.rereads.visible import EXCERPT_CHARACTERS, KeyIndex, MissingContent, VisibleKeys
 
 READ = ToolCall("c1", "Read", '{"file_path": "/repo/src/orders/merge_window.py"}')
@@ -16,14 +18,14 @@ GONE = (*ITEMS[:2], replace(ITEMS[2], mask=Cover("[Read src/orders/merge_window.
 NEED = Required(("orders/merge_window.py", "lift_ledger", "drop_basket"), ("orders/merge_window.py",))
 
 
-def _keys() -> KeyIndex:
+def _keys(name: DefinitionName = "names") -> KeyIndex:
     steps = recorded(
         *said(1, "Please rename it."),
         *used(2, "c1", "Read", READ.args, "def lift_ledger(): ..."),
         *used(9, "c2", "Edit", EDIT.args, "ok"),
         *ended(20),
     ).steps
-    return KeyIndex([step.reply for step in steps], DEFINITIONS["names"])
+    return KeyIndex([step.reply for step in steps], DEFINITIONS[name])
 
 
 def _sight(*views: View) -> VisibleKeys:
@@ -121,3 +123,43 @@ def test_what_is_seen_after_many_edits_is_what_is_seen_at_once(views: list[list[
         assert followed.visible() == last.visible()
         missing = {name for each in followed.missing(need) for name in each.keys}
         assert missing.isdisjoint(name for name in last.visible() if name not in need.edited)
+
+
+def test_what_was_fetched_without_being_added_counts_as_visible_until_the_newest_item_of_then_is_folded() -> None:
+    newest = Item("4.0", "user", Text("And now?"))
+    visible_keys = _sight(View(items=(*ITEMS, newest)), View(items=(*GONE, newest)))
+    visible_keys.add_fetched(visible_keys.missing(NEED))
+    later = Item("5.0", "user", Text("Go on."))
+    found = []
+    for items in ((*GONE, newest, later), (replace(newest, mask=Cover("[gone]")), later), (later,)):
+        visible_keys.update(View(items=items))
+        found.append([each.item for each in visible_keys.missing(NEED)])
+
+    assert found == [[], [], ["3.0"]]
+
+
+@pytest.mark.parametrize("source", [NAMES, SEEN])
+@given(hidden=st.sets(st.integers(0, 3)), place=st.integers(0, 4))
+def test_pa_30_a_list_of_names_in_a_view_makes_nothing_known(source: str, hidden: set[int], place: int) -> None:
+    items = (*ITEMS, Item("4.0", "assistant", Text("lift_ledger is in orders/merge_window.py", "assistant")))
+    view = tuple(replace(item, mask=Cover("")) if number in hidden else item for number, item in enumerate(items))
+    everything = Item("9.0.0", "summary", Text("orders/merge_window.py, lift_ledger, drop_basket\ndef lift_ledger(): ..."), source)
+    for name in DEFINITION_NAMES:
+        plain, listed = (VisibleKeys(_keys(name)) for _ in range(2))
+        for each in (items, view):
+            plain.update(View(items=each))
+            listed.update(View(items=each))
+        listed.update(View(items=(*view[:place], everything, *view[place:])))
+        for required in _keys(name).required:
+            assert listed.missing(required) == plain.missing(required)
+        assert listed.visible() == plain.visible()
+
+
+def test_the_text_that_an_edit_replaces_is_fetched_again_with_its_own_call() -> None:
+    keys = _keys("text")
+    visible_keys = VisibleKeys(keys)
+    visible_keys.update(View(items=ITEMS))
+    assert visible_keys.missing(keys.required[1]) == []
+    visible_keys.update(View(items=GONE))
+
+    assert visible_keys.missing(keys.required[1]) == [MissingContent(("lift_ledger",), "3.0", READ, SHOWN)]

@@ -1,16 +1,21 @@
+from dataclasses import replace as with_fields
+from itertools import pairwise
+
 import pytest
+from msgspec.structs import replace
 from recorded import ended, recorded, replied, said, synthetic_session, used
 
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import Body, ModelReplied, Usage
-from palimpsest.core.items import Text
+from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, Usage
+from palimpsest.core.items import Text, text_of
+from palimpsest.core.policy import complete
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import replay
+from palimpsest.lab.simulation.replay import Replay, replay
 from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
@@ -225,3 +230,38 @@ def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says
         "classroom": 50_001,
         "none": 160_000,
     }
+
+
+def test_after_a_pause_the_summary_request_still_reads_what_the_last_call_wrote() -> None:
+    reads = _reading(80)
+    summary_step = next(call.step for call in replay(reads, profile("claude-code-2.1.325"), SONNET).calls if call.purpose == "summary")
+    # The call before the summary comes after ten minutes, so that the cache holds one entry: the end of that call's prompt.
+    pause = 600_000
+    steps = tuple(replace(step, at=step.at + pause) if step.number >= summary_step - 1 else step for step in reads.steps)
+    outcome = replay(with_fields(reads, steps=steps), profile("claude-code-2.1.325"), SONNET)
+    before, summary = next(pair for pair in pairwise(outcome.calls) if pair[1].purpose == "summary")
+
+    assert before.usage.cache_read == 0
+    assert summary.usage.cache_read == before.tokens
+
+
+def test_what_a_program_stated_at_its_start_is_stated_again_after_a_fold_but_not_what_a_command_printed() -> None:
+    rules, printed = Statement("agents_md", "Never touch the migrations."), Statement("command-output", "Set model to large.")
+    timed: list[tuple[int, Body]] = [(0, ContextStated((rules, printed)))]
+    timed += said(0, "Read all of it.")
+    for number in range(80):
+        timed += used(
+            10 * number + 1, f"c{number}", "Read", f'{{"file_path": "/repo/file_{number}.py"}}', f"# part {number}\n" + CODE * 110
+        )
+    recording = recorded(*timed, *ended(1_000))
+    seen: dict[str, list[str]] = {}
+    for name in ("claude-code-2.1.325", "opencode-1.18"):
+        index = RecordingIndex(recording.steps)
+        simulation = Simulation(recording, index, profile(name), SONNET, "5m")
+        replayed = Replay(simulation, index, ())
+        complete(replayed.replay_all(recording.steps, lambda *_: None))
+        view = simulation.session.log.view
+        assert any(item.kind == "summary" for item in view.items)
+        seen[name] = [text for text in (rules.text, printed.text) for item in view.items if text_of(item.content) == text]
+
+    assert seen == {"claude-code-2.1.325": [rules.text], "opencode-1.18": [rules.text]}

@@ -20,6 +20,7 @@ class KeyIndex:
         self.definition = definition
         self.required = tuple(definition.required(reply) for reply in replies)
         self.wanted = frozenset(key for required in self.required for key in required.keys)
+        self.needs_files = any(required.edited for required in self.required)
         self._find = definition.finder(self.wanted)
         # Keyed by identity; holding the content keeps its id from being reused.
         self._cache: dict[int, tuple[Content, tuple[str, ...]]] = {}
@@ -28,7 +29,7 @@ class KeyIndex:
         """Return the wanted keys in a content; thinking is ignored, because most of it is not sent again."""
         cached = self._cache.get(id(content))
         if cached is None:
-            cached = self._cache[id(content)] = (content, self.of_text(_text(content)))
+            cached = self._cache[id(content)] = (content, self.of_text(searched_text(content)))
         return cached[1]
 
     def of_text(self, text: str) -> tuple[str, ...]:
@@ -36,7 +37,8 @@ class KeyIndex:
         return tuple(sorted(self._find(text))) if text else ()
 
 
-def _text(content: Content) -> str:
+def searched_text(content: Content) -> str:
+    """Return the text of a content in which keys are looked for; thinking has none, because most of it is not sent again."""
     match content:
         case ToolCall():
             return "\n".join(argument_texts(content))
@@ -75,6 +77,7 @@ class VisibleKeys:
         self._items_by_path: dict[str, list[str]] = {}
         self._contents: dict[str, Content] = {}
         self._calls: dict[str, ToolCall] = {}
+        self._call_items: dict[str, str] = {}
         self._visible_ids: set[str] = set()
         self._items: tuple[Item, ...] = ()
         self._head: tuple[Item, ...] = ()
@@ -93,7 +96,9 @@ class VisibleKeys:
     def add_fetched(self, missing: Iterable[MissingContent]) -> None:
         """Count contents as visible that were fetched without being added to the view, while its newest item of now stays in it."""
         newest = self._items[-1].id if self._items else ""
-        self._fetched.update((each.item + suffix, newest) for each in missing for suffix in ("", _TRUNCATED))
+        for each in missing:
+            call = self._call_items.get(each.call.call_id, each.item)
+            self._fetched |= dict.fromkeys((each.item, each.item + _TRUNCATED, call), newest)
 
     def update(self, view: View) -> None:
         """Update the visible items to a view."""
@@ -157,8 +162,9 @@ class VisibleKeys:
         paths: list[str] = []
         if isinstance(content, ToolCall):
             self._calls[content.call_id] = content
-            paths = paths_of(content, ("edit", "write"))
-        elif isinstance(content, ToolResult) and content.call_id in self._calls:
+            self._call_items[content.call_id] = item_id
+            paths = paths_of(content, ("edit", "write")) if self._keys.needs_files else []
+        elif isinstance(content, ToolResult) and content.call_id in self._calls and self._keys.needs_files:
             paths = paths_of(self._calls[content.call_id], ("read",))
         for path in paths:
             self._items_by_path.setdefault(path, []).append(item_id)

@@ -12,7 +12,7 @@ from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.encoding.sendable import role_of
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import BreakpointRule, Params
+from palimpsest.wire.request import MAX_BREAKPOINTS, BreakpointRule, Params
 
 
 class BlockLayout:
@@ -107,10 +107,16 @@ class CacheSimulator:
         return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), now)
 
     def aside(self, view: View, params: Params, now: int) -> Usage:
-        """Bill a side request; a prefix that it shares with the conversation is read from the same cache."""
+        """Bill a side request; it reads the longest prefix that the conversation has in the cache, wherever its own breakpoints are.
+
+        Claude Code marks the last assistant message of a summary request. That stands before the only entry which a call after a pause
+        wrote, so that by the marks alone the request would write everything again; where no recording tells, programs are billed less.
+        """
         layout = BlockLayout(self._count)
         layout.update(view.head, view.items)
-        return self._bill(layout, Prompt.of(layout.blocks), breakpoint_positions(self._rule(params), layout.heads, layout.messages), now)
+        prompt = Prompt.of(layout.blocks)
+        spots = breakpoint_positions(self._rule(params), layout.heads, layout.messages)
+        return self._bill(layout, prompt, spots, now, self._longest_entry(prompt, now))
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """Return the item ids, or `head:n`, at the cache breakpoints of the request for a view."""
@@ -125,8 +131,14 @@ class CacheSimulator:
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
         return breakpoint_positions(rule, layout.heads, layout.messages, wanted)
 
-    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int) -> Usage:
+    def _longest_entry(self, prompt: Prompt, now: int) -> tuple[int, ...]:
+        """Return the last block of the longest live cached prefix of a prompt; nothing if there is none."""
+        live = [entry for entry in self._kept.entries if now - entry.used < entry.ttl and entry.at_block < len(prompt.links)]
+        return tuple(sorted(entry.at_block for entry in live if prompt.links[entry.at_block] == entry.link)[-1:])
+
+    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int, also: tuple[int, ...] = ()) -> Usage:
         places = sorted({layout.place_of(spot) for spot in spots})
+        places = sorted({*places, *also[: MAX_BREAKPOINTS - len(places)]})
         billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in places])
         self._kept = billed.contents
         return billed.usage

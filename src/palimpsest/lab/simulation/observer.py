@@ -15,6 +15,7 @@ from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.lab.outcome import EditKind, ReplayedEdit, WindowShare, survival
+from palimpsest.lab.rereads.visible import is_name_list
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.wire.encode import Encoder
@@ -115,7 +116,7 @@ class Observer:
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         recorded = sorted(self.recorded_seqs.keys() & {seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
-        visible = VisibleText([*texts_of(after.head), *texts_of(after.items)])
+        visible = VisibleText([*texts_of(after.head), *texts_of(item for item in after.items if not is_name_list(item))])
         # A message that every fold keeps is far from the rest, so not everything in between is read.
         span = list(log.reader.along(Path(tuple(EventRange(seq, seq) for seq in recorded))))
         return survival_of(span, visible, numbers=self._index.numbers)

@@ -11,11 +11,14 @@ from palimpsest.lab.simulation.recording import Step
 
 
 class RecordingIndex:
-    """Caches of one recording: its keys by each definition of re-reads; those by `billed` are billed, the others counted."""
+    """Caches of one recording, and its keys by each definition of re-reads.
 
-    def __init__(self, steps: tuple[Step, ...], billed: DefinitionName = OFFICIAL) -> None:
+    Re-reads by the definition `billed` are made and billed, those by the others only counted; with None all are only counted.
+    """
+
+    def __init__(self, steps: tuple[Step, ...], billed: DefinitionName | None = OFFICIAL) -> None:
         replies = [step.reply for step in steps]
-        self.billed: DefinitionName = billed
+        self.billed = billed
         self.keys = {name: KeyIndex(replies, DEFINITIONS[name]) for name in DEFINITION_NAMES}
         # Caches are keyed by identity; holding the content keeps its id from being reused.
         self._shown: dict[int, tuple[ToolResult, tuple[str, ...]]] = {}

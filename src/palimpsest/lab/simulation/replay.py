@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Literal
 
@@ -48,7 +49,7 @@ def replay(
     and their total.
     """
     index = index or RecordingIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, index, profile, card, ttl, real=real), index, _unseen_head(recording))
+    replaying = Replay(Simulation(recording, index, profile, card, ttl, real=real), index, unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -58,10 +59,13 @@ def replay(
     return replaying.outcome(timing=timing)
 
 
-class _Replay:
-    """State of one replay."""
+class Replay:
+    """State of one replay. Before the calls of the steps `folds`, it folds as if the user had asked for it."""
 
-    def __init__(self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...]) -> None:
+    def __init__(
+        self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...] = (), folds: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._folds = folds
         self._simulation = simulation
         self._session = simulation.session
         self._index = index
@@ -95,6 +99,8 @@ class _Replay:
                 opened = True
                 await simulation.start_turn(_input_tokens(recorded_input.body, simulation))
             self._append_input(recorded_input)
+        if step.number in self._folds:
+            await simulation.fold()
         self._pending_fetches, simulation.answer = None, partial(self._answer, step)
         while await self._call(step):
             pass
@@ -187,7 +193,7 @@ class _Replay:
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
         bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
-        simulation.environment.record_result(returned.result)
+        simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
@@ -202,7 +208,7 @@ def _input_tokens(message: UserSaid, simulation: Simulation) -> int:
     return sum(counter.scaled(counter.rule(part)) for part in message.parts)
 
 
-def _unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
+def unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
     """Return a head of three blocks with as many tokens as the recording does not contain."""
     small = sum(palimpsest_size(Text(text)) for text in (_OPENING, _CLOSING))
     raw = round(recording.calibration.unseen / recording.calibration.factor) - small

@@ -12,6 +12,7 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.markup import mean_survival
+from palimpsest.lab.rereads.definitions import DEFINITION_NAMES
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
 _COLUMNS = (
@@ -175,7 +176,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "folds": f"{total.folds:,}",
         "folds/100": f"{total.folds_per_100:.1f}",
         "masks": f"{total.masks:,}",
-        "re-reads": f"{total.rereads:,}",
+        "re-reads": " / ".join(f"{number:,}" for number in total.rereads_by.values()),
         "kept": f"{mean_survival(total.survival):.0%}" if total.folds else "",
         "invalid": f"{total.invalid:,}",
         "long": f"{total.too_long:,}",
@@ -185,7 +186,8 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
-    notes = ["re-reads: content that was hidden when a later recorded call needed it, billed as one more call; names in a fold need none"]
+    names, billed = " / ".join(DEFINITION_NAMES), comparison.rereads
+    notes = [f"re-reads: hidden content that a later recorded call needs, by {names}; each by {billed} is billed as one more call"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
