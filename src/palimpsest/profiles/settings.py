@@ -53,6 +53,7 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "PAL_TAIL",
         "PAL_MESSAGES",
         "PAL_RESULTS",
+        "PAL_WITHOUT",
         "PAL_PREVIEW_ABOVE",
         "PAL_INSTRUCTIONS",
     ),

@@ -7,30 +7,29 @@ from typing import NamedTuple
 from palimpsest.audit.entities import argument_texts
 from palimpsest.audit.floor import REQUIRED_SOURCES, Floor
 from palimpsest.audit.fold_texts import (
+    COMMANDS,
     EVIDENCE,
-    NAMES,
     NARRATIVE,
     SHORT,
     evidence_block,
     first_event_of_turns,
     is_fold_part,
-    names_block,
     short_command_line,
     truncated,
 )
-from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
-from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
+from palimpsest.core.pairs import rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.policies.fold.dialogue import dialogue
+from palimpsest.policies.fold.working_set import working_set
 from palimpsest.policies.fold_threshold import tokens_after
 
 _EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
 _MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
-_NAMES_TITLE = "[Names used lately, newest first]"
 _TASK_CHARS = 60
 _NO_EVENTS: frozenset[int] = frozenset()
 
@@ -49,18 +48,16 @@ def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] =
     return (_put(EVIDENCE, f"{_EVIDENCE_TITLE}\n{text}"),) if text else ()
 
 
-def used_names_part(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
-    """Return the names that the model used, newest first; up to half of the bound goes to commands that the evidence has no room for."""
-    factor = situation.tokens.factor
-    room = bounds.names - estimate(_NAMES_TITLE, factor) - 8
-    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in evidence), kept, room // 2)
-    text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
-    lines = [line for line in (more, text and f"{_NAMES_TITLE}\n{text}") if line]
-    return (_put(NAMES, "\n".join(lines)),) if lines else ()
+def more_commands_part(
+    situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS
+) -> tuple[Put, ...]:
+    """Return the commands of the last turns that the evidence has no room for, newest first, as many as fit."""
+    text = "\n".join(text_of(piece.content) for piece in evidence)
+    more = _more_commands(situation, text, kept, bounds.commands)
+    return (_put(COMMANDS, more),) if more else ()
 
 
 def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[int], room: int) -> str:
-    """Return the commands of the last turns that are not in the evidence, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.tokens.factor
     first_seq = first_event_of_turns(evidence, elsewhere=kept)
     lines: list[str] = []
@@ -78,14 +75,10 @@ def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
 
 
-# Added to the age in calls and to the tokens of a result, so that very new and very small ones do not outweigh all others.
-_EXTRA_AGE, _EXTRA_TOKENS = 2, 50
-
-
 class FoldCandidate(NamedTuple):
     """A fold, and the tokens of the request after it."""
 
-    fold: Fold
+    edits: tuple[Fold | Mask, ...]
     tokens: int
 
 
@@ -99,19 +92,20 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     messages = dialogue(situation, run, tail, bounds, floor)
     shown = _command_events(situation, tail)
     evidence = evidence_part(situation, bounds, shown)
-    results = _results(situation, run, tail, bounds, floor)
+    work = working_set(situation, run, tail, bounds, floor)
     into: list[Put | Keep] = [
         *messages,
         *evidence,
-        *used_names_part(situation, bounds, evidence, shown),
+        *more_commands_part(situation, bounds, evidence, shown),
     ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     context = _current_context(situation, run, bounds)
     into += [Keep(item.id) for item in run if item.id in context and item.id not in kept]
-    into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | context]
+    into += [Keep(item.id) for item in run if item.id in work.ids and item.id not in kept | context]
+    into += work.texts
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return FoldCandidate(fold, tokens_after(situation, run, fold))
+    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed)
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
@@ -161,31 +155,3 @@ def _current_context(situation: Situation, run: Sequence[Item], bounds: Bounds) 
         or (not (bounds.floor_only or bounds.needed_only) and source.removesuffix(CHANGED) + CHANGED not in facts)
     }
     return {item.id for item in run if item.id in wanted}
-
-
-def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> set[str]:
-    """Return the ids of the floor, and of results in use with their calls: recently named and small ones first.
-
-    Small ones come first because more of them fit.
-    """
-    counter, calls = situation.tokens, situation.health.calls
-    kept = {item.id for item in run if item.id in floor.ids}
-    if not bounds.results:
-        return kept
-    pairs = {result.id: (call, result) for call, result in pairs_of((*run, *tail))}
-    named: list[tuple[float, int, int, tuple[Item, Item]]] = []
-    for place, item in enumerate(run):
-        use = situation.uses.get(item.id)
-        if use is None or use.last_named is None or use.died is not None or item.mask is not None or item.id in kept:
-            continue
-        pair = pairs.get(item.id)
-        if calls - use.last_named <= bounds.recent and pair is not None:
-            tokens = sum(counter.item(half) for half in pair)
-            worth = 1 / ((_EXTRA_AGE + calls - use.last_named) * (_EXTRA_TOKENS + tokens))
-            named.append((worth, place, tokens, pair))
-    room = bounds.results
-    for _, _, tokens, kept_pair in sorted(named, key=lambda candidate: candidate[:2], reverse=True):
-        if tokens <= room:
-            room -= tokens
-            kept.update(item.id for item in kept_pair)
-    return kept
