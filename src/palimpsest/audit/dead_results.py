@@ -28,7 +28,7 @@ _LONGEST_CALL: Final = 100_000
 def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
     """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
-    argument, is_path = _argument(call)
+    argument, is_path = argument_of(call)
     # Lengths above those of both texts cut nothing, so that they are skipped.
     whole = max(len(tool), len(argument))
     length = _LONGEST
@@ -52,7 +52,7 @@ def _cut(text: str, length: int, *, end: bool) -> str:
     return f"…{text[len(text) - length + 1 :]}" if end else f"{text[: length - 1]}…"
 
 
-def _argument(call: ToolCall) -> tuple[str, bool]:
+def argument_of(call: ToolCall) -> tuple[str, bool]:
     """The path, the command or the raw arguments of a call, and whether it is a path."""
     action = action_of(call)
     if action.paths and not action.command:

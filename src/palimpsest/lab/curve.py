@@ -25,7 +25,9 @@ _OURS: Final = (
     *(f"PAL_THRIFT=thrifty,PAL_COMPACT_AT={level}" for level in (80_000, 120_000)),
 )
 _ABLATIONS: Final = ("PAL_WITHOUT=dialogue", "PAL_WITHOUT=evidence", "PAL_WITHOUT=working_set", "PAL_WITHOUT=calls", "PAL_KEEP_ALIVE=on")
-_RIVALS: Final = (
+_OTHERS: Final = (
+    "lossless",
+    "lossless@PAL_KEEP_ALIVE=on",
     "claude-code",
     "claude-code@DISABLE_MICROCOMPACT=1",
     "context-editing",
@@ -42,11 +44,11 @@ MOST_REREADS: Final = 0.7
 
 
 def curve_names() -> tuple[str, ...]:
-    """Return the names of the profiles of the curve: ours with its settings and without its parts, then the rivals."""
+    """Return the names of the profiles of the curve: ours with its settings and without its parts, the rival, and others."""
     ablations = (each for each in _ABLATIONS if each.partition("=")[0] in SETTINGS[DEFAULT])
     ours = (DEFAULT, *(f"{DEFAULT}@{settings}" for settings in (*_OURS, *ablations)))
     claude = (*(f"{BASELINE}@{_WINDOW}={trigger + _RESERVE}" for trigger in TRIGGERS), BASELINE)
-    return (*ours, *claude, *_RIVALS)
+    return (*ours, *claude, *_OTHERS)
 
 
 class CurvePoint(Value, frozen=True):

@@ -12,7 +12,7 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.wire.models.prices import FREE, Cost
 
-Purpose: TypeAlias = Literal["turn", "summary", "reread"]
+Purpose: TypeAlias = Literal["turn", "summary", "reread", "keep_alive"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
 RECORDED = "recorded"

@@ -49,6 +49,7 @@ PROFILES: Mapping[str, ProfileFactory] = {
     "codex-0.166": _in_module("codex", "codex_0_166"),
     "opencode": _in_module("opencode", "opencode"),
     "opencode-1.18": _in_module("opencode", "opencode_1_18"),
+    "lossless": _in_module("lossless", "lossless"),
     "classroom": _in_module("classroom", "classroom"),
     "none": none,
 }

@@ -17,7 +17,7 @@ from palimpsest.policies.fold.narrate import Narrate
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.profiles.profile import Profile, for_any_model
-from palimpsest.profiles.settings import parse_number, quoted, strict_number
+from palimpsest.profiles.settings import cache_settings, parse_number, quoted, strict_number
 from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 
@@ -70,7 +70,8 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
     items, of the user's messages and of the working set. `PAL_WITHOUT` names parts that a fold leaves out, to see what they are worth
     (dialogue, evidence, working_set, calls, with `+` between them). `PAL_PREVIEW_ABOVE` is the size in tokens above which a result
-    is cut. `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs.
+    is cut. `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the
+    lifetime of cache entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on` keeps the cache alive in pauses.
     """
     return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
 
@@ -98,6 +99,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
     )
     clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, usual=numbers.usual)
     compact_at = _compact_at(environment)
+    cache, jobs = cache_settings(environment)
 
     def budget(card: ModelCard) -> Budget:
         default = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit)
@@ -113,6 +115,8 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         limiter=for_any_model(PreviewLimiter(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
         sources=palimpsest_sources(environment),
         mentioned_skills=our_skills,
+        cache=cache,
+        jobs=jobs,
     )
 
 

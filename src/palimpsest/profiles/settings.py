@@ -1,10 +1,13 @@
 """The settings of the profiles: their names, and how numbers and switches in them are read."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
+from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS
 from palimpsest.core.errors import BadInput
+from palimpsest.core.policy import Job
 from palimpsest.policies.notices import AddEvidence
+from palimpsest.profiles.profile import CacheRules
 
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11
@@ -44,6 +47,9 @@ _OPENCODE: Final = (
     "PAL_EVIDENCE",
 )
 
+_CACHE: Final = ("PAL_CACHE_TTL", "PAL_KEEP_ALIVE")
+_LIFETIMES: Final[dict[str, Literal["auto", "5m", "1h"]]] = {"auto": "auto", "5m": "5m", "1h": "1h"}
+
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "palimpsest": (
         "PAL_COMPACT_AT",
@@ -56,7 +62,9 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "PAL_WITHOUT",
         "PAL_PREVIEW_ABOVE",
         "PAL_INSTRUCTIONS",
+        *_CACHE,
     ),
+    "lossless": (*_CACHE, "PAL_INSTRUCTIONS"),
     "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
     "claude-code-2.1.325": _CLAUDE_MEASURED,
     "context-editing": (
@@ -149,6 +157,21 @@ def quoted(text: str) -> str:
 def is_on(settings: Mapping[str, str], name: str) -> bool:
     """Return whether a switch is set to `1`, `true`, `yes` or `on`; the default is off."""
     return settings.get(name, "").strip().lower() in _ON
+
+
+def cache_settings(settings: Mapping[str, str]) -> tuple[CacheRules, tuple[Job, ...]]:
+    """Return how the cache is used, and the job that keeps it alive if that is turned on; raise `BadInput` for a setting that is wrong.
+
+    `PAL_CACHE_TTL` is the lifetime of cache entries: auto, 5m or 1h. `PAL_KEEP_ALIVE=on` sends requests that keep the cache alive.
+    """
+    text = settings.get("PAL_CACHE_TTL", "").strip().lower() or "auto"
+    if text not in _LIFETIMES:
+        raise BadInput(f"PAL_CACHE_TTL is {quoted(text)}; it can be {', '.join(_LIFETIMES)}", where="settings")
+    if not is_on(settings, "PAL_KEEP_ALIVE"):
+        return CacheRules(_LIFETIMES[text]), ()
+    from palimpsest.policies.jobs.keep_alive import KeepAlive  # noqa: PLC0415 - off by default, and a start is measured in milliseconds
+
+    return CacheRules(_LIFETIMES[text], KEEP_ALIVE_LOSS), (KeepAlive(),)
 
 
 def evidence(settings: Mapping[str, str]) -> tuple[AddEvidence, ...]:

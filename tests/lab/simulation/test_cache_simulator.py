@@ -52,12 +52,15 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
 
 
 def test_an_hour_costs_more_and_lasts_longer() -> None:
-    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh, "1h")
-    for simulator in (short, long):
-        simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh)
+    hour = Params(ttl="1h")
+    short.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    long.turn(View(HEAD, ITEMS[:1]), hour, 0)
 
     assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 0, 5_600)
-    assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 2_500, 0, 3_100)
+    assert long.turn(View(HEAD, ITEMS[:3]), hour, 300_000) == Usage(0, 2_500, 0, 3_100)
+    # Each request has a lifetime of its own.
+    assert long.turn(View(HEAD, ITEMS), Params(), 600_000) == Usage(0, 5_600, 750)
 
 
 def test_a_mask_breaks_what_stands_behind_it() -> None:

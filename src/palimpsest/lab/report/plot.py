@@ -111,6 +111,7 @@ def cost_parts(outcomes: Iterable[Outcome]) -> dict[str, float]:
         "output": own.output,
         "summaries": sum(call.cost.total for call in calls if call.purpose == "summary"),
         "rereads": sum(call.cost.total for call in calls if call.purpose == "reread"),
+        "keep_alive": sum(call.cost.total for call in calls if call.purpose == "keep_alive"),
     }
 
 

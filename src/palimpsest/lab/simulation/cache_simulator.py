@@ -1,7 +1,6 @@
 """Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache state."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
@@ -77,19 +76,17 @@ class BlockLayout:
         """Number of blocks of the head."""
         return len(self._head)
 
-    def place_of(self, spot: BlockPosition) -> int:
-        """Return the index of a block among all blocks of the request."""
-        message, block = spot
-        return block if message == HEAD else self.starts[message] + block
+    def places_of(self, spots: Iterable[BlockPosition]) -> set[int]:
+        """Return the indexes of blocks among all blocks of the request."""
+        return {block if message == HEAD else self.starts[message] + block for message, block in spots}
 
 
 class CacheSimulator:
     """Simulated cache of one session with one model; bills one request after the other."""
 
-    def __init__(self, card: ModelCard, count: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
+    def __init__(self, card: ModelCard, count: Callable[[Item], int]) -> None:
         self._card = card
         self._rules = cache_rules(card)
-        self._long = ttl == "1h"
         self._layout = BlockLayout(count)
         self._count = count
         self._prompt = Prompt()
@@ -104,7 +101,7 @@ class CacheSimulator:
     def turn(self, view: View, params: Params, now: int) -> Usage:
         """Bill the request of a turn call at time `now`, in milliseconds."""
         self.size(view)
-        return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), now)
+        return self._bill(self._layout.places_of(self._breakpoint_spots(view, params)), self._prompt, params, now)
 
     def aside(self, view: View, params: Params, now: int) -> Usage:
         """Bill a side request; it reads the longest prefix that the conversation has in the cache, wherever its own breakpoints are.
@@ -116,7 +113,8 @@ class CacheSimulator:
         layout.update(view.head, view.items)
         prompt = Prompt.of(layout.blocks)
         spots = breakpoint_positions(self._rule(params), layout.heads, layout.messages)
-        return self._bill(layout, prompt, spots, now, self._longest_entry(prompt, now))
+        places = layout.places_of(spots)
+        return self._bill(places | set(self._longest_entry(prompt, now)[: MAX_BREAKPOINTS - len(places)]), prompt, params, now)
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """Return the item ids, or `head:n`, at the cache breakpoints of the request for a view."""
@@ -136,10 +134,8 @@ class CacheSimulator:
         live = [entry for entry in self._kept.entries if now - entry.used < entry.ttl and entry.at_block < len(prompt.links)]
         return tuple(sorted(entry.at_block for entry in live if prompt.links[entry.at_block] == entry.link)[-1:])
 
-    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int, also: tuple[int, ...] = ()) -> Usage:
-        places = sorted({layout.place_of(spot) for spot in spots})
-        places = sorted({*places, *also[: MAX_BREAKPOINTS - len(places)]})
-        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in places])
+    def _bill(self, places: set[int], prompt: Prompt, params: Params, now: int) -> Usage:
+        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, params.ttl == "1h") for at in sorted(places)])
         self._kept = billed.contents
         return billed.usage
 

@@ -18,6 +18,7 @@ from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.rereads.definitions import DefinitionName
 from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
+from palimpsest.lab.simulation.keeping_alive import pause_until
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
 from palimpsest.lab.simulation.recording_index import RecordingIndex
@@ -85,10 +86,15 @@ class Replay:
         for step in steps:
             await self._replay_step(step)
             on_progress(step.number + 1, len(steps))
+        await self._pause_until(None)
+
+    async def _pause_until(self, at: int | None) -> None:
+        await pause_until(self._session, at, self._simulation.environment.clock)
 
     async def _replay_step(self, step: Step) -> None:
         """Replay one recorded call: append its inputs, call, and end the turn if it ended there."""
         simulation, log = self._simulation, self._session.log
+        await self._pause_until(step.at)
         simulation.step = step.number
         simulation.environment.clock.time = step.at
         if not step.number and not any(isinstance(each.body, ContextStated) and each.body.head is not None for each in step.inputs):

@@ -28,6 +28,7 @@ from palimpsest.lab.outcome import BilledCall, Purpose
 from palimpsest.lab.rereads.visible import VisibleKeys
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
 from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
+from palimpsest.lab.simulation.keeping_alive import KEEP_ALIVE_PURPOSE, SHORT_REPLY, KeepAliveProvider
 from palimpsest.lab.simulation.recorded_files import RecordedFiles
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
@@ -114,7 +115,7 @@ class Simulation:
         self.environment = ReplayEnvironment(recording)
         self.visible_keys = {name: VisibleKeys(keys) for name, keys in index.keys.items()}
         self.counter = TokenCounter(palimpsest_size, self.calibration.factor, drops_cached=card.cache_edits)
-        self.simulator = CacheSimulator(card, self.counter.item, ttl)
+        self.simulator = CacheSimulator(card, self.counter.item)
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
         self.session.params = replace(self.session.params, ttl=ttl)
         self.session.derived.remember_names(index.shown, index.used_in)
@@ -204,6 +205,8 @@ class Simulation:
 
     def _provider(self, card: ModelCard, purpose: str) -> Provider:
         """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
+        if purpose == KEEP_ALIVE_PURPOSE:
+            return KeepAliveProvider(self.bill_read)
         if purpose != TURN:
             self._summaries.provider(card, purpose)
         return self
@@ -234,6 +237,12 @@ class Simulation:
         usage = replace(usage, output=reply.usage.output)
         self._bill(usage, "summary")
         return replace(reply, usage=usage)
+
+    def bill_read(self, request: SimulatedRequest) -> Usage:
+        """Bill a request that only keeps the cache alive, which shares the cache of the conversation."""
+        usage = replace(self.simulator.aside(request.view, request.params, self.now), output=SHORT_REPLY)
+        self._bill(usage, "keep_alive")
+        return usage
 
     def _bill(self, usage: Usage, purpose: Purpose) -> None:
         self.calls.append(BilledCall(self.step, self.now, purpose, usage, cost(usage, self.session.card)))

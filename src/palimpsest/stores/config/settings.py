@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.reading import ConfigFile, ConfigProblem, checked_value, credential_hook, read_config
-from palimpsest.stores.config.schema import KEYS, Config, Key, key_of
+from palimpsest.stores.config.schema import KEEP_ALIVE_KEY, KEYS, Config, Key, key_of
 
 FILE_NAME: Final = "config.toml"
 PROJECT_FILE: Final = Path(".palimpsest") / FILE_NAME
@@ -59,7 +59,8 @@ class Settings(Struct, frozen=True):
         texts = dict(environment)
         for key in KEYS.values():
             setting = self.settings.get(key.name)
-            if key.name.startswith("context.") and setting is not None and not texts.get(key.variable, "").strip():
+            is_of_profiles = key.name.startswith("context.") or key.name == KEEP_ALIVE_KEY
+            if is_of_profiles and setting is not None and not texts.get(key.variable, "").strip():
                 texts[key.variable] = _as_text(setting.value)
         return texts
 
