@@ -44,7 +44,7 @@ def test_every_profile_of_the_curve_can_be_made_and_the_rival_compacts_where_it_
     assert [each.name for each in made] == list(dict.fromkeys(curve_names()))
     assert rival == [*TRIGGERS, 167_000]
     assert list(by_program(point(name, 1.0, 0) for name in curve_names())) == [
-        *("palimpsest", "claude-code-2.1.325", "claude-code", "context-editing", "codex-0.166", "opencode-1.18")
+        *("palimpsest", "claude-code-2.1.325", "lossless", "claude-code", "context-editing", "codex-0.166", "opencode-1.18")
     ]
 
 

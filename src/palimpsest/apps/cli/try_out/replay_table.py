@@ -19,7 +19,7 @@ _COLUMNS = (
     *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
     *("kept", "invalid", "long", "failed", "plan ms"),
 )
-_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks"})
+_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks", "kept"})
 _MOST_COLUMNS = 9
 _VERSION = re.compile(r"-\d[\d.]*$")
 
@@ -194,7 +194,8 @@ def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list
     notes.append(
         "folds/100: folds per 100 recorded calls; mean: tokens of a usual request; no replay can price what they mean for the work"
     )
-    notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
+    if "kept" in columns:
+        notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
     telling = sum(session.recorded is not None for session in run.sessions)
