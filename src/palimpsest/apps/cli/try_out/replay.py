@@ -123,12 +123,7 @@ def replay(
     if check is not None:
         check(find_sessions(home, arguments), into, as_json=as_json)
         return
-    if page is not None:
-        require_report_path(page)
-    if plot is not None:
-        require_writable(plot, "--plot")
-    if curve:
-        require_placeholders(into, CURVE_TABLES)
+    _require_places(page, plot, into if curve else ())
     replayed_profiles = _profiles(profiles, curve=curve)
     settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
@@ -150,12 +145,26 @@ def replay(
         comparison = _replay(sources, plan, with_report=page is not None)
     except _ModelRejected as rejected:
         raise rejected.error from rejected
+    _write_files(comparison, page, plot, into)
+    _print_result(comparison, sources, as_json=as_json, curve=curve)
+
+
+def _require_places(page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:
+    """Raise `BadInput` before the work begins if a file could not be written, or a document has no place for the tables."""
+    if page is not None:
+        require_report_path(page)
+    if plot is not None:
+        require_writable(plot, "--plot")
+    require_placeholders(into, CURVE_TABLES)
+
+
+def _write_files(comparison: Comparison, page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:
+    """Write the report, the plot, and the tables of the curve."""
     if page is not None:
         write_report(comparison, page)
     if plot is not None:
         write_plot(comparison, plot)
     insert_tables(into, curve_tables(comparison) if into else {})
-    _print_result(comparison, sources, as_json=as_json, curve=curve)
 
 
 def _print_result(comparison: Comparison, sources: SessionLoaders, *, as_json: bool, curve: bool) -> None:
