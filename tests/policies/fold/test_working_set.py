@@ -14,7 +14,7 @@ BOUNDS = Bounds(tail=1_000, results=4_000, calls=1_000)
 
 
 def at_work(bounds: Bounds = BOUNDS, *, in_use: int = 0) -> Session:
-    fold = FoldFromLog(bounds=bounds, in_use=in_use)
+    fold = FoldFromLog(bounds=bounds, cover=0.0, in_use=in_use)
     session = work(Profile("ours", (fold,), profile("palimpsest").budget, strictness="full"))
     say(session, "change the parser")
     return session
@@ -97,6 +97,8 @@ def test_a_fold_without_pressure_waits_while_more_is_in_use_than_it_may_hide() -
     for in_use, folds in ((0, True), (20_000, False), (60_000, True)):
         session = at_work(in_use=in_use)
         look_around(session, 20)
-        reply(session, Text("now " + " ".join(f"other_value_{number}" for number in range(20)), "assistant"))
+        say(session, "think first")
         reply(session, Text("and on " * 35_000, "assistant"))
+        say(session, "and now?")
+        reply(session, Text("now " + " ".join(f"other_value_{number}" for number in range(20)), "assistant"))
         assert (in_use, offline(session, run_policies(session, "before_call")).folded) == (in_use, folds)

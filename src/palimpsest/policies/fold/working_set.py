@@ -9,7 +9,7 @@ from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.floor import Floor
 from palimpsest.audit.fold_texts import FILE_TEXT
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.tools.known_files import KnownText, known_texts
+from palimpsest.audit.visibility.known_files import KnownText, known_texts
 from palimpsest.core.edits import Mask, Put
 from palimpsest.core.items import Item, Text, ToolCall, seq_of
 from palimpsest.core.pairs import pairs_of
@@ -41,7 +41,7 @@ class WorkingSet:
     lost: int = 0
 
 
-class _Candidate(NamedTuple):
+class _WorkPart(NamedTuple):
     """A part of the working set: its worth, its tokens, and the items that stay, or a new text in their place."""
 
     worth: float
@@ -68,7 +68,7 @@ def working_set(situation: Situation, run: Sequence[Item], tail: Sequence[Item],
     return WorkingSet(frozenset(kept | calls), tuple(texts), masks, freed, lost)
 
 
-def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> list[_Candidate]:
+def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> list[_WorkPart]:
     files = {path: file for path, file in known_texts((*run, *tail)).items() if file.edits}
     in_files = {item_id for file in files.values() for item_id in file.items}
     results = [each for each in _results(situation, run, tail, recent) if in_files.isdisjoint(each.ids)]
@@ -79,7 +79,7 @@ def _worth(age: int, tokens: int) -> float:
     return 1 / ((_EXTRA_AGE + age) * (_EXTRA_TOKENS + tokens))
 
 
-def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText]) -> Iterator[_Candidate]:
+def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText]) -> Iterator[_WorkPart]:
     """Yield the edited files whose current text is known and which the tail does not show."""
     items = {item.id: item for item in run}
     replies = sorted({seq_of(item.id) for item in situation.view.items if isinstance(item.content, ToolCall)})
@@ -88,14 +88,14 @@ def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownT
         if not file.is_shown and file.text.strip():
             put = Put("summary", Text(f"[{path} after its last recorded edit]\n{file.text}"), f"{FILE_TEXT}{path}")
             tokens = situation.tokens.content(put.content)
-            yield _Candidate(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
+            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
         shown = [items[item_id] for item_id in file.items if item_id in items]
         if file.is_shown and shown and (file.in_call or shown[-1].mask is None):
             tokens = sum(situation.tokens.item(item) for item in shown)
-            yield _Candidate(_FILE_WORTH * _worth(age, tokens), tokens, file.items)
+            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, file.items)
 
 
-def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> Iterator[_Candidate]:
+def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> Iterator[_WorkPart]:
     """Yield the results that arrived or were named in the last `recent` calls, with their calls; not those that are out of date."""
     counter, calls = situation.tokens, situation.health.calls
     pairs = {result.id: (call, result) for call, result in pairs_of((*run, *tail))}
@@ -106,7 +106,7 @@ def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], re
         age = calls - (use.last_named or use.arrived)
         if age <= recent:
             tokens = sum(counter.item(half) for half in pair)
-            yield _Candidate((_NAMED_WORTH if use.last_named else 1.0) * _worth(age, tokens), tokens, (pair[0].id, pair[1].id))
+            yield _WorkPart((_NAMED_WORTH if use.last_named else 1.0) * _worth(age, tokens), tokens, (pair[0].id, pair[1].id))
 
 
 def _calls(situation: Situation, run: Sequence[Item], kept: set[str], bounds: Bounds) -> tuple[set[str], tuple[Mask, ...], int]:

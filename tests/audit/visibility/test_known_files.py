@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.known_files import KnownText, known_texts, without_line_numbers
+from palimpsest.audit.visibility.known_files import KnownText, known_texts, without_line_numbers
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 
 READ = "     1\tone = 1\n     2\ttwo = 2\n\n<system-reminder>careful</system-reminder>"
@@ -27,19 +27,23 @@ def edit(number: int, old: str, new: str, *, error: bool = False) -> tuple[Item,
 
 
 def test_a_read_shows_the_lines_of_a_file_without_what_the_program_printed_around_them() -> None:
-    assert known_texts(read(1)) == {"a.py": KnownText("one = 1\ntwo = 2", ("1.0", "2.0"), True, False, 0, "2.0")}
+    assert known_texts(read(1)) == {
+        "a.py": KnownText("one = 1\ntwo = 2", ("1.0", "2.0"), is_shown=True, in_call=False, edits=0, touched="2.0")
+    }
     assert without_line_numbers("10: no number before the next line\nplain") == "no number before the next line"
     assert without_line_numbers("plain\n2: x") == "plain\n2: x"
 
 
 def test_recorded_edits_are_applied_and_the_items_no_longer_show_the_text() -> None:
     items = (*read(1), *edit(3, "two = 2", "two = 3"), *edit(5, "one", "three", error=True))
-    assert known_texts(items) == {"a.py": KnownText("one = 1\ntwo = 3", ("1.0", "2.0"), False, False, 1, "4.0")}
+    assert known_texts(items) == {
+        "a.py": KnownText("one = 1\ntwo = 3", ("1.0", "2.0"), is_shown=False, in_call=False, edits=1, touched="4.0")
+    }
 
 
 def test_what_a_call_wrote_stands_in_the_call() -> None:
     items = (*read(1), *pair(3, "Write", file_path="./a.py", content="new = 1\n"))
-    assert known_texts(items) == {"a.py": KnownText("new = 1\n", ("3.0", "4.0"), True, True, 1, "4.0")}
+    assert known_texts(items) == {"a.py": KnownText("new = 1\n", ("3.0", "4.0"), is_shown=True, in_call=True, edits=1, touched="4.0")}
 
 
 def test_a_file_is_not_known_after_an_edit_that_does_not_fit_or_a_command_that_changes_it() -> None:
@@ -50,7 +54,7 @@ def test_a_file_is_not_known_after_an_edit_that_does_not_fit_or_a_command_that_c
 
 def test_a_text_that_an_earlier_fold_wrote_is_carried_on() -> None:
     earlier = Item("9.0.3", "summary", Text("[a.py after its last recorded edit]\none = 1"), "file a.py")
-    assert known_texts((earlier,)) == {"a.py": KnownText("one = 1", ("9.0.3",), True, False, 1, "9.0.3")}
+    assert known_texts((earlier,)) == {"a.py": KnownText("one = 1", ("9.0.3",), is_shown=True, in_call=False, edits=1, touched="9.0.3")}
     assert known_texts((earlier, *edit(10, "1", "2")))["a.py"].text == "one = 2"
 
 
