@@ -2,9 +2,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from compacted import compacted_session, edit_part, read_part
+from recorded import compacted_session, edit_part, read_part
 
-from palimpsest.apps.cli.try_out.replay_checks import CHECKS
+from palimpsest.apps.cli.try_out.replay_checks import report_calibration
 from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders
 from palimpsest.core.errors import BadInput
 
@@ -14,7 +14,7 @@ def _sources() -> SessionLoaders:
 
 
 def test_predicted_rereads_stand_beside_recorded_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    CHECKS["calibration"](_sources(), (), as_json=False)
+    report_calibration(_sources(), (), as_json=False)
 
     assert [line.split() for line in capsys.readouterr().out.splitlines()[:3]] == [
         ["sessions", "compactions", "after", "before", "extra", "text", "strings", "names"],
@@ -24,7 +24,7 @@ def test_predicted_rereads_stand_beside_recorded_ones(capsys: pytest.CaptureFixt
 
 
 def test_the_calibration_as_json_has_every_compaction(capsys: pytest.CaptureFixture[str]) -> None:
-    CHECKS["calibration"](_sources(), (), as_json=True)
+    report_calibration(_sources(), (), as_json=True)
 
     found = msgspec.json.decode(capsys.readouterr().out)
     assert list(found) == ["cases", "formats", "error", "best", "sessions", "stable", "official"]
@@ -43,7 +43,7 @@ def test_the_calibration_as_json_has_every_compaction(capsys: pytest.CaptureFixt
 def test_the_table_of_the_calibration_goes_between_its_marks(tmp_path: Path) -> None:
     document = tmp_path / "document.md"
     document.write_text("Before.\n<!-- calibration begins -->\nold\n<!-- calibration ends -->\nAfter.\n")
-    CHECKS["calibration"](_sources(), (document,), as_json=True)
+    report_calibration(_sources(), (document,), as_json=True)
 
     assert (
         "| claude, as `claude-code-2.1.325` | 1 | 1.00 | 0.00 | 1.00 | 1.00 (0.00) | 0.00 (1.00) | 1.00 (0.00) |\n" in document.read_text()
@@ -54,4 +54,4 @@ def test_the_table_of_the_calibration_goes_between_its_marks(tmp_path: Path) -> 
 def test_without_any_compaction_nothing_can_be_calibrated() -> None:
     sources = SessionLoaders([lambda: msgspec.structs.replace(compacted_session([]), format="palimpsest")], [])
     with pytest.raises(BadInput, match="none of these sessions has a compaction with 20 calls behind it"):
-        CHECKS["calibration"](sources, (), as_json=False)
+        report_calibration(sources, (), as_json=False)

@@ -1,18 +1,17 @@
-from compacted import compacted, compacted_session, edit_part, read_part
 from msgspec.structs import replace
-from recorded import ended, recorded, said, used
+from recorded import compacted, compacted_session, edit_part, ended, read_part, recorded, said, used
 
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import ToolCall, ToolResult
-from palimpsest.lab.rereads.calibration import (
-    Calibration,
+from palimpsest.lab.calibration.recorded import compacted_steps, rereads_from, without_calls
+from palimpsest.lab.calibration.rereads import (
     CompactionCase,
     FormatFit,
+    RereadCalibration,
     calibration_markdown,
     calibration_of,
     compaction_cases,
 )
-from palimpsest.lab.rereads.recorded import compacted_steps, rereads_from, without_calls
 
 
 def test_a_compaction_stands_before_the_call_that_follows_it() -> None:
@@ -70,7 +69,7 @@ CASES = (
 
 
 def test_the_definition_with_the_smallest_error_over_all_compactions_fits_best() -> None:
-    assert calibration_of(CASES) == Calibration(
+    assert calibration_of(CASES) == RereadCalibration(
         CASES,
         (
             FormatFit(
