@@ -76,10 +76,11 @@ def _put(source: str, text: str) -> Put:
 
 
 class FoldCandidate(NamedTuple):
-    """A fold, and the tokens of the request after it."""
+    """A fold with its masks, the tokens of the request after it, and the tokens of what is in use and does not stay."""
 
     edits: tuple[Fold | Mask, ...]
     tokens: int
+    lost: int
 
 
 def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
@@ -105,7 +106,7 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     into += [Keep(item.id) for item in run if item.id in work.ids and item.id not in kept | context]
     into += work.texts
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed)
+    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed, work.lost)
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:

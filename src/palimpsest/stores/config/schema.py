@@ -54,8 +54,16 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
         _Tokens | None, Meta(description="Tokens of user messages that a fold keeps; unset: 20000.", extra=_example("20000"))
     ] = None
     results: Annotated[
-        _Tokens | None, Meta(description="Tokens of results in use that a fold keeps; unset: by thrift.", extra=_example("4000"))
+        _Tokens | None,
+        Meta(description="Tokens of files in work and results in use that a fold keeps; unset: by thrift.", extra=_example("10000")),
     ] = None
+    without: Annotated[
+        str,
+        Meta(
+            description="Parts that a fold leaves out, to measure their worth: dialogue, evidence, work, calls, with + between.",
+            extra=_example('"evidence+calls"'),
+        ),
+    ] = ""
     preview_above: Annotated[
         _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
     ] = None
