@@ -9,9 +9,8 @@ from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
 from palimpsest.stores.config.memory_config import Budget, MemoryConfig, Number, Span
 from palimpsest.stores.config.terminal_config import TerminalConfig
+from palimpsest.wire.models.cards import DEFAULT_MODEL
 
-# Model of a new session if none is named anywhere.
-DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_LARGEST_MB: Final = 10
 
