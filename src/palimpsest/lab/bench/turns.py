@@ -18,9 +18,9 @@ from palimpsest.core.ports import Blobs, Clock, Sendable, SessionStore
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.budget import decide
 from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.moments import compact, end_turn, start_turn
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value

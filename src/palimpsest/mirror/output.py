@@ -1,0 +1,207 @@
+"""A view as a list of the owner's messages: the same objects where nothing was edited, and in an order that the provider accepts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from palimpsest.core.items import Content, Item, ToolCall, ToolResult
+from palimpsest.core.view import shown
+from palimpsest.mirror.elements import Element, Place
+from palimpsest.mirror.plain import Snapshot
+from palimpsest.mirror.shapes.shape import PartRead, Shape, rebuilt
+from palimpsest.wire.json_reading import Json, is_json, text
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.rules.anthropic import anthropic_violations
+from palimpsest.wire.rules.chat import chat_violations
+from palimpsest.wire.rules.responses import responses_violations
+
+
+class OwnedList(NamedTuple):
+    """The messages of the owner after the leading system messages, with their elements, snapshots and the places of their items."""
+
+    messages: Sequence[object]
+    elements: Sequence[Element]
+    snapshots: Sequence[Snapshot]
+    places: Mapping[str, Place]
+
+
+class OutgoingMessage(NamedTuple):
+    """A message of the result. `element` is its number in the owner's list, -1 for a new one; `plain` is it as dictionaries."""
+
+    value: object
+    plain: Json
+    intact: bool
+    element: int
+    calls: frozenset[str]
+    results: frozenset[str]
+
+
+def is_unedited(items: Sequence[Item], owned: OwnedList) -> bool:
+    """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
+    covers = [element for element in owned.elements if element.covers]
+    known = [name for element in owned.elements for name in element.items]
+    if len(items) != len(known) or (not covers and any(item.mask is not None for item in items)):
+        return False
+    return all(item.id == name for item, name in zip(items, known, strict=True)) and all(
+        _is_as_given(item, owned.elements[owned.places[item.id].element]) for item in items
+    )
+
+
+def _is_as_given(item: Item, element: Element) -> bool:
+    """Whether an item is shown as its message has it now: unmasked, or with the text by which the owner replaced it."""
+    mask = item.mask
+    return mask is None or mask.form == "cached" or element.covers.get(item.id) == mask.text
+
+
+def outgoing(items: Sequence[Item], owned: OwnedList, shape: Shape) -> list[OutgoingMessage]:
+    """Return the messages that show the items of a view."""
+    ordered = _calls_before_results(list(_groups(items, owned, shape)))
+    return _merged(ordered) if shape.wire == "anthropic" else _detached(ordered, owned) if shape.wire == "responses" else ordered
+
+
+def _groups(items: Sequence[Item], owned: OwnedList, shape: Shape) -> Iterator[OutgoingMessage]:
+    """Yield a message for each run of items that come from one message of the owner, and for each new item."""
+    start, before = 0, -1
+    while start < len(items):
+        place = owned.places.get(items[start].id)
+        end = start + 1
+        if place is None:
+            before = -1
+            if (content := shown(items[start])) is not None:
+                plain = shape.made(Item(items[start].id, items[start].kind, content, items[start].source))
+                yield OutgoingMessage(plain, plain, False, -1, *_pairs_in((content,)))
+            start = end
+            continue
+        while end < len(items) and (following := owned.places.get(items[end].id)) is not None and following.element == place.element:
+            end += 1
+        yield from _empty_between(before, place.element, owned)
+        before = place.element
+        sent = _message_of(items[start:end], owned, shape, place.element)
+        if sent is not None:
+            yield sent
+        start = end
+    yield from _empty_between(before, len(owned.elements), owned)
+
+
+def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[OutgoingMessage]:
+    """Yield the messages without contents between two messages that follow each other in the owner's list but for them."""
+    between = range(before + 1, after)
+    if before < 0 or any(owned.elements[index].items for index in between):
+        return
+    for index in between:
+        yield OutgoingMessage(owned.messages[index], owned.snapshots[index].plain, True, index, frozenset(), frozenset())
+
+
+def _message_of(run: Sequence[Item], owned: OwnedList, shape: Shape, index: int) -> OutgoingMessage | None:
+    element, raw, plain = owned.elements[index], owned.messages[index], owned.snapshots[index].plain
+    as_given = [_is_as_given(item, element) for item in run]
+    if all(as_given) and tuple(item.id for item in run) == element.items:
+        return OutgoingMessage(raw, plain, True, index, *_pairs_in(item.content for item in run))
+    reads = shape.read(plain)
+    kept: list[tuple[PartRead, Content | None]] = []
+    for item, same in zip(run, as_given, strict=True):
+        read = reads[owned.places[item.id].part]
+        content = shown(item)
+        if same or content is not None:
+            kept.append((read, None if same else content))
+    if not kept:
+        return None
+    value = rebuilt(shape, raw, plain, [(read.at, content) for read, content in kept])
+    made = value if is_json(value) else plain
+    return OutgoingMessage(value, made, False, index, *_pairs_in(read.content for read, _ in kept))
+
+
+def _pairs_in(contents: "Iterator[Content] | tuple[Content, ...]") -> tuple[frozenset[str], frozenset[str]]:
+    calls, results = set(), set()
+    for content in contents:
+        if isinstance(content, ToolCall):
+            calls.add(content.given or content.call_id)
+        elif isinstance(content, ToolResult):
+            results.add(content.call_id)
+    return frozenset(calls), frozenset(results)
+
+
+def _calls_before_results(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
+    """Move new messages that stand between calls and their results behind the results, where no provider accepts anything else."""
+    waiting: list[OutgoingMessage] = []
+    ordered: list[OutgoingMessage] = []
+    open_calls: set[str] = set()
+    later: dict[str, int] = {}
+    for group in groups:
+        for call in group.results:
+            later[call] = later.get(call, 0) + 1
+    for group in groups:
+        for call in group.results:
+            later[call] -= 1
+        if open_calls and group.element < 0:
+            waiting.append(group)
+            continue
+        open_calls -= group.results
+        open_calls |= {call for call in group.calls if later.get(call, 0) > 0}
+        ordered.append(group)
+        if not open_calls:
+            ordered += waiting
+            waiting = []
+    return [*ordered, *waiting]
+
+
+def _merged(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
+    """Join neighbours of one role, unless both are as the owner has them; tool results come first in a message."""
+    merged: list[OutgoingMessage] = []
+    for group in groups:
+        last = merged[-1] if merged else None
+        if last is None or (last.intact and group.intact) or text(last.plain, "role") != text(group.plain, "role"):
+            merged.append(group)
+            continue
+        blocks = [*_blocks(last), *_blocks(group)]
+        blocks.sort(key=lambda block: not (is_json(block) and text(block, "type") == "tool_result"))
+        joined: Json = {**last.plain, "content": blocks}
+        merged[-1] = OutgoingMessage(joined, joined, False, group.element, last.calls | group.calls, last.results | group.results)
+    return merged
+
+
+def _blocks(group: OutgoingMessage) -> list[object]:
+    content = group.plain.get("content")
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+
+
+def _detached(groups: list[OutgoingMessage], owned: OwnedList) -> list[OutgoingMessage]:
+    """Remove the ids of items whose reasoning is gone: with its id, the provider asks for the reasoning that it belongs to."""
+    present = {group.element for group in groups}
+    result: list[OutgoingMessage] = []
+    for group in groups:
+        before = group.element - 1
+        while before >= 0 and text(owned.snapshots[before].plain, "type") in ("function_call", "custom_tool_call"):
+            before -= 1
+        lost = before >= 0 and before not in present and text(owned.snapshots[before].plain, "type") == "reasoning"
+        if lost and text(group.plain, "type") in ("function_call", "custom_tool_call", "message") and "id" in group.plain:
+            plain = {key: value for key, value in group.plain.items() if key != "id"}
+            result.append(group._replace(value=plain, plain=plain, intact=False))
+        else:
+            result.append(group)
+    return result
+
+
+def new_violations(wire: WireName, before: Sequence[Json], after: Sequence[Json]) -> list[str]:
+    """Return the rules of the provider that a list breaks and the list before did not."""
+    found = _violations(wire, after)
+    if not found:
+        return []
+    known = {_rule(line) for line in _violations(wire, before)}
+    return [line for line in found if _rule(line) not in known]
+
+
+def _violations(wire: WireName, messages: Sequence[Json]) -> list[str]:
+    match wire:
+        case "anthropic":
+            return list(anthropic_violations({"max_tokens": 1, "messages": list(messages)}))
+        case "chat":
+            return list(chat_violations({"messages": list(messages)}))
+        case "responses":
+            return list(responses_violations({"input": list(messages)}))
+
+
+def _rule(line: str) -> str:
+    """A violation without the place of its message."""
+    return line.partition(": ")[2]
