@@ -1,8 +1,9 @@
-"""Messages as event bodies: replies, user input, tool results and stated context, each with a record of the message it comes from."""
+"""Messages as event bodies, each with a record of the message it comes from; the system prompt as a head, and declared tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.core.edits import Put
@@ -10,7 +11,8 @@ from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelRepli
 from palimpsest.core.items import Content, Kind, Text, ToolCall, ToolResult, kind_of, text_of
 from palimpsest.mirror.elements import FORMAT, Added, Splice, record_of
 from palimpsest.mirror.shapes.shape import PartRead, Shape, part_of
-from palimpsest.wire.json_reading import Json
+from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
+from palimpsest.wire.request import Tool
 
 SYSTEM: Final = "owner.system"
 """The source of the system prompt, and the beginning of the sources of system messages."""
@@ -87,17 +89,18 @@ def _body(run: _Run, names: Mapping[str, str]) -> Body:
         case "result" if isinstance(first, ToolResult):
             return ToolReturned(first, names.get(first.call_id, ""), foreign=foreign)
         case "system":
-            return ContextStated(tuple(_statement(each, run.added[0][0], number) for number, each in enumerate(run.contents)), foreign=foreign)
+            source = run.added[0][0][:8]
+            return ContextStated(tuple(_statement(each, source, number) for number, each in enumerate(run.contents)), foreign=foreign)
         case "nothing":
             return ForeignNoted(FORMAT, foreign=foreign)
         case _:
             return UserSaid(tuple(part_of(each) for each in run.contents), steering=run.kind == "steering", foreign=foreign)
 
 
-def _statement(content: Content, digest: str, number: int) -> Statement:
+def _statement(content: Content, source: str, number: int) -> Statement:
     role = content.role if isinstance(content, Text) else "system"
     # A source for each message: none of them replaces another one.
-    return Statement(f"{SYSTEM}.{digest[:8]}.{number}", text_of(content), role)
+    return Statement(f"{SYSTEM}.{source}.{number}", text_of(content), role)
 
 
 def head_of(shape: Shape, system: object, messages: Sequence[Json], digest: str) -> ContextStated:
@@ -133,3 +136,17 @@ def with_call(bodies: list[Body], call: int | None, model: str) -> list[Body]:
     if not bodies or not isinstance(bodies[0], ModelReplied):
         return bodies
     return [replace(bodies[0], call=call, model=model), *bodies[1:]]
+
+
+def tools_of(tools: Sequence[Json]) -> tuple[Tool, ...]:
+    """Return the tools that another program declares, in any of the three shapes; what is no declaration of a function is kept whole."""
+    return tuple(_tool(tool) for tool in tools)
+
+
+def _tool(tool: Json) -> Tool:
+    function = table_at(tool, "function") or tool
+    schema = next((function[key] for key in ("input_schema", "parameters") if is_json(function.get(key))), None)
+    name = text(function, "name") or text(tool, "type") or "tool"
+    if schema is None:
+        return Tool(name, schema=Raw(dump(tool).encode()), native=Raw(dump(tool).encode()))
+    return Tool(name, text(function, "description"), Raw(dump(schema).encode()))

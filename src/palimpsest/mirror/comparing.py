@@ -1,13 +1,15 @@
 """Compares a message list with what was seen of it last; an extended list costs what is new, not its length."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.mirror.bodies import NewMessage
 from palimpsest.mirror.elements import Element
 from palimpsest.mirror.plain import Snapshot, digest_of_message, equals, snapshot
 from palimpsest.mirror.shapes.shape import PartRead
+
+_AT_ONCE: Final = 64
 
 
 class Comparison(NamedTuple):
@@ -24,21 +26,23 @@ class Comparison(NamedTuple):
     new: tuple[NewMessage, ...]
 
     @property
+    def is_rewritten(self) -> bool:
+        """Whether the list is more than an extension: messages of the past are missing, replaced or added."""
+        return bool(self.dropped or self.suffix)
+
+    @property
     def middle(self) -> tuple[NewMessage, ...]:
         """The messages that stand between the equal ones."""
         return self.new[: len(self.new) - self.suffix]
 
 
-def compare(messages: Sequence[object], known: Sequence[Element], seen: Sequence[Snapshot | None]) -> Comparison:
-    """Compare a list with the known elements, of which `seen` are the snapshots. Raises `BadInput` if a message cannot be read."""
+def compare(messages: list[object], known: Sequence[Element], seen: list[object]) -> Comparison:
+    """Compare a list with the known elements, of which `seen` are the first as they were. Raises `BadInput` if a message cannot be read."""
     renewed: dict[int, Snapshot] = {}
     fresh: list[Snapshot] = []
     digests: list[str] = []
     prefix = min(len(messages), len(known))
-    for index in range(prefix):
-        before = seen[index] if index < len(seen) else None
-        if before is not None and equals(messages[index], before.seen):
-            continue
+    for index in _differing(messages, seen, prefix):
         taken = snapshot(messages[index])
         digest = digest_of_message(taken.plain)
         if digest != known[index].digest:
@@ -54,6 +58,14 @@ def compare(messages: Sequence[object], known: Sequence[Element], seen: Sequence
         suffix += 1
     new = tuple(NewMessage(taken.plain, digest) for taken, digest in zip(fresh, digests, strict=True))
     return Comparison(prefix, suffix, rest - suffix, renewed, tuple(fresh), new)
+
+
+def _differing(messages: list[object], seen: list[object], count: int) -> Iterator[int]:
+    """Yield the numbers of the messages that are not as they were, in order; those that are equal are compared many at once."""
+    for start in range(0, count, _AT_ONCE):
+        end = min(start + _AT_ONCE, count)
+        if not equals(messages[start:end], seen[start:end]):
+            yield from (index for index in range(start, end) if index >= len(seen) or not equals(messages[index], seen[index]))
 
 
 def covering_texts(before: Sequence[PartRead], after: Sequence[PartRead]) -> list[tuple[int, str]] | None:

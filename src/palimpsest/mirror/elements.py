@@ -1,6 +1,6 @@
 """The elements of a followed list and the items that each became, as the events of the log record them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -70,10 +70,11 @@ def splice_of(body: Body) -> Splice | None:
 
 
 class Place(NamedTuple):
-    """Where an item stands in the list: the number of its element, and its number among the items of that element."""
+    """Where an item stands in the list: the number of its element, its number in that element, and its number among all items."""
 
     element: int
     part: int
+    number: int
 
 
 class Elements:
@@ -90,7 +91,9 @@ class Elements:
     def places(self) -> dict[str, Place]:
         """The place of each item."""
         if self._places is None:
-            self._places = {name: place for index, element in enumerate(self.known) for name, place in _placed(index, element)}
+            self._places = {}
+            for index, element in enumerate(self.known):
+                _place(self._places, index, element.items)
         return self._places
 
     def take(self, event: Event) -> None:
@@ -107,28 +110,31 @@ class Elements:
         if isinstance(event.body, ViewEdited) and splice.kept:
             covers = _covers(event.body)
             kept = [msgspec.structs.replace(one, covers={each: covers[each] for each in one.items if each in covers}) for one in kept]
+        self._places = None
         following = self.known[splice.at + splice.drop :]
         self.known[splice.at :] = kept
         self._append(splice.added, _item_ids(event), event.seq)
         self.known += following
-        self._places = None
 
     def _append(self, added: tuple[Added, ...], ids: list[str], seq: int) -> None:
         start = 0
         for digest, count in added:
             names = tuple(ids[start : start + count])
             start += count
+            before: tuple[str, ...] = ()
             if digest or not self.known:
                 self.known.append(Element(digest, names, seq))
             else:
                 last = self.known[-1]
-                self.known[-1] = Element(last.digest, last.items + names, seq, last.covers)
+                before = last.items
+                self.known[-1] = Element(last.digest, before + names, seq, last.covers)
             if self._places is not None:
-                self._places.update(_placed(len(self.known) - 1, self.known[-1]))
+                _place(self._places, len(self.known) - 1, names, len(before))
 
 
-def _placed(index: int, element: Element) -> Iterator[tuple[str, Place]]:
-    return ((name, Place(index, part)) for part, name in enumerate(element.items))
+def _place(places: dict[str, Place], index: int, names: tuple[str, ...], first: int = 0) -> None:
+    for part, name in enumerate(names, first):
+        places[name] = Place(index, part, len(places))
 
 
 def _item_ids(event: Event) -> list[str]:

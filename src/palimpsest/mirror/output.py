@@ -1,6 +1,6 @@
 """A view as a list of the owner's messages: the same objects where nothing was edited, and in an order that the provider accepts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
@@ -25,25 +25,91 @@ class OwnedList(NamedTuple):
 
 
 class OutgoingMessage(NamedTuple):
-    """A message of the result. `element` is its number in the owner's list, -1 for a new one; `plain` is it as dictionaries."""
+    """A message of the result. `element` is its number in the owner's list, -1 for a new one; `plain` is it as dictionaries.
 
-    value: object
+    An intact message is that of the owner, and has no `value`.
+    """
+
     plain: Json
-    intact: bool
     element: int
     calls: frozenset[str]
     results: frozenset[str]
+    intact: bool = False
+    value: object = None
 
 
-def is_unedited(items: Sequence[Item], owned: OwnedList) -> bool:
-    """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
-    covers = [element for element in owned.elements if element.covers]
-    known = [name for element in owned.elements for name in element.items]
-    if len(items) != len(known) or (not covers and any(item.mask is not None for item in items)):
-        return False
-    return all(item.id == name for item, name in zip(items, known, strict=True)) and all(
-        _is_as_given(item, owned.elements[owned.places[item.id].element]) for item in items
-    )
+class Renderer:
+    """Renders the successive views of one list; messages whose items did not change are not rendered again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[Item, ...], Snapshot, OutgoingMessage | None]] = {}
+        self._unedited: tuple[Item, ...] = ()
+        # The items of the last view without violations, and the number of the last message of the owner then.
+        self._checked: tuple[tuple[Item, ...], int] = ((), -1)
+
+    def is_unedited(self, items: tuple[Item, ...], owned: OwnedList) -> bool:
+        """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
+        start = len(self._unedited) if _extends(items, self._unedited) else 0
+        same = len(items) == len(owned.places) and all(
+            (place := owned.places.get(item.id)) is not None
+            and place.number == number
+            and _is_as_given(item, owned.elements[place.element])
+            for number, item in enumerate(items[start:], start)
+        )
+        self._unedited = items if same else ()
+        return same
+
+    def messages_of(self, items: tuple[Item, ...], owned: OwnedList, shape: Shape) -> list[OutgoingMessage]:
+        """Return the messages that show the items of a view."""
+        ordered = _calls_before_results(list(self._groups(items, owned, shape)))
+        return _merged(ordered) if shape.wire == "anthropic" else _detached(ordered, owned) if shape.wire == "responses" else ordered
+
+    def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: Shape) -> list[str]:
+        """Return the rules of the provider that the rendered messages break and those of the owner do not.
+
+        After a view without violations, nothing is checked again while only messages of the owner follow, as they are.
+        """
+        before, last = self._checked
+        follows = [each for each in sent if each.element > last]
+        if before and _extends(items, before) and len(follows) == len(owned.elements) - 1 - last and all(each.intact for each in follows):
+            return []
+        found = new_violations(shape.wire, [taken.plain for taken in owned.snapshots], [each.plain for each in sent])
+        self._checked = ((), -1) if found else (items, len(owned.elements) - 1)
+        return found
+
+    def _groups(self, items: tuple[Item, ...], owned: OwnedList, shape: Shape) -> Iterator[OutgoingMessage]:
+        """Yield a message for each run of items that come from one message of the owner, and for each new item."""
+        places, known = owned.places, self._known
+        start, before, count = 0, -1, len(items)
+        while start < count:
+            place = places.get(items[start].id)
+            if place is None:
+                before = -1
+                yield from _new_message(items[start], shape)
+                start += 1
+                continue
+            element, end = place.element, start + 1
+            while end < count and (following := places.get(items[end].id)) is not None and following.element == element:
+                end += 1
+            if element > before + 1:
+                yield from _empty_between(before, element, owned)
+            before = element
+            run, taken = items[start:end], owned.snapshots[element]
+            cached = known.get(element)
+            if cached is None or cached[1] is not taken or cached[0] != run:
+                cached = known[element] = (run, taken, _message_of(run, owned, shape, element))
+            if cached[2] is not None:
+                yield cached[2]
+            start = end
+        yield from _empty_between(before, len(owned.elements), owned)
+        if len(known) > len(owned.elements):
+            known.clear()
+
+
+def _extends(items: tuple[Item, ...], before: tuple[Item, ...]) -> bool:
+    """Whether a view has the items of an earlier one, the same objects, and maybe more."""
+    # Tuples compare equal objects by identity first, which is fast; an edited item is another object that differs in its mask.
+    return len(items) >= len(before) and items[: len(before)] == before
 
 
 def _is_as_given(item: Item, element: Element) -> bool:
@@ -52,34 +118,11 @@ def _is_as_given(item: Item, element: Element) -> bool:
     return mask is None or mask.form == "cached" or element.covers.get(item.id) == mask.text
 
 
-def outgoing(items: Sequence[Item], owned: OwnedList, shape: Shape) -> list[OutgoingMessage]:
-    """Return the messages that show the items of a view."""
-    ordered = _calls_before_results(list(_groups(items, owned, shape)))
-    return _merged(ordered) if shape.wire == "anthropic" else _detached(ordered, owned) if shape.wire == "responses" else ordered
-
-
-def _groups(items: Sequence[Item], owned: OwnedList, shape: Shape) -> Iterator[OutgoingMessage]:
-    """Yield a message for each run of items that come from one message of the owner, and for each new item."""
-    start, before = 0, -1
-    while start < len(items):
-        place = owned.places.get(items[start].id)
-        end = start + 1
-        if place is None:
-            before = -1
-            if (content := shown(items[start])) is not None:
-                plain = shape.made(Item(items[start].id, items[start].kind, content, items[start].source))
-                yield OutgoingMessage(plain, plain, False, -1, *_pairs_in((content,)))
-            start = end
-            continue
-        while end < len(items) and (following := owned.places.get(items[end].id)) is not None and following.element == place.element:
-            end += 1
-        yield from _empty_between(before, place.element, owned)
-        before = place.element
-        sent = _message_of(items[start:end], owned, shape, place.element)
-        if sent is not None:
-            yield sent
-        start = end
-    yield from _empty_between(before, len(owned.elements), owned)
+def _new_message(item: Item, shape: Shape) -> Iterator[OutgoingMessage]:
+    content = shown(item)
+    if content is not None:
+        plain = shape.made(Item(item.id, item.kind, content, item.source))
+        yield OutgoingMessage(plain, -1, *_pairs_in((content,)), value=plain)
 
 
 def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[OutgoingMessage]:
@@ -88,14 +131,14 @@ def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[Outgoi
     if before < 0 or any(owned.elements[index].items for index in between):
         return
     for index in between:
-        yield OutgoingMessage(owned.messages[index], owned.snapshots[index].plain, True, index, frozenset(), frozenset())
+        yield OutgoingMessage(owned.snapshots[index].plain, index, frozenset(), frozenset(), intact=True)
 
 
 def _message_of(run: Sequence[Item], owned: OwnedList, shape: Shape, index: int) -> OutgoingMessage | None:
     element, raw, plain = owned.elements[index], owned.messages[index], owned.snapshots[index].plain
     as_given = [_is_as_given(item, element) for item in run]
     if all(as_given) and tuple(item.id for item in run) == element.items:
-        return OutgoingMessage(raw, plain, True, index, *_pairs_in(item.content for item in run))
+        return OutgoingMessage(plain, index, *_pairs_in(item.content for item in run), intact=True)
     reads = shape.read(plain)
     kept: list[tuple[PartRead, Content | None]] = []
     for item, same in zip(run, as_given, strict=True):
@@ -107,10 +150,10 @@ def _message_of(run: Sequence[Item], owned: OwnedList, shape: Shape, index: int)
         return None
     value = rebuilt(shape, raw, plain, [(read.at, content) for read, content in kept])
     made = value if is_json(value) else plain
-    return OutgoingMessage(value, made, False, index, *_pairs_in(read.content for read, _ in kept))
+    return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value)
 
 
-def _pairs_in(contents: "Iterator[Content] | tuple[Content, ...]") -> tuple[frozenset[str], frozenset[str]]:
+def _pairs_in(contents: Iterable[Content]) -> tuple[frozenset[str], frozenset[str]]:
     calls, results = set(), set()
     for content in contents:
         if isinstance(content, ToolCall):
@@ -155,7 +198,7 @@ def _merged(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
         blocks = [*_blocks(last), *_blocks(group)]
         blocks.sort(key=lambda block: not (is_json(block) and text(block, "type") == "tool_result"))
         joined: Json = {**last.plain, "content": blocks}
-        merged[-1] = OutgoingMessage(joined, joined, False, group.element, last.calls | group.calls, last.results | group.results)
+        merged[-1] = OutgoingMessage(joined, group.element, last.calls | group.calls, last.results | group.results, value=joined)
     return merged
 
 

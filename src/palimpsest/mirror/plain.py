@@ -6,24 +6,30 @@ from typing import Final, NamedTuple
 import msgspec
 
 from palimpsest.core.errors import BadInput
-from palimpsest.wire.json_reading import Json, is_json
+from palimpsest.wire.json_reading import Json, is_json, tables_at
 
+BREAKPOINT: Final = "cache_control"
+"""The field of a cache breakpoint."""
 DEEPEST: Final = 64
 """Nested levels of a message; deeper ones are not read."""
 _SCALARS: Final = (str, int, float, bool, type(None))
 _encode = msgspec.json.Encoder(order="sorted").encode
 # A cache breakpoint is moved with every request, and the provider adds the other fields to a reply, which its owner need not send back.
-_IGNORED: Final = frozenset({"cache_control", "id", "status"})
+_IGNORED: Final = frozenset({BREAKPOINT, "id", "status"})
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 # Fields that say something also as an empty list.
 _LISTS: Final = frozenset({"content", "output", "summary", "input", "arguments"})
 
 
 class Snapshot(NamedTuple):
-    """A message as it was: `seen` has its containers copied and equals it until it is changed; `plain` has objects as dictionaries."""
+    """A message as it was: `seen` has its containers copied and equals it until it is changed; `plain` has objects as dictionaries.
+
+    `marked` says whether a block of it has a cache breakpoint.
+    """
 
     seen: object
     plain: Json
+    marked: bool
 
 
 def snapshot(message: object) -> Snapshot:
@@ -33,7 +39,12 @@ def snapshot(message: object) -> Snapshot:
     plain = _plain(seen, 0) if objects else seen
     if not is_json(plain):
         raise BadInput(f"a message is {type(message).__name__} and not an object", where="messages")
-    return Snapshot(seen, plain)
+    return Snapshot(seen, plain, any(BREAKPOINT in block for block in tables_at(plain, "content")))
+
+
+def copied(value: object) -> object:
+    """Return a value with its containers copied, which equals it until it is changed. Raises `BadInput` if it is nested too deep."""
+    return _copied(value, [], 0)
 
 
 def equals(message: object, seen: object) -> bool:
@@ -97,12 +108,18 @@ def digest_of_message(message: Json) -> str:
 
 
 def _normal(value: object) -> object:
-    if isinstance(value, dict):
-        return {
-            key: [{"text": entry, "type": "text"}] if key == "content" and isinstance(entry, str) else _normal(entry)
-            for key, entry in value.items()
-            if entry is not None and key != "cache_control" and (entry != [] or key in _LISTS) and not (key == "type" and entry == "message")
-        } | ({"type": "text"} if value.get("type") in _TEXT_TYPES else {})
     if isinstance(value, list):
         return [_normal(entry) for entry in value]
-    return value
+    if not isinstance(value, dict):
+        return value
+    normal: dict[str, object] = {}
+    for key, entry in value.items():
+        if entry is None or key == BREAKPOINT or (entry == [] and key not in _LISTS):
+            continue
+        if key == "content" and isinstance(entry, str):
+            normal[key] = [{"type": "text", "text": entry}]
+        elif key == "type" and isinstance(entry, str) and (entry == "message" or entry in _TEXT_TYPES):
+            normal[key] = "text" if entry in _TEXT_TYPES else None
+        else:
+            normal[key] = _normal(entry)
+    return normal

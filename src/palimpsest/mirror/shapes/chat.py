@@ -95,8 +95,8 @@ class ChatShape(ShapeParts):
         content = item.content
         match content:
             case ToolCall():
-                function = {"name": content.tool, "arguments": content.args}
-                return {"role": "assistant", "content": None, "tool_calls": [{"id": content.call_id, "type": "function", "function": function}]}
+                call = {"id": content.call_id, "type": "function", "function": {"name": content.tool, "arguments": content.args}}
+                return {"role": "assistant", "content": None, "tool_calls": [call]}
             case ToolResult():
                 return {"role": "tool", "tool_call_id": content.call_id, "content": result_text(content)}
             case Text():

@@ -26,9 +26,7 @@ class MessagesShape(ShapeParts):
             return [PartRead(("content", -1), Text(content, _role(side)), side)] if content else []
         if not isinstance(content, list):
             return []
-        return [
-            PartRead(("content", index), found, side) for index, block in enumerate(content) for found in self._block(block, side)
-        ]
+        return [PartRead(("content", index), found, side) for index, block in enumerate(content) for found in self._block(block, side)]
 
     def _block(self, block: object, side: Side) -> list[Content]:
         if not is_json(block):
@@ -56,12 +54,10 @@ class MessagesShape(ShapeParts):
 
     def _media(self, block: Json) -> Part | None:
         source = table_at(block, "source")
-        if text(source, "type") == "url" and text(source, "url"):
-            url = text(source, "url")
-            return Image("image/*", url=url) if block["type"] == "image" else Document("application/pdf", url=url, name=text(block, "title"))
-        if text(source, "type") != "base64":
-            return None
-        return blob_part(text(source, "media_type"), text(source, "data"), self.blobs, text(block, "title"))
+        url, name = text(source, "url"), text(block, "title")
+        if text(source, "type") == "url" and url:
+            return Image("image/*", url=url) if block["type"] == "image" else Document("application/pdf", url=url, name=name)
+        return blob_part(text(source, "media_type"), text(source, "data"), self.blobs, name) if text(source, "type") == "base64" else None
 
     def written(self, entry: object, content: Content) -> object:
         """Return a block with the text of another content."""

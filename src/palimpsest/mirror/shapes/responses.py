@@ -99,9 +99,9 @@ class ResponsesShape(ShapeParts):
                 role, words = content.role, content.text
             case _:
                 role, words = speaker(item.kind), text_of(content)
-        return {"type": "message", "role": role, "content": [{"type": "output_text" if role == "assistant" else "input_text", "text": words}]}
+        part = {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+        return {"type": "message", "role": role, "content": [part]}
 
     def replies(self, response: Json) -> list[Json]:
         """Return the output items."""
         return tables_at(response, "output")
-
