@@ -10,7 +10,7 @@ from palimpsest.core.edits import Put
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Kind, Text, ToolCall, ToolResult, kind_of, text_of
 from palimpsest.mirror.elements import FORMAT, Added, Splice, record_of
-from palimpsest.mirror.shapes.shape import PartRead, Shape, part_of
+from palimpsest.mirror.shapes.shape import PartRead, MessageShape, part_of
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 from palimpsest.wire.request import Tool
 
@@ -25,7 +25,7 @@ class NewMessage(NamedTuple):
     digest: str
 
 
-class _Run:
+class _EventRun:
     """Contents that become one event, and how many of them belong to which message."""
 
     def __init__(self, kind: str) -> None:
@@ -38,10 +38,10 @@ class _Run:
         self.added.append((digest, len(contents)))
 
 
-def bodies_of(shape: Shape, messages: Sequence[NewMessage], tools: Mapping[str, str]) -> list[Body]:
+def bodies_of(shape: MessageShape, messages: Sequence[NewMessage], tools: Mapping[str, str]) -> list[Body]:
     """Return the events of new messages, in order; `tools` are the names of the tools of earlier calls, by call id."""
     names = dict(tools)
-    runs: list[_Run] = []
+    runs: list[_EventRun] = []
     for message in messages:
         reads = shape.read(message.plain)
         names.update((content.call_id, content.tool) for read in reads if isinstance(content := read.content, ToolCall))
@@ -49,10 +49,10 @@ def bodies_of(shape: Shape, messages: Sequence[NewMessage], tools: Mapping[str, 
     return [_body(run, names) for run in runs]
 
 
-def _runs(shape: Shape, reads: list[PartRead], digest: str, last: _Run | None) -> Iterator[_Run]:
+def _runs(shape: MessageShape, reads: list[PartRead], digest: str, last: _EventRun | None) -> Iterator[_EventRun]:
     """Yield the new runs of one message; output items of one response extend the last run."""
     if not reads:
-        run = _Run("nothing")
+        run = _EventRun("nothing")
         run.added.append((digest, 0))
         yield run
         return
@@ -67,7 +67,7 @@ def _runs(shape: Shape, reads: list[PartRead], digest: str, last: _Run | None) -
         if start == 0 and kind == "model" and shape.wire == "responses" and last is not None and last.kind == "model":
             last.add(contents, digest)
         else:
-            run = _Run(kind)
+            run = _EventRun(kind)
             run.add(contents, digest if start == 0 else "")
             last = run
             yield run
@@ -80,7 +80,7 @@ def _kind(read: PartRead, *, beside_results: bool) -> str:
     return "steering" if read.side == "user" and beside_results else read.side
 
 
-def _body(run: _Run, names: Mapping[str, str]) -> Body:
+def _body(run: _EventRun, names: Mapping[str, str]) -> Body:
     foreign = record_of(Splice(tuple(run.added)))
     first = run.contents[0] if run.contents else None
     match run.kind:
@@ -103,7 +103,7 @@ def _statement(content: Content, source: str, number: int) -> Statement:
     return Statement(f"{SYSTEM}.{source}.{number}", text_of(content), role)
 
 
-def head_of(shape: Shape, system: object, messages: Sequence[Json], digest: str) -> ContextStated:
+def head_of(shape: MessageShape, system: object, messages: Sequence[Json], digest: str) -> ContextStated:
     """Return the head: the system prompt, a text or a list of blocks, and the system messages at the beginning of the list."""
     prompts = shape.read({"role": "system", "content": system}) if system else []
     reads = [*prompts, *(read for message in messages for read in shape.read(message))]
@@ -114,7 +114,7 @@ def head_of(shape: Shape, system: object, messages: Sequence[Json], digest: str)
     return ContextStated(head=tuple(statements), foreign=record_of(Splice(head=digest)))
 
 
-def pieces_of(shape: Shape, messages: Sequence[NewMessage]) -> tuple[tuple[Put, ...], tuple[Added, ...]]:
+def pieces_of(shape: MessageShape, messages: Sequence[NewMessage]) -> tuple[tuple[Put, ...], tuple[Added, ...]]:
     """Return the contents of messages as the new pieces of an edit, and how many of them belong to which message."""
     puts: list[Put] = []
     added: list[Added] = []

@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.mirror.bodies import NewMessage
 from palimpsest.mirror.elements import Element
-from palimpsest.mirror.plain import Snapshot, digest_of_message, equals, snapshot
+from palimpsest.mirror.plain import MessageSnapshot, digest_of_message, equals, snapshot
 from palimpsest.mirror.shapes.shape import PartRead
 
 _AT_ONCE: Final = 64
 
 
-class Comparison(NamedTuple):
+class ListComparison(NamedTuple):
     """How a list differs from the known elements: the first `prefix` and the last `suffix` are equal.
 
     `renewed` are snapshots of equal messages that are other objects than before, by number. `new` are the messages after the prefix.
@@ -21,8 +21,8 @@ class Comparison(NamedTuple):
     prefix: int
     suffix: int
     dropped: int
-    renewed: dict[int, Snapshot]
-    snapshots: tuple[Snapshot, ...]
+    renewed: dict[int, MessageSnapshot]
+    snapshots: tuple[MessageSnapshot, ...]
     new: tuple[NewMessage, ...]
 
     @property
@@ -36,10 +36,10 @@ class Comparison(NamedTuple):
         return self.new[: len(self.new) - self.suffix]
 
 
-def compare(messages: list[object], known: Sequence[Element], seen: list[object]) -> Comparison:
+def compare(messages: list[object], known: Sequence[Element], seen: list[object]) -> ListComparison:
     """Compare a list with the known elements, of which `seen` are the first as they were. Raises `BadInput` if a message cannot be read."""
-    renewed: dict[int, Snapshot] = {}
-    fresh: list[Snapshot] = []
+    renewed: dict[int, MessageSnapshot] = {}
+    fresh: list[MessageSnapshot] = []
     digests: list[str] = []
     prefix = min(len(messages), len(known))
     for index in _differing(messages, seen, prefix):
@@ -57,7 +57,7 @@ def compare(messages: list[object], known: Sequence[Element], seen: list[object]
     while suffix < min(rest, len(digests)) and known[-1 - suffix].digest == digests[-1 - suffix]:
         suffix += 1
     new = tuple(NewMessage(taken.plain, digest) for taken, digest in zip(fresh, digests, strict=True))
-    return Comparison(prefix, suffix, rest - suffix, renewed, tuple(fresh), new)
+    return ListComparison(prefix, suffix, rest - suffix, renewed, tuple(fresh), new)
 
 
 def _differing(messages: list[object], seen: list[object], count: int) -> Iterator[int]:

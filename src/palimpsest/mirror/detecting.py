@@ -8,7 +8,7 @@ from palimpsest.mirror.plain import plain_value
 from palimpsest.mirror.shapes.chat import ChatShape
 from palimpsest.mirror.shapes.messages import MessagesShape
 from palimpsest.mirror.shapes.responses import ResponsesShape
-from palimpsest.mirror.shapes.shape import Shape
+from palimpsest.mirror.shapes.shape import MessageShape
 from palimpsest.wire.json_reading import Json, is_json, tables_at, text
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.rules.anthropic import ANTHROPIC_BLOCKS
@@ -19,7 +19,7 @@ _SHARED_PARTS: Final = frozenset({"text", "refusal"})
 _CHAT_PARTS: Final = frozenset({"image_url", "input_audio", "file"})
 
 
-def shape_of(wire: WireName, card: ModelCard, blobs: Blobs) -> Shape:
+def shape_of(wire: WireName, card: ModelCard, blobs: Blobs) -> MessageShape:
     """Return the shape of messages on a wire."""
     match wire:
         case "anthropic":

@@ -9,7 +9,7 @@ from msgspec import Raw
 from palimpsest.core.edits import Mask
 from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ViewEdited
 from palimpsest.core.events.event_items import all_items_of
-from palimpsest.core.items import EMPTY_MAPPING, Value
+from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 
 OWNER: Final = "owner"
 """Author of the edits that the program made which owns the list."""
@@ -20,14 +20,16 @@ Added: TypeAlias = tuple[str, int]
 
 
 class Element(Value, frozen=True):
-    """A message of the list: its digest, the ids of its items, and the event that added the last of them.
+    """A message of the list: its digest and the ids of its items.
 
-    `covers` are texts by which the owner replaced the content of items later.
+    The list was the same up to this message right after event `seq`, and had `length` messages then. `covers` are texts by which the owner
+    replaced the content of items later.
     """
 
     digest: str
     items: tuple[str, ...]
-    seq: int
+    seq: int = 0
+    length: int = 0
     covers: Mapping[str, str] = EMPTY_MAPPING
 
 
@@ -45,7 +47,7 @@ class Splice(Value, frozen=True):
 
 
 class MirrorRecord(Value, frozen=True):
-    """A record with the name of its format, by which records of importers are told apart."""
+    """A record with the name of its format, by which it differs from records of importers."""
 
     mirror: Splice
 
@@ -103,33 +105,37 @@ class Elements:
             return
         if splice.head is not None:
             self.head = splice.head
-        if splice.at is None:
-            self._append(splice.added, _item_ids(event), event.seq)
-            return
-        kept = [Element(digest, ids, event.seq) for digest, ids in splice.kept]
-        if isinstance(event.body, ViewEdited) and splice.kept:
-            covers = _covers(event.body)
-            kept = [msgspec.structs.replace(one, covers={each: covers[each] for each in one.items if each in covers}) for one in kept]
-        self._places = None
-        following = self.known[splice.at + splice.drop :]
-        self.known[splice.at :] = kept
-        self._append(splice.added, _item_ids(event), event.seq)
+        following: list[Element] = []
+        first = len(self.known)
+        if splice.at is not None:
+            first, self._places = splice.at, None
+            following = self.known[first + splice.drop :]
+            covers = _covers(event.body) if isinstance(event.body, ViewEdited) else {}
+            self.known[first:] = [
+                Element(digest, names, covers=frozen({name: covers[name] for name in names if name in covers}))
+                for digest, names in splice.kept
+            ]
+        first = min(first, self._append(splice.added, _item_ids(event)))
         self.known += following
+        for index in range(first, len(self.known)):
+            self.known[index] = msgspec.structs.replace(self.known[index], seq=event.seq, length=len(self.known))
 
-    def _append(self, added: tuple[Added, ...], ids: list[str], seq: int) -> None:
-        start = 0
+    def _append(self, added: tuple[Added, ...], ids: list[str]) -> int:
+        """Append elements, and return the number of the first that is new or longer."""
+        start, first = 0, len(self.known)
         for digest, count in added:
             names = tuple(ids[start : start + count])
             start += count
             before: tuple[str, ...] = ()
             if digest or not self.known:
-                self.known.append(Element(digest, names, seq))
+                self.known.append(Element(digest, names))
             else:
                 last = self.known[-1]
-                before = last.items
-                self.known[-1] = Element(last.digest, before + names, seq, last.covers)
+                before, first = last.items, min(first, len(self.known) - 1)
+                self.known[-1] = msgspec.structs.replace(last, items=before + names)
             if self._places is not None:
                 _place(self._places, len(self.known) - 1, names, len(before))
+        return first
 
 
 def _place(places: dict[str, Place], index: int, names: tuple[str, ...], first: int = 0) -> None:

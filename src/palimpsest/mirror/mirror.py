@@ -8,11 +8,11 @@ from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, Mod
 from palimpsest.core.items import ToolCall
 from palimpsest.core.view import View
 from palimpsest.mirror.bodies import NewMessage, bodies_of, head_of, pieces_of
-from palimpsest.mirror.comparing import Comparison, compare, covering_texts, same_reply
+from palimpsest.mirror.comparing import ListComparison, compare, covering_texts, same_reply
 from palimpsest.mirror.elements import FORMAT, OWNER, Elements, Splice, record_of
 from palimpsest.mirror.output import OwnedList, Renderer
-from palimpsest.mirror.plain import BREAKPOINT, Snapshot, copied, digest_of_message, equals, plain_value
-from palimpsest.mirror.shapes.shape import PartRead, Shape
+from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
+from palimpsest.mirror.shapes.shape import PartRead, MessageShape
 from palimpsest.wire.json_reading import Json, is_json
 
 
@@ -30,9 +30,9 @@ class Mirror:
     The elements are a function of the events alone, so that a mirror that was restarted goes on as if it had not been.
     """
 
-    def __init__(self, shape: Shape, events: Iterable[Event] = ()) -> None:
+    def __init__(self, shape: MessageShape, events: Iterable[Event] = ()) -> None:
         self.shape = shape
-        self._seen: list[Snapshot] = []
+        self._seen: list[MessageSnapshot] = []
         self._given: list[object] = []
         self._messages: list[object] = []
         self._head_seen: object = None
@@ -64,11 +64,11 @@ class Mirror:
             case _:
                 pass
 
-    def compare(self, messages: list[object]) -> Comparison:
+    def compare(self, messages: list[object]) -> ListComparison:
         """Compare a list with what is known of it. Raises `BadInput` if a message cannot be read."""
         return compare(messages, self.elements.known, self._given)
 
-    def adopt(self, messages: list[object], comparison: Comparison, system: object, leading: Sequence[object]) -> None:
+    def adopt(self, messages: list[object], comparison: ListComparison, system: object, leading: Sequence[object]) -> None:
         """Remember a list whose events were taken in, and its head, as those to compare with next."""
         if self._head_seen is None or not equals([system, *leading], self._head_seen):
             self._head_seen = copied([system, *leading])
@@ -96,22 +96,22 @@ class Mirror:
         """Return the events of new messages."""
         return bodies_of(self.shape, messages, self._tools)
 
-    def rewrite(self, comparison: Comparison, view: View) -> Rewrite:
+    def rewrite(self, comparison: ListComparison, view: View) -> Rewrite:
         """Return how to record that the owner changed the past; a list that differs in every message is a fold of all of it."""
         rebound = self._rebound(comparison, view)
         if rebound is not None:
             return rebound
         known, start = self.elements.known, comparison.prefix
         if not comparison.suffix and start:
-            back_to = known[start - 1].seq
-            if all(element.seq > back_to for element in known[start:]):
-                return Rewrite(back_to, None, comparison.new)
+            last = known[start - 1]
+            if last.length == start:
+                return Rewrite(last.seq, None, comparison.new)
         masked = self._masked(comparison, view)
         if masked is not None:
             return Rewrite(None, masked, ())
         return Rewrite(None, self._folded(comparison, view), ())
 
-    def _rebound(self, comparison: Comparison, view: View) -> Rewrite | None:
+    def _rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
         """The owner wrote an observed reply down in another way: its messages are bound to the items of the reply."""
         first, end = self._replied
         known = self.elements.known
@@ -136,7 +136,7 @@ class Mirror:
             body = ViewEdited((Mask(left_out),), by=OWNER, why="left out when the reply was written down", foreign=record)
         return Rewrite(None, body, comparison.new[len(said) :])
 
-    def _masked(self, comparison: Comparison, view: View) -> Body | None:
+    def _masked(self, comparison: ListComparison, view: View) -> Body | None:
         """The owner replaced texts and left the structure: masks of the items that have another text now."""
         start, middle = comparison.prefix, comparison.middle
         if len(middle) != comparison.dropped or start + len(middle) > len(self._seen):
@@ -157,7 +157,7 @@ class Mirror:
         record = record_of(Splice(at=start, drop=comparison.dropped, kept=tuple(kept)))
         return ViewEdited(tuple(masks), by=OWNER, why=f"{len(masks)} texts were replaced in the list", foreign=record)
 
-    def _folded(self, comparison: Comparison, view: View) -> Body:
+    def _folded(self, comparison: ListComparison, view: View) -> Body:
         """The owner replaced messages by others: a fold of the items that are still shown, or an insertion if none is."""
         start, dropped = comparison.prefix, comparison.dropped
         known = self.elements.known
@@ -175,13 +175,13 @@ class Mirror:
         why = f"{dropped} messages were replaced by {len(comparison.middle)} in the list"
         return ViewEdited(edits, by=OWNER, why=why, foreign=record_of(Splice(added, at=start, drop=dropped)))
 
-    def folded_over(self, comparison: Comparison) -> frozenset[str]:
+    def folded_over(self, comparison: ListComparison) -> frozenset[str]:
         """Return the items of the messages that the owner replaced."""
         known = self.elements.known[comparison.prefix : comparison.prefix + comparison.dropped]
         return frozenset(name for element in known for name in element.items)
 
     def rendered(self, view: View) -> tuple[list[object] | None, list[str]]:
-        """Return a view as messages, `None` if they are the owner's as they are, and the rules of the provider that they break anew."""
+        """Return a view as messages, `None` if they are the owner's as they are, and the rules of the provider that only they break."""
         owned = OwnedList(self._messages, self.elements.known, self._seen, self.elements.places)
         if self._renderer.is_unedited(view.items, owned):
             return None, []

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.view import shown
 from palimpsest.mirror.elements import Element, Place
-from palimpsest.mirror.plain import Snapshot
-from palimpsest.mirror.shapes.shape import PartRead, Shape, rebuilt
+from palimpsest.mirror.plain import MessageSnapshot
+from palimpsest.mirror.shapes.shape import PartRead, MessageShape, rebuilt
 from palimpsest.wire.json_reading import Json, is_json, text
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.anthropic import anthropic_violations
@@ -20,7 +20,7 @@ class OwnedList(NamedTuple):
 
     messages: Sequence[object]
     elements: Sequence[Element]
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[MessageSnapshot]
     places: Mapping[str, Place]
 
 
@@ -42,7 +42,7 @@ class Renderer:
     """Renders the successive views of one list; messages whose items did not change are not rendered again."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[Item, ...], Snapshot, OutgoingMessage | None]] = {}
+        self._known: dict[int, tuple[tuple[Item, ...], MessageSnapshot, OutgoingMessage | None]] = {}
         self._unedited: tuple[Item, ...] = ()
         # The items of the last view without violations, and the number of the last message of the owner then.
         self._checked: tuple[tuple[Item, ...], int] = ((), -1)
@@ -59,12 +59,12 @@ class Renderer:
         self._unedited = items if same else ()
         return same
 
-    def messages_of(self, items: tuple[Item, ...], owned: OwnedList, shape: Shape) -> list[OutgoingMessage]:
+    def messages_of(self, items: tuple[Item, ...], owned: OwnedList, shape: MessageShape) -> list[OutgoingMessage]:
         """Return the messages that show the items of a view."""
         ordered = _calls_before_results(list(self._groups(items, owned, shape)))
         return _merged(ordered) if shape.wire == "anthropic" else _detached(ordered, owned) if shape.wire == "responses" else ordered
 
-    def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: Shape) -> list[str]:
+    def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: MessageShape) -> list[str]:
         """Return the rules of the provider that the rendered messages break and those of the owner do not.
 
         After a view without violations, nothing is checked again while only messages of the owner follow, as they are.
@@ -77,7 +77,7 @@ class Renderer:
         self._checked = ((), -1) if found else (items, len(owned.elements) - 1)
         return found
 
-    def _groups(self, items: tuple[Item, ...], owned: OwnedList, shape: Shape) -> Iterator[OutgoingMessage]:
+    def _groups(self, items: tuple[Item, ...], owned: OwnedList, shape: MessageShape) -> Iterator[OutgoingMessage]:
         """Yield a message for each run of items that come from one message of the owner, and for each new item."""
         places, known = owned.places, self._known
         start, before, count = 0, -1, len(items)
@@ -118,7 +118,7 @@ def _is_as_given(item: Item, element: Element) -> bool:
     return mask is None or mask.form == "cached" or element.covers.get(item.id) == mask.text
 
 
-def _new_message(item: Item, shape: Shape) -> Iterator[OutgoingMessage]:
+def _new_message(item: Item, shape: MessageShape) -> Iterator[OutgoingMessage]:
     content = shown(item)
     if content is not None:
         plain = shape.made(Item(item.id, item.kind, content, item.source))
@@ -134,7 +134,7 @@ def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[Outgoi
         yield OutgoingMessage(owned.snapshots[index].plain, index, frozenset(), frozenset(), intact=True)
 
 
-def _message_of(run: Sequence[Item], owned: OwnedList, shape: Shape, index: int) -> OutgoingMessage | None:
+def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, index: int) -> OutgoingMessage | None:
     element, raw, plain = owned.elements[index], owned.messages[index], owned.snapshots[index].plain
     as_given = [_is_as_given(item, element) for item in run]
     if all(as_given) and tuple(item.id for item in run) == element.items:

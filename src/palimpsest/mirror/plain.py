@@ -21,7 +21,7 @@ _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _LISTS: Final = frozenset({"content", "output", "summary", "input", "arguments"})
 
 
-class Snapshot(NamedTuple):
+class MessageSnapshot(NamedTuple):
     """A message as it was: `seen` has its containers copied and equals it until it is changed; `plain` has objects as dictionaries.
 
     `marked` says whether a block of it has a cache breakpoint.
@@ -32,14 +32,14 @@ class Snapshot(NamedTuple):
     marked: bool
 
 
-def snapshot(message: object) -> Snapshot:
+def snapshot(message: object) -> MessageSnapshot:
     """Copy the containers of a message. Raises `BadInput` if it is no message: not an object, or nested too deep."""
     objects: list[object] = []
     seen = _copied(message, objects, 0)
     plain = _plain(seen, 0) if objects else seen
     if not is_json(plain):
         raise BadInput(f"a message is {type(message).__name__} and not an object", where="messages")
-    return Snapshot(seen, plain, any(BREAKPOINT in block for block in tables_at(plain, "content")))
+    return MessageSnapshot(seen, plain, any(BREAKPOINT in block for block in tables_at(plain, "content")))
 
 
 def copied(value: object) -> object:

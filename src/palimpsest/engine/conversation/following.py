@@ -12,7 +12,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.engine.session import Session
 from palimpsest.mirror.bodies import NewMessage, with_call
-from palimpsest.mirror.comparing import Comparison
+from palimpsest.mirror.comparing import ListComparison
 from palimpsest.mirror.elements import OWNER
 from palimpsest.mirror.mirror import Mirror
 from palimpsest.wire.json_reading import is_json
@@ -68,7 +68,7 @@ def end_call(log: Log) -> None:
         log.append(Failed("call", UNOBSERVED, "the reply to this request was not observed", call=log.open_call, purpose=TURN))
 
 
-def _record_rewrite(session: Session, mirror: Mirror, comparison: Comparison) -> tuple[NewMessage, ...]:
+def _record_rewrite(session: Session, mirror: Mirror, comparison: ListComparison) -> tuple[NewMessage, ...]:
     """Record a change of the past as the owner's edit, and return the messages that are new after it."""
     log = session.log
     rewrite = mirror.rewrite(comparison, log.view)

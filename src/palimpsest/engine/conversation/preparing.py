@@ -20,7 +20,7 @@ from palimpsest.mirror.bodies import NewMessage, tools_of
 from palimpsest.mirror.detecting import detected_wire, shape_of
 from palimpsest.mirror.mirror import Mirror
 from palimpsest.mirror.plain import BREAKPOINT, copied, digest_of_message, equals, plain_value
-from palimpsest.mirror.shapes.shape import Shape
+from palimpsest.mirror.shapes.shape import MessageShape
 from palimpsest.wire.anthropic.decode import decode_message
 from palimpsest.wire.chat.decode import decode_completion
 from palimpsest.wire.json_reading import is_json
@@ -115,7 +115,7 @@ class FollowedList:
         with suppress(PalimpsestError, OSError):
             self.session.log.append(Failed("mirror", kind, self.reason))
 
-    def _shape(self, wire: WireName) -> Shape:
+    def _shape(self, wire: WireName) -> MessageShape:
         return shape_of(wire, card_on_wire(self.session.card, wire), self.session.environment.blobs)
 
     def _choose_shape(self, messages: Sequence[object]) -> None:

@@ -26,7 +26,7 @@ class PartRead(NamedTuple):
     side: Side
 
 
-class Shape(Protocol):
+class MessageShape(Protocol):
     """One shape of messages, for one model."""
 
     @property
@@ -78,7 +78,7 @@ def part_of(content: Content) -> Part:
     return content if isinstance(content, Text | Image | Document | Opaque) else Text(text_of(content))
 
 
-def rebuilt(shape: Shape, raw: object, plain: Json, kept: Sequence[tuple[At, Content | None]]) -> object:
+def rebuilt(shape: MessageShape, raw: object, plain: Json, kept: Sequence[tuple[At, Content | None]]) -> object:
     """Return a message with some of its contents; a content of `None` stays as it is, and the same object if it is one of the owner's."""
     if any(at == WHOLE for at, _ in kept):
         replaced = next((content for _, content in kept if content is not None), None)
