@@ -13,6 +13,8 @@ from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 
 OWNER: Final = "owner"
 """Author of the edits that the program made which owns the list."""
+ASKED: Final = "asked"
+"""The moment of its folds: as those that a user asks for, they do not count as folds of the policies."""
 FORMAT: Final = "mirror"
 """The format of the records in the field `foreign` of events."""
 # An element with the number of items that the event adds to it; an element without a digest is continued from the event before.

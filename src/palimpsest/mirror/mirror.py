@@ -9,7 +9,7 @@ from palimpsest.core.items import ToolCall
 from palimpsest.core.view import View
 from palimpsest.mirror.bodies import NewMessage, bodies_of, head_of, pieces_of
 from palimpsest.mirror.comparing import ListComparison, compare, covering_texts, same_reply
-from palimpsest.mirror.elements import FORMAT, OWNER, Elements, Splice, record_of
+from palimpsest.mirror.elements import ASKED, FORMAT, OWNER, Elements, Splice, record_of
 from palimpsest.mirror.output import OwnedList, Renderer
 from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
 from palimpsest.mirror.shapes.shape import PartRead, MessageShape
@@ -133,7 +133,8 @@ class Mirror:
         record = record_of(Splice(at=comparison.prefix, drop=end - comparison.prefix, kept=kept))
         body: Body = ForeignNoted(FORMAT, foreign=record)
         if left_out:
-            body = ViewEdited((Mask(left_out),), by=OWNER, why="left out when the reply was written down", foreign=record)
+            edits = tuple(Fold(name, name) for name in left_out)
+            body = ViewEdited(edits, OWNER, "left out when the reply was written down", ASKED, foreign=record)
         return Rewrite(None, body, comparison.new[len(said) :])
 
     def _masked(self, comparison: ListComparison, view: View) -> Body | None:
@@ -173,7 +174,7 @@ class Mirror:
             following = {name for element in known[start + dropped :] for name in element.items}
             edits = (Insert(puts, next((item.id for item in view.items if item.id in following), "")),)
         why = f"{dropped} messages were replaced by {len(comparison.middle)} in the list"
-        return ViewEdited(edits, by=OWNER, why=why, foreign=record_of(Splice(added, at=start, drop=dropped)))
+        return ViewEdited(edits, OWNER, why, ASKED, foreign=record_of(Splice(added, at=start, drop=dropped)))
 
     def folded_over(self, comparison: ListComparison) -> frozenset[str]:
         """Return the items of the messages that the owner replaced."""

@@ -146,15 +146,16 @@ class FollowedList:
         """Return the view as a list of the owner's shape, unless the provider would refuse it and not the given one."""
         mirror, log = self._mirror, self.session.log
         sent, broken = mirror.rendered(log.view)
-        if sent is None:
-            return Prepared(messages, ran)
-        if not broken:
-            return Prepared([*listed[: leading_system_messages(listed, self.wire)], *sent], ran)
-        for event in reversed(ran.edited):
+        kept = list(ran.edited)
+        while broken:
+            self._note("rules", f"the list with its edits breaks a rule of the provider: {broken[0]}")
+            if not kept:
+                return Prepared(messages)
             with suppress(PalimpsestError):
-                undo(log, event.seq, why=f"the provider would refuse the list: {broken[0]}")
-        self._note("rules", f"the list with its edits breaks a rule of the provider: {broken[0]}")
-        return Prepared(messages, PolicyRun(notices=ran.notices))
+                undo(log, kept.pop().seq, why=f"the provider would refuse the list: {broken[0]}")
+            sent, broken = mirror.rendered(log.view)
+        heads = listed[: leading_system_messages(listed, self.wire)]
+        return Prepared(messages if sent is None else [*heads, *sent], PolicyRun(tuple(kept), ran.notices))
 
     def _start_call(self, system: object, listed: Sequence[object]) -> None:
         """Record that a request with the current view is sent."""
