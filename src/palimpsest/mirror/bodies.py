@@ -10,7 +10,7 @@ from palimpsest.core.edits import Put
 from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Kind, Text, ToolCall, ToolResult, kind_of, text_of
 from palimpsest.mirror.elements import FORMAT, Added, Splice, record_of
-from palimpsest.mirror.shapes.shape import PartRead, MessageShape, part_of
+from palimpsest.mirror.shapes.shape import MessageShape, PartRead, part_of
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 from palimpsest.wire.request import Tool
 

@@ -12,7 +12,7 @@ from palimpsest.mirror.comparing import ListComparison, compare, covering_texts,
 from palimpsest.mirror.elements import ASKED, FORMAT, OWNER, Elements, Splice, record_of
 from palimpsest.mirror.output import OwnedList, Renderer
 from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
-from palimpsest.mirror.shapes.shape import PartRead, MessageShape
+from palimpsest.mirror.shapes.shape import MessageShape, PartRead
 from palimpsest.wire.json_reading import Json, is_json
 
 

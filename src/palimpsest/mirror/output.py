@@ -7,7 +7,7 @@ from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.view import shown
 from palimpsest.mirror.elements import Element, Place
 from palimpsest.mirror.plain import MessageSnapshot
-from palimpsest.mirror.shapes.shape import PartRead, MessageShape, rebuilt
+from palimpsest.mirror.shapes.shape import MessageShape, PartRead, rebuilt
 from palimpsest.wire.json_reading import Json, is_json, text
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.anthropic import anthropic_violations

@@ -11,6 +11,7 @@ from msgspec import Raw
 from palimpsest.core.events import SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
+from palimpsest.core.situation import Moment
 from palimpsest.engine.calls.plans import carry_out, carry_out_now
 from palimpsest.engine.conversation.following import end_call
 from palimpsest.engine.conversation.preparing import FollowedList, Prepared
@@ -106,7 +107,7 @@ class Conversation:
         """As `prepare`, without blocking the event loop."""
         if self._provider is None:
             return await in_thread(lambda: self.prepare(messages, tools=tools, system=system))
-        return (await carry_out(self._followed.steps(messages, tools, system, "before_call"), self.session)).messages
+        return (await self._waiting(messages, tools, system, "before_call")).messages
 
     def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
         """Fold the list now, whatever its size, and return it with the edits; unchanged if a fold would not make it smaller."""
@@ -167,9 +168,17 @@ class Conversation:
         self.close()
 
     def _prepare(self, messages: Sequence[Any], tools: Sequence[Any], system: object, *, asked: bool) -> Prepared:
-        steps = self._followed.steps(messages, tools, system, "asked" if asked else "before_call")
+        moment: Moment = "asked" if asked else "before_call"
+        if self._provider is not None:
+            return asyncio.run(self._waiting(messages, tools, system, moment))
         # Without a provider nothing waits, so that no event loop is needed.
-        return carry_out_now(steps, self.session) if self._provider is None else asyncio.run(carry_out(steps, self.session))
+        return carry_out_now(self._followed.steps(messages, tools, system, moment), self.session)
+
+    async def _waiting(self, messages: Sequence[Any], tools: Sequence[Any], system: object, moment: Moment) -> Prepared:
+        try:
+            return await carry_out(self._followed.steps(messages, tools, system, moment), self.session)
+        except Exception as error:  # noqa: BLE001 - what a provider raises must not stop the loop of another program
+            return Prepared(messages, reason=self._followed.failed(error))
 
 
 def compact(

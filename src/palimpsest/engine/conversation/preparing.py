@@ -104,10 +104,15 @@ class FollowedList:
             try:
                 yield
             except Exception as error:  # noqa: BLE001 - an error of ours must not stop the loop of another program
-                kind, message = (error.kind, error.message) if isinstance(error, PalimpsestError) else ("internal", repr(error))
-                self._note(kind, message)
-                with suppress(PalimpsestError):
-                    self._mirror.restart(self.session.log.events())
+                self.failed(error)
+
+    def failed(self, error: Exception) -> str:
+        """Record an error, let the mirror begin again from the log, and return the reason."""
+        kind, message = (error.kind, error.message) if isinstance(error, PalimpsestError) else ("internal", repr(error))
+        self._note(kind, message)
+        with suppress(PalimpsestError):
+            self._mirror.restart(self.session.log.events())
+        return self.reason
 
     def _note(self, kind: str, message: str) -> None:
         self.reason = message[:_LONGEST_REASON]
