@@ -188,11 +188,12 @@ def _calls_before_results(groups: list[OutgoingMessage]) -> list[OutgoingMessage
 
 
 def _merged(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
-    """Join neighbours of one role, unless both are as the owner has them; tool results come first in a message."""
+    """Join neighbours of one role, unless they are neighbours in the owner's list too; tool results come first in a message."""
     merged: list[OutgoingMessage] = []
     for group in groups:
         last = merged[-1] if merged else None
-        if last is None or (last.intact and group.intact) or text(last.plain, "role") != text(group.plain, "role"):
+        neighbours = last is not None and last.intact and group.intact and group.element == last.element + 1
+        if last is None or neighbours or text(last.plain, "role") != text(group.plain, "role"):
             merged.append(group)
             continue
         blocks = [*_blocks(last), *_blocks(group)]
