@@ -25,6 +25,7 @@ from palimpsest.tools.session.recall import RECALL, RecallArguments, recalled
 from palimpsest.wire.encoding.options import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models.cards import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
+from palimpsest.wire.stream import Assembler
 
 _FIELDS: Final = {"anthropic": anthropic_fields, "responses": responses_fields, "chat": chat_fields}
 _RECALL_SCHEMA: Final = {
@@ -123,6 +124,10 @@ class Conversation:
         Its messages are expected at the end of the next list. Without this, replies are read from the next list, and usage is unknown.
         """
         self._followed.observe(response)
+
+    def assembler(self) -> Assembler:
+        """Return an assembler for the events of a streamed reply, as dictionaries; `observe` takes the reply that it returns."""
+        return self._followed.assembler()
 
     async def aobserve(self, response: object) -> None:
         """As `observe`, without blocking the event loop."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import CallStarted, Failed, ModelReplied
+from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, Usage
 from palimpsest.core.log.undo import undo
 from palimpsest.core.policy import Answer, Want
 from palimpsest.core.situation import Moment
@@ -18,17 +18,15 @@ from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.mirror.bodies import NewMessage, tools_of
 from palimpsest.mirror.detecting import detected_wire, shape_of
+from palimpsest.mirror.elements import Splice, record_of
 from palimpsest.mirror.mirror import Mirror
 from palimpsest.mirror.plain import BREAKPOINT, copied, digest_of_message, equals, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape
-from palimpsest.wire.anthropic.decode import decode_message
-from palimpsest.wire.chat.decode import decode_completion
 from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.past_requests import card_on_wire
-from palimpsest.wire.responses.decode import decode_response_object
+from palimpsest.wire.stream import Assembler, assembler, decode_object
 
-_DECODERS: Final = {"anthropic": decode_message, "responses": decode_response_object, "chat": decode_completion}
 # The id of an observed reply for which the provider gave none; replies that were read from a list have no id.
 _OBSERVED: Final = "observed"
 _LONGEST_REASON: Final = 500
@@ -78,23 +76,38 @@ class FollowedList:
         return prepared._replace(reason=self.reason)
 
     def observe(self, response: object) -> None:
-        """Record a reply with its usage."""
+        """Record a reply with its usage: a response, or a reply that was assembled from a stream."""
         with self.failing_open():
+            if isinstance(response, ModelReplied):
+                # Its messages are not known as its owner will write them; the next list shows them.
+                digest = f"stream {response.message}"
+                record = record_of(Splice(((digest, len(response.parts)),)))
+                self._record_reply([replace(response, foreign=record)], response)
+                return
             plain = plain_value(response)
             if not is_json(plain):
                 raise BadInput(f"a reply is {type(response).__name__} and not an object", where="observe")
-            shape, log, model = self._mirror.shape, self.session.log, self.session.card
-            decoded = _DECODERS[shape.wire](plain, card_on_wire(model, shape.wire))
+            shape = self._mirror.shape
+            decoded = decode_object(shape.wire, plain, card_on_wire(self.session.card, shape.wire))
             said = [NewMessage(message, digest_of_message(message)) for message in shape.replies(plain)]
-            bodies = self._mirror.bodies(said)
-            facts = replace(decoded, parts=(), call=log.open_call, model=model.name, message=decoded.message or _OBSERVED)
-            if not any(isinstance(body, ModelReplied) for body in bodies):
-                self._mirror.take(log.append(facts))
-            for body in bodies:
-                if isinstance(body, ModelReplied):
-                    body = replace(facts, parts=body.parts, foreign=body.foreign)  # noqa: PLW2901 - the same body with its usage
-                    facts = replace(facts, call=None)
-                self._mirror.take(log.append(body))
+            self._record_reply(self._mirror.bodies(said), decoded)
+
+    def assembler(self) -> Assembler:
+        """Return an assembler for the events of a streamed reply, whose reply can be observed."""
+        return assembler(self.wire, card_on_wire(self.session.card, self.wire))
+
+    def _record_reply(self, bodies: Sequence[Body], decoded: ModelReplied) -> None:
+        """Append the events of a reply; the first of them is the outcome of the open call and has the usage."""
+        log, mirror = self.session.log, self._mirror
+        facts = replace(decoded, parts=(), call=log.open_call, model=self.session.card.name, message=decoded.message or _OBSERVED)
+        if not any(isinstance(body, ModelReplied) for body in bodies):
+            mirror.take(log.append(facts))
+        for body in bodies:
+            if not isinstance(body, ModelReplied):
+                mirror.take(log.append(body))
+                continue
+            mirror.take(log.append(replace(facts, parts=body.parts, foreign=body.foreign)))
+            facts = replace(facts, call=None, usage=Usage())
 
     @contextmanager
     def failing_open(self) -> Iterator[None]:
