@@ -93,6 +93,19 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(tmp_path: Path) ->
     assert verify(JsonlSessions(tmp_path), "s", MemoryBlobs()).events == 3
 
 
+def test_a_session_that_cannot_be_created_leaves_neither_log_nor_lock(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (10, 100):
+        # No byte beyond the limit can be written, as on a full disk: first the lock fails, then the log.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(StoreError):
+                JsonlSessions(tmp_path).create("s", b"x" * 200)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     lock.acquire()

@@ -18,9 +18,9 @@ Progress: TypeAlias = Callable[[int, int], None]
 class SessionRow(Struct, frozen=True):
     """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
 
-    `context` is the size of the next request in tokens: what a provider or an edit reported last, and an estimate of what came since. It
-    is `None` where only the view tells it: in a fork, and after a rewind, an undo or an edit without sizes, until the next report. `path`
-    is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork counts only
+    `context` is the size of the next request in tokens, as the provider or an edit reported it with the last event that changed the view.
+    It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report. `path` is the
+    name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork counts only
     its own events. Times are milliseconds since 1970.
     """
 

@@ -42,12 +42,15 @@ class Fact(Value, frozen=True):
 class Reported(Value, frozen=True):
     """Tokens of the view at its last known size: reported by the provider with a reply, or computed by a later edit.
 
-    `written` is the number of tokens written to the provider's cache, which one of the imitated programs does not count.
+    `written` is the number of tokens written to the provider's cache, which one of the imitated programs does not count. `measured` are
+    the items that `tokens` includes, if the view has changed since by more than new items at its end. The difference between `tokens` and
+    a count of `measured` is what the request has and the log has not: tools, and the system prompt of another program.
     """
 
     tokens: int
     seq: int
     written: int = 0
+    measured: tuple[Item, ...] | None = None
 
 
 class RunningNotes(Value, frozen=True):
@@ -105,6 +108,14 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
         while start and seq_of(items[start - 1].id) > seq:
             start -= 1
         return items[start:]
+
+    @property
+    def measured_report(self) -> Reported | None:
+        """The last report together with the items that it measured; it stays valid for a view with other items."""
+        reported = self.reported
+        if reported is None or reported.measured is not None:
+            return reported
+        return replace(reported, measured=self.items[: len(self.items) - len(self.since(reported.seq))])
 
 
 EMPTY_VIEW = View()

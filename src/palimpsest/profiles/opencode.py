@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from palimpsest.core.tokens.budget import measured_tokens
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import opencode_budget, opencode_measured_budget
@@ -81,9 +82,9 @@ def _on(environment: Mapping[str, str], name: str, default: str = "false") -> bo
 
 def _count_without_writes(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """Return the tokens that the provider reported last, without those written to its cache; without a report, an estimate."""
-    return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens - view.reported.written
+    return _count_reported(view, counter, tools_tokens) - (0 if view.reported is None else view.reported.written)
 
 
 def _count_reported(view: View, counter: CountsTokens, tools_tokens: int) -> int:
     """Return the tokens that the provider reported last; without a report, an estimate."""
-    return counter.total(view) + tools_tokens if view.reported is None else view.reported.tokens
+    return counter.total(view) + tools_tokens if view.reported is None else measured_tokens(view.reported, view, counter)

@@ -29,6 +29,8 @@ _ADVICE = {
 def store_error(error: OSError, path: Path, verb: str) -> StoreError:
     """Return the error for a failed system call, with the path and the reason in one line."""
     reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+    if error.errno == errno.ENOENT and not path.parent.exists():
+        reason = f"there is no folder {path.parent}"
     return StoreError(f"cannot {verb} it: {reason}", where=str(path))
 
 

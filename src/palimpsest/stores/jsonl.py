@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.ports import LogStat
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import check_session_id
@@ -35,7 +35,7 @@ class JsonlSessions:
         return self.folder / f"{session}{SUFFIX}"
 
     def create(self, session: str, first: bytes = b"") -> JsonlFile:
-        """Create a log with its first line and open it for writing; if the line cannot be written, no file remains.
+        """Create a log with its first line and open it for writing; if it cannot be locked or the line cannot be written, no file remains.
 
         Raises `BadInput` if the session exists, `StoreError` if the file cannot be created.
         """
@@ -51,8 +51,11 @@ class JsonlSessions:
             lines = self._open_for_writing(path, session, file)
             if first:
                 lines.append(first)
-        except BaseException:
+        except BaseException as error:
             path.unlink(missing_ok=True)
+            if not isinstance(error, Locked):
+                # The lock of a session that was never there protects nothing.
+                (self._locks / session).unlink(missing_ok=True)
             if lines is not None:
                 lines.close()
             raise

@@ -258,9 +258,10 @@ def test_without_the_extra_one_line_says_how_to_install_it(desk: Desk) -> None:
     )
 
 
-def test_files_instead_of_pipes_are_wrong_use(desk: Desk) -> None:
+@pytest.mark.parametrize("name", ["input", os.devnull])
+def test_files_instead_of_pipes_are_wrong_use(desk: Desk, name: str) -> None:
     (desk.folder / "input").write_bytes(b"")
-    with (desk.folder / "input").open("rb") as given:
+    with (desk.folder / name).open("rb") as given:
         done = pal(desk, *PAL, stdin=given)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "must be pipes to an editor" in done.stderr

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.texts import is_date, iso_time, utc_text, whole_number
+from palimpsest.core.format.texts import is_date, iso_time, percent_of, utc_text, whole_number
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,8 @@ def test_any_other_text_is_no_number(text: str) -> None:
 )
 def test_an_item_id_has_two_or_three_numbers_without_leading_zeros(item: str, numbers: tuple[int, ...] | None) -> None:
     assert numbers_of(item) == numbers
+
+
+def test_a_share_is_in_whole_percent_with_halves_rounded_up() -> None:
+    assert [percent_of(tokens, 200_000) for tokens in (0, 999, 1_000, 24_999, 25_000, 200_000, 401_000)] == [0, 0, 1, 12, 13, 100, 201]
+    assert percent_of(5, 0) == 0

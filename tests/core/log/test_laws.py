@@ -1,7 +1,9 @@
 from histories import Step, new_log, steps, tell
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from palimpsest.core.edits import Fold
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.format.codec import decode_line, encode_body, encode_line
 from palimpsest.core.items import Item, ToolCall, ToolResult
@@ -9,7 +11,10 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, undo
 from palimpsest.core.log.verify import verify
 from palimpsest.core.pairs import newly_unpaired, unpaired
-from palimpsest.core.projections.view import project
+from palimpsest.core.projections.view import ViewProjection, project
+from palimpsest.core.tokens.budget import used
+from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 
@@ -30,7 +35,8 @@ def test_projecting_in_two_steps_is_projecting_in_one(history: list[Step], cut: 
 @given(steps)
 def test_the_live_view_is_the_projection_of_the_path(history: list[Step]) -> None:
     log = tell(new_log(), history)
-    assert log.view == project(log.events(), skip=log.reader.undone_edits(log.path), find=log.reader.item)
+    skip = log.reader.undone_edits(log.path)
+    assert log.view == ViewProjection(skip=skip, find=log.reader.item).follow(log.reader, log.path)
 
 
 @given(steps, st.booleans(), st.integers(0, 25))
@@ -140,3 +146,33 @@ def test_what_was_recorded_verifies(history: list[Step]) -> None:
     events: list[Event] = list(log.reader.run(0, log.tip))
     verdict = verify(store, "s", MemoryBlobs())
     assert (verdict.findings, verdict.events) == ((), len(events))
+
+
+@given(steps, st.integers(0, 100))
+def test_an_undone_edit_leaves_the_count_that_its_plan_gave(history: list[Step], which: int) -> None:
+    log = tell(new_log(), history)
+    skip = log.reader.undone_edits(log.path)
+    edits = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.seq not in skip]
+    if edits:
+        plan = plan_undo(log, edits[which % len(edits)])
+        for body in plan.undone:
+            log.append(body)
+        assert (log.view.reported, log.view.items) == (plan.view.reported, plan.view.items)
+
+
+@given(steps)
+def test_undoing_the_newest_edit_restores_the_count_before_it(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    counter = TokenCounter(palimpsest_size, 1.33)
+    before = used(log.view, counter, 500)
+    if log.view.items:
+        seq = log.append(ViewEdited((Fold(log.view.ids[0], log.view.ids[-1]),), by="test", tokens_after=len(history)), foreign=True).seq
+        undo(log, seq)
+    assert used(log.view, counter, 500) == before
+
+
+@given(steps)
+def test_a_report_with_the_items_that_it_measured_counts_as_much_as_without_them(history: list[Step]) -> None:
+    log = tell(new_log(), history)
+    counter = TokenCounter(palimpsest_size)
+    assert used(structs.replace(log.view, reported=log.view.measured_report), counter) == used(log.view, counter)

@@ -3,16 +3,18 @@ from histories import new_log
 
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import EditUndone, ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.events import EditUndone, ModelReplied, Rewound, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.format.path import EventRange, Path
-from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.items import Cover, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, restore, rewind, undo
+from palimpsest.core.view import Reported
+from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 
-def session() -> Log:
+def session(store: MemorySessions | None = None) -> Log:
     """Events 1 to 6: a request, a call, its result, an answer, a second request, an answer."""
-    log = new_log()
+    log = new_log(store)
     log.append(UserSaid((Text("read a.py"),)))
     log.append(ModelReplied((ToolCall("c1", "read", '{"path":"a.py"}'),)))
     log.append(ToolReturned(ToolResult("c1", (Text("print(1)"),))))
@@ -31,6 +33,49 @@ def test_undo_is_an_event_with_the_items_that_become_visible_again() -> None:
     seq = edited(log, Fold("1.0", "4.0", (Put("summary", Text("s")), Keep("1.0"))))
     assert undo(log, seq, why="wrong")[0].body == EditUndone(seq, (), "wrong", ("2.0", "3.0", "4.0"))
     assert log.view.ids == ("1.0", "2.0", "3.0", "4.0", "5.0", "6.0")
+
+
+def test_an_undo_restores_the_report_before_the_edit() -> None:
+    log = session()
+    log.append(ModelReplied((Text("done", "assistant"),), usage=Usage(input=9_000, output=5)))
+    seq = log.append(ViewEdited((Fold("1.0", "4.0"),), by="test", tokens_after=70)).seq
+    assert log.view.reported == Reported(70, seq)
+    undo(log, seq)
+    assert log.view.reported == Reported(9_005, 7)
+
+
+def test_a_report_that_was_made_with_an_edit_keeps_the_items_of_its_time_when_the_edit_is_undone() -> None:
+    log = session()
+    seq = log.append(ViewEdited((Fold("1.0", "4.0", (Put("summary", Text("s")),)),), by="test", tokens_after=70)).seq
+    log.append(ModelReplied((Text("done", "assistant"),), usage=Usage(input=80, output=5)))
+    measured = log.view.items
+    planned = plan_undo(log, seq).view
+    undo(log, seq)
+    assert log.view.reported == planned.reported == Reported(85, 8, measured=measured)
+    log.checkpoint()
+    log.append(ModelReplied((Text("again", "assistant"),), usage=Usage(input=900, output=5)))
+    assert log.view.reported == Reported(905, 10)
+
+
+def test_a_checkpoint_keeps_the_items_that_a_report_measured_with_their_masks() -> None:
+    store = MemorySessions()
+    log = session(store)
+    edited(log, Mask(("3.0",), "[cleared]"))
+    log.append(ModelReplied((Text("done", "assistant"),), usage=Usage(input=80, output=5)))
+    edited(log, Fold("1.0", "4.0"))
+    log.checkpoint()
+    opened = Log.open(store, "s", FixedClock(1, 1))
+    assert opened.view == log.view
+    assert opened.view.reported is not None
+    assert [(item.id, item.mask) for item in opened.view.reported.measured or ()] == [
+        ("1.0", None),
+        ("2.0", None),
+        ("3.0", Cover("[cleared]")),
+        ("4.0", None),
+        ("5.0", None),
+        ("6.0", None),
+        ("8.0", None),
+    ]
 
 
 def test_items_that_an_undo_restored_are_held_for_the_epoch() -> None:

@@ -140,16 +140,16 @@ def test_usage_without_a_prompt_does_not_give_the_size_of_the_view() -> None:
     assert log.view.reported == Reported(100, 4)
 
 
-def test_a_reported_total_holds_until_the_view_is_edited_or_the_model_changes() -> None:
+def test_a_report_keeps_the_items_that_it_measured_when_the_view_is_edited_until_the_next_report_or_a_switch() -> None:
     log = conversation()
-    seen = [log.view.reported]
+    seen, measured = [log.view.reported], log.view.items
     edit(log, Mask(("3.0",), "x"))
     seen.append(log.view.reported)
     log.append(ModelReplied((Text("more", "assistant"),), usage=Usage(input=50)))
     seen.append(log.view.reported)
     log.append(ModelSwitched("other"))
     seen.append(log.view.reported)
-    assert (seen, log.view.model) == ([Reported(100, 4), None, Reported(50, 6), None], "other")
+    assert (seen, log.view.model) == ([Reported(100, 4), Reported(100, 4, measured=measured), Reported(50, 6), None], "other")
 
 
 def test_a_stated_fact_lasts_as_long_as_the_item_that_states_it() -> None:

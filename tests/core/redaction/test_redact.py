@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import itertools
 import random
+import re
 import uuid
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_sets import planted
 
+from palimpsest.core.redaction.classes import SecretCandidate
 from palimpsest.core.redaction.search import CLASSES, Secret, find_secrets, redact
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8" * 4
@@ -138,6 +141,25 @@ def test_no_class_is_left_untested() -> None:
 @pytest.mark.parametrize(("kind", "secret"), RARE, ids=lambda value: str(value)[:12])
 def test_vendors_that_the_sets_do_not_have_are_found_by_their_prefix(kind: str, secret: str) -> None:
     assert redact(f"use {secret} for now") == f"use [REDACTED:{kind}] for now"
+
+
+def test_every_prefix_of_a_vendor_is_looked_for_whatever_characters_follow_it() -> None:
+    digits = "0a1b2c3d4e5f6a7b8c9d" * 5
+    parts = [f"{digits[:22]}.{digits[:6]}.{digits[:40]}", f"{digits[:14]}.{digits[:64]}", f"{digits[:22]}.{digits[:43]}", f"2_{digits}"]
+    tails = ["", "10", *(digits[:size] for size in (32, 33, 35, 60, 64, 100)), digits.upper(), digits[:16].upper(), LETTERS[:32], *parts]
+    leads = ["", digits[:36], digits[:32], "12345678", "Fly", f"{digits[:14]}."]
+    proved: set[str] = set()
+    missed: list[str] = []
+    for secret_class in filter(lambda each: each.run, CLASSES):
+        for start, lead, tail in itertools.product(secret_class.starts, leads, tails):
+            text = f'{{"id": "{lead}{start}{tail}"}}'
+            match = re.search(secret_class.pattern, text)
+            has_run = match and re.search(r"[A-Za-z0-9_-]{15}", text[: match.start() + 9 + 15])
+            if match and has_run and secret_class.judge(SecretCandidate(match[0])):
+                proved.add(start)
+                missed += [] if any(secret.start <= match.start() < secret.end for secret in find_secrets(text)) else [text]
+    assert missed == []
+    assert proved == {start for secret_class in CLASSES if secret_class.run for start in secret_class.starts}
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,20 @@ def test_cc_07_used_is_the_last_reported_total_and_the_estimate_of_what_was_appe
     assert used(view, TokenCounter(claude_size), tools_tokens=9_999) == 50_000 + 100 + 10
 
 
+def test_an_edit_changes_only_what_was_counted_and_what_the_provider_alone_knows_stays() -> None:
+    measured = (_text("1.0", "x" * 4_000), _text("3.0", "x" * 400, "assistant"))
+    folded = (_text("5.0.0", "x" * 80), _text("6.0", "x" * 40))
+    counter = TokenCounter(claude_size)
+    reported = Reported(50_000, 3, measured=measured)
+    assert used(View(items=folded, reported=reported), counter, tools_tokens=9_999) == 50_000 - 1_100 + 20 + 10
+    assert used(View(items=(*measured, *folded), reported=reported), counter) == 50_000 + 20 + 10
+
+
+def test_an_estimate_above_the_report_does_not_make_a_view_smaller_than_its_share() -> None:
+    reported = Reported(600, 3, measured=(_text("1.0", "x" * 4_000),))
+    assert used(View(items=(_text("5.0", "x" * 400),), reported=reported), TokenCounter(claude_size)) == 60
+
+
 def test_cc_07_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
     view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
     assert used(view, TokenCounter(claude_size), tools_tokens=7) == 20 + 100 + 7

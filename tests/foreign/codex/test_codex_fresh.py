@@ -10,6 +10,7 @@ from readings import Home
 from rollouts import answered, context, counted, ended, message, meta, write
 from rollouts import said as typed
 
+from palimpsest.audit.pricing.size_rules import codex_size
 from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall
@@ -85,12 +86,14 @@ def test_a_fold_of_a_session_of_codex_is_followed_by_its_tokens_too(tmp_path: Pa
     log.close()
 
 
-def test_tokens_without_a_count_after_an_edit_are_counted_by_the_rule_of_codex() -> None:
+def test_an_edit_without_a_count_changes_the_reported_tokens_by_the_rule_of_codex() -> None:
     log, blobs = native(*CONVERSATION)
-    log.append(ViewEdited((Mask((log.view.items[6].id,), "[cleared]"),), by="test"))
+    cleared = log.view.items[6]
+    log.append(ViewEdited((Mask((cleared.id,), "[cleared]"),), by="test"))
     log.append(UserSaid((Text("more"),)))
-    # 22 for the instructions, then 23, 22, 21, 0, 23, 17, 17 and 23 for the items.
-    assert counts(write_codex(log, blobs))[2:] == [("compacted", 0, 0), ("token_count", 168, 225)]
+    # The provider reported 115; the result has 16 tokens and its mask 17, and the message comes after both lines.
+    assert codex_size(cleared.content) == 16
+    assert counts(write_codex(log, blobs))[2:] == [("compacted", 0, 0), ("token_count", 115 - 16 + 17, 225)]
 
 
 def test_a_message_of_context_and_words_stays_one_message() -> None:

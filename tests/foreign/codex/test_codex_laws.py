@@ -31,6 +31,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.log import Log
+from palimpsest.core.log.verify import verify
 from palimpsest.stores.ephemeral import FixedClock
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
@@ -114,3 +115,16 @@ def spent(told: list[Body]) -> int:
 
 def seen(home: Home, session: str) -> list[tuple[str, str]]:
     return [(each.kind, text_of(each.content)) for each in Log.open(home.store, session, FixedClock(1)).view.items]
+
+
+@pytest.mark.parametrize("path", [path for path in GOLDEN if b"call_output" in path.read_bytes()], ids=lambda path: path.stem[-12:])
+def test_a_rollout_of_which_any_lines_are_missing_verifies_right_after_its_import(path: Path, tmp_path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    answer = next(number for number, line in enumerate(lines) if b"call_output" in line)
+
+    for number, trimmed in enumerate((lines[:1] + lines[answer:], lines[: answer - 1] + lines[answer:], lines[: answer + 1])):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / path.name).write_bytes(b"".join(trimmed))
+        home = Home()
+        (done,) = home.take(CODEX, tmp_path / str(number) / path.name)
+        assert verify(home.store, done.session, home.blobs).findings == ()

@@ -224,3 +224,9 @@ def test_only_a_fence_at_the_beginning_of_a_line_opens_a_block_of_code() -> None
     assert code_blocks("a\n```py\nx\n````\nb\n ```\nc") == [(False, "a"), (True, "```py\nx\n````"), (False, "b\n ```\nc")]
     assert code_blocks("~~~\n```\n~~\n~~~ \nz") == [(True, "~~~\n```\n~~\n~~~ "), (False, "z")]
     assert code_blocks("```a`b\nc") == [(False, "```a`b\nc")]
+
+
+def test_the_size_of_an_edit_is_shown_only_if_both_of_its_numbers_are_known() -> None:
+    sizes = ((900, 40), (900, 0), (0, 40))
+    lines = [edit_line(EditEntry(4, 5_000, "q", tokens_before=before, tokens_after=after)) for before, after in sizes]
+    assert lines == ["by q · 900 → 40 tokens", "by q", "by q"]

@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.codex.files import rollout_lines
@@ -92,6 +94,14 @@ def unpacking(tmp_path: Path, packed: int, unpacked: int) -> int:
         return sum(len(block) for block in iter(lambda: reader.read(1 << 20), b""))
     finally:
         reader.close()
+
+
+@given(st.binary(max_size=6), st.sampled_from([b'"%b"', b'{"a": ["%b"]}', b'{"%b": 1}', b'{"a": 1} %b', b'"\\n%b"']))
+@example(b"\xff", b'"%b"')
+def test_bytes_that_are_not_utf_8_are_no_value_but_lone_surrogates_are(inner: bytes, form: bytes) -> None:
+    assert decoded(b'{"\xed\xa0\x80": 1}') == {"?": 1}
+    data = form % inner
+    assert decoded(data) is None or data.decode(errors="surrogatepass")
 
 
 def test_a_compressed_file_may_unpack_to_so_many_times_its_size_and_to_so_many_bytes(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_file_that_comes_while_we_write_is_kept(tmp_path: Path) -> None:
 def test_a_folder_or_a_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="this is a folder"):
         write_atomically(tmp_path, [b"x"])
-    with pytest.raises(StoreError, match="does not exist"):
+    with pytest.raises(StoreError, match="there is no folder"):
         write_atomically(tmp_path / "no" / "a", [b"x"])
     with pytest.raises(StoreError, match="cannot write it"):
         write_atomically(tmp_path, [b"x"], replace=True)

@@ -185,5 +185,5 @@ def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, i
             EventRef("old", 1, "ab"),
             EventRef("old", 1),
         ),
-        SessionRow("old", "memory:old", "hello", "palimpsest", created=DAY, updated=DAY + 1, events=2, turns=1, context=6),
+        SessionRow("old", "memory:old", "hello", "palimpsest", created=DAY, updated=DAY + 1, events=2, turns=1, context=None),
     ]

@@ -1,6 +1,7 @@
 import errno
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -88,7 +89,7 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySess
     with SqliteIndex(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         assert found(index, "word") == [("one", 1)]
-        assert index.note.startswith(f"{path} cannot be written (")
+        assert index.note == f"{path} cannot be written (File exists): the index is kept in memory and built again each time"
 
 
 def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
@@ -100,8 +101,23 @@ def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions
     assert found(index, "word") == [("two", 1), ("one", 1)]
     assert index.note == (
         f"{tmp_path / 'index.sqlite'} cannot be written (attempt to write a readonly database): "
-        "the index is kept in memory and built again each time"
+        "the index is kept in memory and copied from the file each time"
     )
+
+
+def test_a_read_only_index_is_copied_and_only_new_logs_are_read(store: MemorySessions, tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    write(store, "one", "word")
+    with SqliteIndex(path, store) as index:
+        index.refresh()
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE sessions SET title = 'only in the file'")
+    write(store, "two", "word")
+
+    with SqliteIndex(path, store) as index:
+        index._database.connection.execute("PRAGMA query_only = 1")  # root can write files of any mode
+        assert {row.id: row.title for row in index.list()} == {"one": "only in the file", "two": "word"}
+        assert index.note.endswith(": the index is kept in memory and copied from the file each time")
 
 
 def test_an_index_on_a_full_disk_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:
@@ -112,7 +128,8 @@ def test_an_index_on_a_full_disk_goes_on_in_memory(store: MemorySessions, index:
     index.refresh()
     assert found(index, "word") == [("two", 1), ("one", 1)]
     assert index.note == (
-        f"{tmp_path / 'index.sqlite'} cannot be written (database or disk is full): the index is kept in memory and built again each time"
+        f"{tmp_path / 'index.sqlite'} cannot be written (database or disk is full): "
+        "the index is kept in memory and copied from the file each time"
     )
 
 

@@ -4,6 +4,7 @@ from side_calls import side_reply
 from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import (
     Body,
+    CallStarted,
     ContextStated,
     Event,
     EventRef,
@@ -90,7 +91,7 @@ def test_a_session_is_counted_in_one_go_or_in_two() -> None:
         events=9,
         turns=2,
         tokens=148,
-        context=11,
+        context=None,
         usage={"model-a": Usage(17, 100, 20, 0, 5), "model-b": Usage(3, output=3)},
         base=EventRef("zero", 3, "ab"),
         opener=EventRef("up", 9),
@@ -111,3 +112,31 @@ def test_a_given_title_wins_over_what_was_said_first() -> None:
     said = builder.row.title
     builder.add(Event(1, 0, 0, "", Titled("Parser")))
     assert (said, builder.row.title) == ("x" * 79 + "…", "Parser")
+
+
+def test_the_context_is_known_only_while_nothing_came_after_a_report_and_the_model_is_that_of_the_last_call() -> None:
+    builder = SessionRowBuilder(SessionRow("one"))
+    bodies: tuple[Body, ...] = (
+        SessionOpened("one"),
+        ModelSwitched("model-a"),
+        UserSaid((Text("hello"),)),
+        CallStarted("model-b", "anthropic"),
+        ModelReplied((Text("hi", "assistant"),), usage=Usage(90, output=10)),
+        TurnEnded(),
+        ViewEdited((Mask(("2.0",)),), by="test", tokens_after=70),
+        ViewEdited((Mask(("4.0",)),), by="test"),
+    )
+    found = []
+    for seq, body in enumerate(bodies):
+        builder.add(Event(seq, seq - 1, 0, "", body))
+        found.append((builder.row.context, builder.row.model))
+    assert found == [
+        (0, ""),
+        (0, "model-a"),
+        (None, "model-a"),
+        (None, "model-b"),
+        (100, "model-b"),
+        (100, "model-b"),
+        (70, "model-b"),
+        (None, "model-b"),
+    ]

@@ -99,12 +99,11 @@ class Reader:
                 if index not in undone.get(event["seq"], set()):
                     before = {item.id for item in state.items}
                     state.items = self._edited(state.items, event["seq"], index, edit)
-                    state.reported = None
                     state.held |= _held(edit)
                     if edit["type"] == "fold":
                         state.forget(before - {item.id for item in state.items})
             if body["type"] == "view_edited" and event["seq"] not in undone:
-                state.reported = body.get("tokens_after") or (None if body["edits"] else state.reported)
+                state.reported = body.get("tokens_after") or state.reported
         return state
 
     def view(self) -> list[Shown]:
@@ -242,7 +241,6 @@ def _stated(state: State, seq: int, body: Json) -> None:
 
 def _undone(state: State, seq: int, body: Json) -> None:
     state.held |= set(body.get("brings", ()))
-    state.reported = None
 
 
 def _switched(state: State, seq: int, body: Json) -> None:

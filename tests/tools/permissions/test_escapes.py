@@ -231,24 +231,32 @@ class Ground:
         return {str(path): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else None) for path in found}
 
 
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one commit, which each test gets a copy of, because git takes longer than a copy."""
+    project = tmp_path_factory.mktemp("repository")
+    (project / "a.py").write_text("one = 1\n")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    subprocess.run(["git", "-C", project, "add", "a.py"], check=True)
+    subprocess.run(["git", "-C", project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"], check=True)
+    return project
+
+
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
+def ground(tmp_path: Path, repository: Path) -> Iterator[Ground]:
     """Outside means outside of /tmp too, where a sandbox shows another folder."""
     outside = Path(tempfile.mkdtemp(prefix="pal-outside-", dir="/var/tmp"))
     (outside / "victim").write_text("keep\n")
     (outside / "victim").chmod(0o644)
     (outside / "secret").write_text("secret\n")
     project = tmp_path / "project"
-    (project / "src").mkdir(parents=True)
-    (project / "a.py").write_text("one = 1\n")
+    shutil.copytree(repository, project)
+    (project / "src").mkdir()
     (project / "link").symlink_to(outside)
     (project / "linkfile").symlink_to(outside / "secret")
     for name in ("run.sh", "ls"):
         (project / name).write_text(f"#!/bin/bash\n/usr/bin/touch {outside}/pwned\n")
         (project / name).chmod(0o755)
-    subprocess.run(["git", "init", "-q", project], check=True)
-    subprocess.run(["git", "-C", project, "add", "a.py"], check=True)
-    subprocess.run(["git", "-C", project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"], check=True)
     (project / "a.py").write_text("one = 2\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
@@ -267,7 +275,7 @@ def decided(ground: Ground, mode: Mode, attempt: str, *, sandboxed: bool = False
 def run(ground: Ground, attempt: str, sandbox: Sandbox, area: Area) -> None:
     async def runs() -> None:
         shell = Shell(ground.workspace.root, sandbox=sandbox.wrap(area), temp=area.temp)
-        await shell.tools()[0].run(json.dumps({"command": ground.filled(attempt), "timeout": 20}), ground.workspace)
+        await shell.tools()[0].run(json.dumps({"command": ground.filled(attempt), "timeout": 8}), ground.workspace)
         await shell.close()
 
     asyncio.run(runs())

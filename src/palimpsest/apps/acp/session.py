@@ -26,6 +26,7 @@ from palimpsest.apps.acp.replay import replay
 from palimpsest.apps.acp.updates import SessionUpdates, Update, agent_text
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, InputWithdrawn, Interrupted, ModeChanged, ModelReplied, PermissionAsked, TurnEnded
+from palimpsest.core.format.texts import percent_of
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.projections.ledger import total_of
@@ -241,10 +242,10 @@ class EditorSession:
 
     async def _context(self) -> None:
         session, usage = self.agent.session, self._usage()
-        share = 100 * usage.used / usage.size if usage.size else 0.0
+        share = percent_of(usage.used, usage.size)
         spent = f"${usage.cost.amount:.4f}" if usage.cost is not None else "unknown"
         rows = (
-            ("window", f"{usage.used:,} of {usage.size:,} tokens ({share:.0f} %)"),
+            ("window", f"{usage.used:,} of {usage.size:,} tokens ({share} %)"),
             ("model", session.card.name),
             ("profile", session.profile.name),
             ("mode", self.mode),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,6 +15,7 @@ LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+_NO_EDITOR: Final = "standard input and output must be pipes to an editor, not files; see docs/editors.md"
 
 
 class LineTransport:
@@ -114,8 +116,10 @@ class _OutputProtocol(asyncio.StreamReaderProtocol):
 async def standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return standard input and output as streams; what else this process or its children print goes to standard error from here on.
 
-    Raises `BadInput` if one of them is a regular file, which asyncio cannot wait for.
+    Raises `BadInput` if one of them is a regular file, or the input a device such as /dev/null; asyncio cannot wait for those.
     """
+    if not _can_be_awaited(sys.stdin.fileno()):
+        raise BadInput(_NO_EDITOR, where="pal acp")
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_CHUNK)
 
@@ -130,5 +134,11 @@ async def standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         transport, protocol = await loop.connect_write_pipe(lambda: _OutputProtocol(lost), own)
     except ValueError as error:
-        raise BadInput("standard input and output must be pipes to an editor, not files; see docs/editors.md", where="pal acp") from error
+        raise BadInput(_NO_EDITOR, where="pal acp") from error
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+def _can_be_awaited(descriptor: int) -> bool:
+    """Whether a descriptor is a pipe, a socket or a terminal."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

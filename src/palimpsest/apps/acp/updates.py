@@ -127,8 +127,9 @@ class SessionUpdates:
             case Titled(title=title):
                 yield SessionInfoUpdate(session_update="session_info_update", title=valid(title))
             case ViewEdited() as body if any(isinstance(edit, Fold) for edit in body.edits):
-                saving = f"{body.tokens_before:,} → {body.tokens_after:,} tokens"
-                line = f"[The context was folded: {saving}; `pal audit last` shows it, `pal undo last` takes it back.]"
+                is_known = body.tokens_before and body.tokens_after
+                saving = f": {body.tokens_before:,} → {body.tokens_after:,} tokens" if is_known else ""
+                line = f"[The context was folded{saving}; `pal audit last` shows it, `pal undo last` takes it back.]"
                 yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(line))
             case _:
                 return

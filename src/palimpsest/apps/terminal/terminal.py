@@ -67,6 +67,7 @@ class Terminal(CommandSide):
         self._status = StatusReader()
         self._stopped_at = self._escaped_at = 0.0
         self._work: set[asyncio.Task[None]] = set()
+        self._opening_ended = asyncio.Event()
 
     async def run(self) -> None:
         """Show the screen until the user leaves, then end the session in order."""
@@ -82,6 +83,7 @@ class Terminal(CommandSide):
 
     async def _open(self) -> None:
         await self._guarded(self.session.open(self.around.session))
+        self._opening_ended.set()
         await asyncio.to_thread(load_for_first_message)
         # What the start has made stays until the end: leaving it out makes every later collection short enough for a key in between.
         gc.freeze()
@@ -239,9 +241,16 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
-        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - loaded after the first prompt
+        from palimpsest.apps.terminal.commands.command import NotOpen  # noqa: PLC0415 - loaded after the first prompt
+        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - the same
 
         try:
+            await run_line(self, line)
+        except NotOpen:
+            if self._opening_ended.is_set():
+                raise
+            self.notice("it waits until the session is open")
+            await self._opening_ended.wait()
             await run_line(self, line)
         finally:
             if self.session.conversation is not None and not self.is_running:

@@ -1,4 +1,4 @@
-"""Times, counts and whole numbers as texts: how they are written for people and programs, and read from words of a command."""
+"""Times, counts, shares and whole numbers as texts: how they are written for people and programs, and read from words of a command."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -39,3 +39,8 @@ def whole_number(text: str) -> int | None:
 def counted(number: int, word: str) -> str:
     """Return a number and its noun for a message, in the plural unless the number is 1: `1 session`, `2,000 sessions`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def percent_of(tokens: int, window: int) -> int:
+    """Return the share of a window in whole percent, halves rounded up; 0 without a window."""
+    return (200 * tokens + window) // (2 * window) if window else 0

@@ -295,7 +295,8 @@ class Log:
 
     def trial(self, edits: tuple[Edit, ...]) -> View:
         """Return the view after the edits, without recording them. Raises `BadEdit` as `append` does."""
-        return structs.replace(check_fit(self.view, edits, self.find, self._never_paired).view, reported=None)
+        view = self.view
+        return structs.replace(check_fit(view, edits, self.find, self._never_paired).view, reported=view.measured_report)
 
     def follow(self) -> tuple[Event, ...]:
         """Read the events that another process has appended since the last call, and return them. For readers."""

@@ -11,7 +11,7 @@ from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Item, ToolCall, ToolResult, Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import newly_unpaired, pairs_of, unpaired
-from palimpsest.core.projections.view import project
+from palimpsest.core.projections.view import ViewProjection, project
 from palimpsest.core.view import View
 
 FORGET: Final = "forget"
@@ -51,11 +51,11 @@ def plan_undo(log: Log, seq: int, edits: tuple[int, ...] = (), why: str = "") ->
     for number, indexes in indexes_by_event.items():
         before = skip.get(number)
         skip[number] = frozenset() if not indexes else frozenset(indexes) | (before or frozenset())
-    view = project(log.events(), skip=skip, find=log.reader.item)
+    view = ViewProjection(skip=skip, find=log.reader.item).follow(log.reader, path)
     _check_pairs(log, view, seq)
     shown = {item.id for item in log.view.items if item.mask is None}
     brings = tuple(item.id for item in view.items if item.mask is None and item.id not in shown)
-    view = structs.replace(view, reported=None, held=view.held.union(brings))
+    view = structs.replace(view, held=view.held.union(brings))
     newest = sorted(indexes_by_event, reverse=True)
     undone = tuple(EditUndone(number, indexes_by_event[number], why, brings if number == seq else ()) for number in newest)
     return UndoPlan(undone, view, tuple(number for number in newest if number != seq))
@@ -71,6 +71,11 @@ def restore(log: Log, item_id: str, why: str = "") -> Event:
 
     Raises `BadInput` if the item is not on this branch or is visible already.
     """
+    return log.append(ViewEdited(restoring_edits(log, item_id), by="restore", why=why))
+
+
+def restoring_edits(log: Log, item_id: str) -> tuple[Edit, ...]:
+    """Return the edits that make one item visible again, with its call or result. Raises as `restore` does."""
     wanted = log.find(item_id)
     if wanted is None:
         raise BadInput(f"there is no item {item_id} on this branch")
@@ -87,7 +92,7 @@ def restore(log: Log, item_id: str, why: str = "") -> Event:
     edits: tuple[Edit, ...] = (Unmask(masked),) if masked else ()
     if absent:
         edits += (Insert(absent, _insert_before(log.view, wanted)),)
-    return log.append(ViewEdited(edits, by="restore", why=why))
+    return edits
 
 
 def rewind(log: Log, to: int, *, files: bool = False, why: str = "") -> Event:

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from palimpsest.core.edits import named_ids
 from palimpsest.core.errors import BadLog, DamagedBlob, MissingBlob, PalimpsestError
-from palimpsest.core.events import CallStarted, Event, EventRef, Failed, SessionOpened, UserTyped, ViewEdited
+from palimpsest.core.events import NULL, Body, CallStarted, Event, EventRef, Failed, SessionOpened, UserTyped, ViewEdited
 from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.format.checkpoint import load_checkpoint, lost_end
 from palimpsest.core.format.codec import GENESIS, decode_line, link_of_line
@@ -201,7 +201,7 @@ class _Inspection:
             match content:
                 case ToolCall():
                     self._calls.add(content.call_id)
-                case ToolResult() if content.call_id and content.call_id not in self._calls and not self._may_be_elsewhere:
+                case ToolResult() if content.call_id and content.call_id not in self._calls and not self._may_be_elsewhere(body):
                     self._add_finding(offset, "pair", f"event {event.seq} answers call {content.call_id}, which was never made")
                 case _:
                     pass
@@ -217,10 +217,12 @@ class _Inspection:
             if missing is not None:
                 self._add_finding(offset, "edit", f"event {event.seq} edits item {missing}, which did not exist")
 
-    @property
-    def _may_be_elsewhere(self) -> bool:
-        """Whether a call that no line has may be in the base of a fork, or was lost before a repair that says so."""
-        return self.base is not None or self._has_lost_events
+    def _may_be_elsewhere(self, body: Body) -> bool:
+        """Whether a call that no line has may be in the base of a fork, was lost before a repair that says so, or was never imported.
+
+        Files of other programs may begin or have gaps anywhere, which is no damage of the log that was made of them.
+        """
+        return self.base is not None or self._has_lost_events or bytes(body.foreign) != bytes(NULL)
 
     def _check_blob(self, offset: int, seq: int, address: str) -> None:
         try:

@@ -50,13 +50,18 @@ def apply(view: View, event: Event, find: Find = find_nothing) -> View:
 
 
 class ViewSnapshot(Struct, frozen=True, omit_defaults=True):
-    """A view with the ids and file locations of its items instead of the items; `rest` is everything else, masked facts included."""
+    """A view with the ids and file locations of its items instead of the items; `rest` is everything else, masked facts included.
+
+    `measured` are the items of its report, with their masks.
+    """
 
     head: tuple[str, ...]
     items: tuple[str, ...]
     locations: dict[str, tuple[FileRange, ...]] = field(name="stretches")
     rest: View
     masks: dict[str, Cover] = {}
+    measured: tuple[str, ...] | None = None
+    measured_masks: dict[str, Cover] = {}
 
 
 _snapshots = msgspec.json.Decoder(ViewSnapshot)
@@ -72,7 +77,7 @@ class ViewProjection:
     """
 
     name: ClassVar = "view"
-    version: ClassVar = 1
+    version: ClassVar = 2
     watches: ClassVar = None
     scope: ClassVar[Scope] = "path"
 
@@ -148,22 +153,43 @@ class ViewProjection:
         before = self._before
         path = reader.path(seq)
         projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
-        for event in reader.along(path):
-            projection.take(event)
+        projection.follow(reader, path)
         self.items, self.facts, self.rest = projection.items, projection.facts, projection.rest
         self._covered_facts, self._before = projection._covered_facts, before
+
+    def follow(self, reader: LogReader, path: Path) -> View:
+        """Apply all events of a path, and return the view after them.
+
+        A report measured the view of its time. If `skip` has edits that were undone later, its items are projected once more with them.
+        """
+        for event in reader.along(path):
+            self.take(event)
+        reported = self.rest.reported
+        if reported is not None:
+            measured_path = path.upto(reported.seq)
+            skip = reader.undone_edits(measured_path)
+            if skip != {seq: edits for seq, edits in self.skip.items() if seq <= reported.seq}:
+                then = ViewProjection(skip=skip, find=reader.item)
+                for event in reader.along(measured_path):
+                    then.take(event)
+                self.rest = structs.replace(self.rest, reported=structs.replace(reported, measured=tuple(then.items)))
+                self._frozen = None
+        return self.view
 
     def snapshot(self) -> bytes:
         """Return the view with the ids of its items and the file locations of their events."""
         view = self.view
-        locations = {} if self._reader is None else locate_items(self._reader, (*view.head, *view.items))
+        measured = () if view.reported is None else view.reported.measured or ()
+        locations = {} if self._reader is None else locate_items(self._reader, (*view.head, *view.items, *measured))
         return _encode(
             ViewSnapshot(
                 head=tuple(item.id for item in view.head),
                 items=view.ids,
                 locations=locations,
-                rest=structs.replace(self.rest, head=(), facts=self.facts, seq=self.seq),
-                masks={item.id: item.mask for item in view.items if item.mask is not None},
+                rest=structs.replace(self.rest, head=(), facts=self.facts, seq=self.seq, reported=_without_items(view.reported)),
+                masks=_masks(view.items),
+                measured=None if view.reported is None or view.reported.measured is None else tuple(item.id for item in measured),
+                measured_masks=_masks(measured),
             )
         )
 
@@ -172,14 +198,15 @@ class ViewProjection:
         snapshot = _snapshots.decode(data)
         if self._reader is None:
             raise BadLog("a view is restored from its log only")
-        wanted = {*snapshot.head, *snapshot.items}
+        measured, reported = snapshot.measured, snapshot.rest.reported
+        wanted = {*snapshot.head, *snapshot.items, *(measured or ())}
         found = read_items(self._reader, snapshot.locations, wanted)
-        if not wanted.issuperset(snapshot.masks):
+        if not wanted.issuperset(snapshot.masks) or not wanted.issuperset(snapshot.measured_masks):
             raise BadLog("the checkpoint masks an item that it does not show", where=self._reader.lines.name)
-        for item_id, mask in snapshot.masks.items():
-            found[item_id] = structs.replace(found[item_id], mask=mask)
-        head = tuple([found[item_id] for item_id in snapshot.head])
-        self.start_from(structs.replace(snapshot.rest, head=head, items=tuple([found[item_id] for item_id in snapshot.items])))
+        if measured is not None and reported is not None:
+            reported = structs.replace(reported, measured=_covered(measured, found, snapshot.measured_masks))
+        head, items = (_covered(ids, found, snapshot.masks) for ids in (snapshot.head, snapshot.items))
+        self.start_from(structs.replace(snapshot.rest, head=head, items=items, reported=reported))
         self._covered_facts = {
             fact.id for fact in self.facts.values() if (cover := snapshot.masks.get(fact.id)) is not None and cover.form == "shown"
         }
@@ -239,6 +266,19 @@ class ViewProjection:
             del self.facts[source]
 
 
+def _without_items(reported: Reported | None) -> Reported | None:
+    return reported if reported is None or reported.measured is None else structs.replace(reported, measured=None)
+
+
+def _masks(items: Iterable[Item]) -> dict[str, Cover]:
+    return {item.id: item.mask for item in items if item.mask is not None}
+
+
+def _covered(ids: Iterable[str], found: Mapping[str, Item], masks: Mapping[str, Cover]) -> tuple[Item, ...]:
+    """Return the items of these ids, with their masks."""
+    return tuple([structs.replace(found[one], mask=masks[one]) if one in masks else found[one] for one in ids])
+
+
 def _new_and_kept_items(seq: int, index: int, edit: Fold | Insert, keep: Find) -> list[Item]:
     new = edit_items(seq, index, edit)
     items: list[Item] = []
@@ -269,6 +309,7 @@ def _take_stated(view: ViewProjection, seq: int, body: ContextStated) -> None:
     if body.head is not None:
         view.forget({item.id: item for item in view.rest.head})
         rest = view.rest
+        # The report may include a system prompt that the log did not have, and that this head replaces.
         view.rest = structs.replace(rest, epoch=rest.epoch + 1, head=tuple(items[:heads]), held=frozenset(), reported=None)
     view.items += items[heads:]
     for item, statement in zip(items, (*(body.head or ()), *body.items), strict=True):
@@ -279,20 +320,17 @@ def _take_edited(view: ViewProjection, seq: int, body: ViewEdited) -> None:
     undone = view.skip.get(seq)
     if undone is not None and not undone:
         return
-    applied = False
+    is_measured = undone is None and body.tokens_after > 0
+    before = View(items=view.items_before, reported=view.rest.reported)
+    reported = Reported(body.tokens_after, seq) if is_measured else before.measured_report
     for index, edit in enumerate(body.edits):
         if undone is None or index not in undone:
             view.edit(seq, index, edit)
-            applied = True
-    if undone is None and body.tokens_after:
-        view.rest = structs.replace(view.rest, reported=Reported(body.tokens_after, seq))
-    elif applied:
-        view.rest = structs.replace(view.rest, reported=None)
+    view.rest = structs.replace(view.rest, reported=reported)
 
 
 def _take_undone(view: ViewProjection, seq: int, body: EditUndone) -> None:
     view.hold(body.brings)
-    view.rest = structs.replace(view.rest, reported=None)
 
 
 def _set_rest(

@@ -35,7 +35,7 @@ class SecretClass(Value, frozen=True):
     The secret is the group `value`, or else the whole match; the groups `name` and `quote` are for the judge. Patterns repeat a bounded
     number of times, so that the work at each place is bounded. `rest` continues a value that was accepted, up to its end, and the
     characters of `lead` that stand before it (at most 64) belong to it. With `folded` the starts are compared case-insensitively
-    (ASCII). With `run` a secret contains at least 15 word characters in a row, and its start begins within that run or at most eight
+    (ASCII). With `run` a secret contains at least 15 word characters in a row, and its start begins within that run or at most nine
     characters before it. A class is `certain` if its form alone proves a secret.
     """
 
@@ -50,9 +50,13 @@ class SecretClass(Value, frozen=True):
     certain: bool = True
 
 
+# The beginning of the patterns of tokens, which stand where letters and digits begin.
+NOT_INSIDE: Final = "(?<![A-Za-z0-9])"
+
+
 def _token(kind: str, starts: str, pattern: str, *, run: bool = True, judge: Judge = no_placeholder, rest: str = "") -> SecretClass:
     """Return a class of tokens that are not preceded by a letter or digit."""
-    return SecretClass(kind, tuple(starts.split()), rf"(?<![A-Za-z0-9]){pattern}", judge, rest, run=run)
+    return SecretClass(kind, tuple(starts.split()), NOT_INSIDE + pattern, judge, rest, run=run)
 
 
 _END: Final = r"(?![A-Za-z0-9_-])"

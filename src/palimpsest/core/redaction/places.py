@@ -17,8 +17,10 @@ _REST: Final = r"[^\s\"'`\\<>;,&|]*"
 _SHORTEST_KEY, _SHORTEST_TOKEN, _SHORTEST_PASSWORD = 20, 16, 8
 # Characters of a name before its last word that are looked at.
 _LONGEST_NAME: Final = 24
-# Words that end the name of a secret, and words that make a secret of the `key` after them.
-_LAST_WORD: Final = r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key(?:[ _]?[0-9]{1,2}|[-_]?data)?)"
+# Words that end the name of a secret, and words that make a secret of the `key` after them. A `key` alone, as most are, is none.
+_LAST_WORD: Final = (
+    r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key[-_]?data|(?<=[A-Za-z_ .?&-])key(?:[ _]?[0-9]{1,2})?)"
+)
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signature|master|admin|"
     r"unseal|hmac|aes|jwt|client|session|webhook|server|deploy|write|root|storage|role)[_ .-]?$"
@@ -205,17 +207,20 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
 )
 
 
-_COOKIE_STARTS: Final = (b"cookie", b" -b ")
+COOKIE_STARTS: Final = (b"cookie", b" -b ")
 _COOKIE_HEADER: Final = lazy_pattern(
     r"(?i:cookie)\\{0,3}[\"']?(?:[ \t]{0,4}[:,][ \t]{0,4}|[ \t]{1,4})\\{0,3}[\"']?| -b[ \t]{1,4}\\{0,3}[\"']?"
 )
 _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,4096})(?:;[ \t]{0,4})?")
 
 
-def find_cookies(text: str, folded: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the spans of generated values in the cookies of headers and of `curl -b`; `folded` is the text in small letters, as bytes."""
-    for start in _COOKIE_STARTS:
-        place = folded.find(start)
+def find_cookies(text: str, folded: bytes, absent: frozenset[bytes] = frozenset()) -> Iterator[tuple[int, int]]:
+    """Yield the spans of generated values in the cookies of headers and of `curl -b`.
+
+    `folded` is the text in small letters, as bytes, and `absent` the starts that it is known not to contain.
+    """
+    for start in COOKIE_STARTS:
+        place = -1 if start in absent else folded.find(start)
         while place >= 0:
             end = place + len(start)
             header = _COOKIE_HEADER.match(text, place)

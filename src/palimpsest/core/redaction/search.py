@@ -6,8 +6,8 @@ from functools import cache
 from typing import AnyStr, Final
 
 from palimpsest.core.items import Value
-from palimpsest.core.redaction.classes import VENDOR_CLASSES, SecretCandidate, SecretClass
-from palimpsest.core.redaction.places import PLACE_CLASSES, find_cookies
+from palimpsest.core.redaction.classes import NOT_INSIDE, VENDOR_CLASSES, SecretCandidate, SecretClass
+from palimpsest.core.redaction.places import COOKIE_STARTS, PLACE_CLASSES, find_cookies
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -31,18 +31,43 @@ _STARTS: Final = tuple(
     (secret_class, tuple(start.encode() for start in secret_class.starts) if all(map(str.isascii, secret_class.starts)) else ())
     for secret_class in CLASSES
 )
-# One search for the starts of all classes with `run`: most texts have none of them.
-_ANY_RUN: Final = lazy_pattern(b"|".join(re.escape(start) for each, starts in _STARTS if each.run for start in starts))
-# The same for the other classes, in lower case; used only for short texts, because long ones usually contain some.
+# One search for the starts of the classes without `run`, in lower case; used only for short texts, because long ones usually contain some.
 _ANY_OTHER: Final = lazy_pattern(
     b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts)
 )
+# One search for the short options of commands, whose starts are the slowest to search for: most texts have none of them.
+_OPTION_STARTS: Final = frozenset(
+    start for start in (*COOKIE_STARTS, *(start for _, starts in _STARTS for start in starts)) if re.fullmatch(rb" -[a-z] ?", start)
+)
+_ANY_OPTION: Final = lazy_pattern(b" -[" + b"".join(sorted({start[2:3] for start in _OPTION_STARTS})) + b"]")
 # Compiled with their first use: most processes need none of them.
 _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096
+_DIGITS: Final = b"0123456789"
+_HEXADECIMAL: Final = b"0123456789abcdef-"
+_BEFORE_HEXADECIMAL: Final = (b"", b".", b"/")
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
+_SEPARATED: Final = bytes(byte if chr(byte).isalnum() and byte < 128 else ord(" ") for byte in range(256))
 _LONG: Final = b"a" * LONG
-_BEFORE: Final = 8
+_BEFORE: Final = 9
+_HEAD: Final = 3
+
+
+def _starts_by_head() -> dict[bytes, list[tuple[int, bytes]]]:
+    """Return the starts of the classes with `run` and their ranks, by the first letters and digits of the start, at most three.
+
+    Those that may follow a letter or digit are under the empty head.
+    """
+    by_head: dict[bytes, list[tuple[int, bytes]]] = {}
+    for rank, (secret_class, starts) in enumerate(_STARTS):
+        for start in starts if secret_class.run else ():
+            separate = secret_class.pattern.startswith(NOT_INSIDE) or not start[:1].isalnum()
+            head = start.translate(_SEPARATED).split()[0][:_HEAD] if separate else b""
+            by_head.setdefault(head, []).append((rank, start))
+    return by_head
+
+
+_BY_HEAD: Final = _starts_by_head()
 
 
 class Secret(Value, frozen=True):
@@ -57,25 +82,41 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     """Return all secrets in order; overlapping ones are merged, with the class that comes first in `CLASSES`."""
     # One byte per character, so that indexes stay valid; searching bytes is fast, and `lower` changes only ASCII letters.
     plain = text.encode("ascii", "replace")
-    folded, words = plain.lower(), _long_words(plain)
-    # One search for all starts is worth its time only in short texts: it takes as long as one for each.
-    words = words if len(words) > _SHORT or _ANY_RUN.search(words) else b""
+    folded, run_starts = plain.lower(), _run_starts(_long_words(plain))
     # The dashes before a private key are in `_ANY_OTHER` too.
-    if not words and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
+    if not run_starts and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()
+    options = set(_ANY_OPTION.findall(folded))
+    absent = frozenset(start for start in _OPTION_STARTS if start[:3] not in options)
     found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
-    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded)]
+    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded, absent)]
     for rank, (secret_class, starts) in enumerate(_STARTS):
         if not starts:
             if not any(start[0] in text for start in secret_class.starts):
                 continue
             spans = _spans(secret_class, text, text, secret_class.starts)
-        elif not secret_class.run or (words and any(start in words for start in starts)):
-            spans = _spans(secret_class, text, folded if secret_class.folded else plain, starts)
+        elif not secret_class.run:
+            present = tuple(start for start in starts if start not in absent)
+            spans = _spans(secret_class, text, folded if secret_class.folded else plain, present)
+        elif rank in run_starts:
+            spans = _spans(secret_class, text, plain, tuple(run_starts[rank]))
         else:
             continue
         found += [(start, end, rank, secret_class.kind) for start, end in spans]
     return tuple(_merged(sorted(found)))
+
+
+def _run_starts(words: bytes) -> dict[int, list[bytes]]:
+    """Return the starts of classes with `run` that occur in the words, by the rank of their class."""
+    # A start stands where letters and digits begin, so one pass over what begins there replaces a search for each start.
+    heads = {part[:_HEAD] for part in words.translate(_SEPARATED).split()}
+    heads |= {head[:2] for head in heads} | {b""}
+    found: dict[int, list[bytes]] = {}
+    for head in heads & _BY_HEAD.keys():
+        for rank, start in _BY_HEAD[head]:
+            if start in words:
+                found.setdefault(rank, []).append(start)
+    return found
 
 
 def _long_words(plain: bytes) -> bytes:
@@ -85,13 +126,17 @@ def _long_words(plain: bytes) -> bytes:
     words: set[bytes] = set()
     start = marked.find(_LONG)
     while start >= 0:
-        end = marked.find(b" ", start + len(_LONG))
+        end = marked.find(b" ", start + LONG)
         if end < 0:
             end = len(marked)
-        word = plain[max(0, start - _BEFORE) : end]
-        # Names in small letters are most long words of a text, and no token is written like that.
-        if not word.islower() or word.translate(None, b"0123456789") != word:
-            words.add(word)
+        if plain[start:end].translate(None, _HEXADECIMAL):
+            word = plain[max(0, start - _BEFORE) : end]
+            # Names in small letters are most long words of a text, and no token is written like that.
+            if not word.islower() or word.translate(None, _DIGITS) != word:
+                words.add(word)
+        elif plain[start - 1 : start] in _BEFORE_HEXADECIMAL:
+            # Digests and UUIDs are left out, because no start begins in them; one before them ends with a dot or a slash.
+            words.add(plain[max(0, start - _BEFORE) : end])
         start = marked.find(_LONG, end)
     return b" ".join(words)
 

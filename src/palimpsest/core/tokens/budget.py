@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from palimpsest.core.items import Thinking, Value
 from palimpsest.core.tokens.view_sizes import CountsTokens
-from palimpsest.core.view import View
+from palimpsest.core.view import Reported, View
 
 Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
 
@@ -50,15 +50,31 @@ def used(
     old_signatures: bool = False,
     unreported: Callable[[int], int] = int,
 ) -> int:
-    """Return the tokens of the next request: the last reported total plus an estimate of newer items.
+    """Return the tokens of the next request: the last reported total plus an estimate of what changed since.
 
-    Without a report everything is estimated, and `unreported` adjusts that estimate, for example by a margin. `old_signatures` adds the
-    signed thinking before the newest user message, for servers that omit it from their reports.
+    So what only the provider sees stays in the number when the view is edited, until the next report. Without a report everything is
+    estimated, and `unreported` adjusts that estimate, for example by a margin. `old_signatures` adds the signed thinking before the
+    newest user message, for servers that omit it from their reports.
     """
     if view.reported is None:
         return unreported(counter.total(view)) + tools_tokens
-    total = view.reported.tokens + counter.scaled(sum(counter.unscaled_sizes(view.since(view.reported.seq))))
+    total = measured_tokens(view.reported, view, counter)
+    if view.reported.measured is None:
+        total += counter.scaled(sum(counter.unscaled_sizes(view.since(view.reported.seq))))
     return total + old_signatures_size(view, counter) if old_signatures else total
+
+
+def measured_tokens(reported: Reported, view: View, counter: CountsTokens) -> int:
+    """Return the reported tokens plus the estimated difference between the items of a view and those that the report measured.
+
+    If the view only grew since the report, these are the reported tokens, without the newer items.
+    """
+    if reported.measured is None:
+        return reported.tokens
+    measured, present = sum(counter.unscaled_sizes(reported.measured)), sum(counter.unscaled_sizes(view.items))
+    total = reported.tokens + counter.scaled(present - measured)
+    # An estimate that is too high would subtract more than there was; then the report shrinks in proportion.
+    return total if present >= measured else max(total, reported.tokens * present // measured)
 
 
 def old_signatures_size(view: View, counter: CountsTokens) -> int:

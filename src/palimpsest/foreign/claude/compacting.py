@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
+from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Fold, Insert, Mask, Put
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.events.event_items import edit_items
@@ -12,6 +13,8 @@ from palimpsest.core.items import Content, Item, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.view import ViewReplay
+from palimpsest.core.tokens.budget import measured_tokens
+from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
 from palimpsest.foreign.claude.blocks import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude.layout import ItemRun, Layout, LineIndex, layout_of
@@ -110,7 +113,7 @@ class CompactionWriter:
         self.compacted = False
         if self._dirty:
             self._dirty = False
-            tokens = view.reported.tokens if view.reported is not None else 0
+            tokens = 0 if view.reported is None else measured_tokens(view.reported, view, TokenCounter(claude_size))
             yield from self._fold_lines(view, "-", {"trigger": "auto", "preTokens": tokens, "postTokens": tokens}, pending)
 
     def _fold_lines(self, view: View, edit_prefix: str, details: Json, pending: AbstractSet[str]) -> Iterator[EditLine]:

@@ -12,9 +12,8 @@ from palimpsest.foreign.claude.side_agents import SideAgents
 from palimpsest.foreign.reading.files import changed, decoded, head_of, object_on, reason, sources_below, whole_lines
 from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.opening import read_regular
-from palimpsest.foreign.reading.origin import first_origin
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, first_origin
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
 # Lines that are searched for the model, folder and version of a session.

@@ -15,8 +15,7 @@ from palimpsest.foreign.claude.events import FORMAT, EventBuilder, line_event, n
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import PromptQueue, copied_from, result_keys, speaker
 from palimpsest.foreign.reading.files import raw_of
-from palimpsest.foreign.reading.origin import mark_on
-from palimpsest.foreign.reading.transcript import ReadEvent
+from palimpsest.foreign.reading.transcript import ReadEvent, mark_on
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 from palimpsest.wire.request import Tool
 

@@ -33,7 +33,7 @@ from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_call
 from palimpsest.foreign.claude.layout import LineIndex
 from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import foreign_key
-from palimpsest.foreign.reading.origin import FIELD, ExportOrigin, origin_of
+from palimpsest.foreign.reading.transcript import FIELD, ExportOrigin, origin_of
 from palimpsest.wire.json_reading import Json, text
 
 VERSION = "2.1.325"

@@ -10,7 +10,7 @@ import msgspec
 from palimpsest.foreign.codex.opening import envelope, parent_of
 from palimpsest.foreign.reading.files import decoded
 from palimpsest.foreign.reading.opening import BoundedPieces, ByteReader, UnpackingReader, open_regular, open_zstd, read_regular
-from palimpsest.foreign.reading.origin import ExportOrigin, first_origin
+from palimpsest.foreign.reading.transcript import ExportOrigin, first_origin
 from palimpsest.wire.json_reading import Json, is_json, table_at, text
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -16,9 +16,8 @@ from palimpsest.foreign.codex.opening import NAME
 from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
 from palimpsest.foreign.reading.files import changed, decoded, files_below, raw_of, reason, state_of
-from palimpsest.foreign.reading.origin import LineMark, mark_on
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import LineMark, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, mark_on
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
 
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]

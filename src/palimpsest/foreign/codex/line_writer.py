@@ -36,12 +36,14 @@ from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewReplay
+from palimpsest.core.tokens.budget import used
+from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url
 from palimpsest.foreign.file_ids import FileIds
-from palimpsest.foreign.reading.origin import FIELD, ExportOrigin, origin_of
 from palimpsest.foreign.reading.parts import wire_of
+from palimpsest.foreign.reading.transcript import FIELD, ExportOrigin, origin_of
 from palimpsest.wire.encoding.sendable import sendable_content
 from palimpsest.wire.json_reading import Json
 from palimpsest.wire.models.cards import card
@@ -285,6 +287,8 @@ def _view_tokens(view: View, shown: tuple[Item, ...]) -> int:
     reported = view.reported
     if reported is None:
         return sum(codex_size(item.content) for item in (*view.head, *shown))
+    if reported.measured is not None:
+        return used(view, TokenCounter(codex_size))
     return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
 
 

@@ -15,7 +15,7 @@ from palimpsest.foreign.codex.opening import NAME, envelope
 from palimpsest.foreign.codex.stored_lines import contents_of, restore_lines
 from palimpsest.foreign.file_ids import FileIds, paired_items
 from palimpsest.foreign.reading.importing import provenance_of
-from palimpsest.foreign.reading.origin import ExportOrigin
+from palimpsest.foreign.reading.transcript import ExportOrigin
 from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.json_reading import table_at
 

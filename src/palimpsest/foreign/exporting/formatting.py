@@ -110,7 +110,7 @@ def hidden_remark(entry: InputEntry | ReplyEntry | ToolEntry) -> str:
 def edit_line(edit: EditEntry) -> str:
     """An edit on one line: by whom, why, tokens, price, and numbers of items."""
     details = [f"by {headline(edit.by)}" + (f": {headline(edit.why, 200)}" if edit.why else "")]
-    if edit.tokens_before or edit.tokens_after:
+    if edit.tokens_before and edit.tokens_after:
         details.append(f"{edit.tokens_before:,} → {edit.tokens_after:,} tokens")
     if edit.price is not None:
         details.append(dollars(edit.price))

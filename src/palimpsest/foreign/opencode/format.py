@@ -13,6 +13,7 @@ from palimpsest.foreign.opencode.rows import OpencodeSession
 from palimpsest.foreign.reading.database import is_database
 from palimpsest.foreign.reading.files import reason
 from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.walking import current_walk
 
 # Folders with thousands of files and no session.
 _SKIPPED_FOLDERS = frozenset({"node_modules", ".git"})
@@ -72,21 +73,23 @@ def _sources_in_file(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
 
 
 def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-    refused: list[OSError] = []
-    for name, folders, names in os.walk(path, onerror=refused.append):
-        folder = Path(name)
+    for found in current_walk().folders(str(path)):
+        if isinstance(found, ReadProblem):
+            yield found
+            continue
+        name, folders, listing = found
+        folder, names = Path(name), sorted((*listing.files, *listing.others))
         storage = folder if folder.name == "storage" else folder / "storage"
         # The program's folder has much else, such as snapshots and logs; its sessions are only in these two places.
-        databases = [folder / each for each in sorted(names) if each.startswith("opencode") and each.endswith(".db")]
+        databases = [folder / each for each in names if each.startswith("opencode") and each.endswith(".db")]
         if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # Path.is_dir would raise for a folder without permission
             folders.clear()
             yield from _without_duplicates(chain(*map(_guarded, databases), files.sessions_in_tree(storage)))
             continue
-        folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-        for each in sorted(names):
+        folders[:] = [each for each in folders if each not in _SKIPPED_FOLDERS]
+        for each in names:
             if each.endswith(_SUFFIXES):
                 yield from _guarded(folder / each)
-    yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
 
 
 def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:

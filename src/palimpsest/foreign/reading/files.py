@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 from palimpsest.core.items import Value
 from palimpsest.foreign.reading.opening import bounded_lines, open_regular, read_regular
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.walking import current_walk
 from palimpsest.wire.json_reading import Json, is_json, shorten
 
 # Bytes of a file that are read to detect its format: the line that identifies it is first and short.
@@ -64,11 +65,13 @@ def files_below(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path | ReadPr
         if os.path.lexists(path) and not _is_special(path):
             yield path
         return
-    refused: list[OSError] = []
-    for folder, folders, names in os.walk(path, onerror=refused.append):
-        folders.sort()
-        yield from (path for name in sorted(names) if name.endswith(suffixes) and not _is_special(path := Path(folder, name)))
-    yield from (ReadProblem(str(error.filename), reason(error)) for error in refused)
+    for found in current_walk().folders(str(path)):
+        if isinstance(found, ReadProblem):
+            yield found
+            continue
+        folder, _, listing = found
+        names = sorted(name for name in (*listing.files, *listing.others) if name.endswith(suffixes))
+        yield from (file for name in names if not _is_special(file := Path(folder, name)))
 
 
 def _is_special(path: Path) -> bool:
@@ -140,7 +143,6 @@ def decoded(data: bytes) -> object:
 
 def _decoded(data: bytes) -> object:
     try:
-        data.decode()
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass

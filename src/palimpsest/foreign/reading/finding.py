@@ -12,6 +12,7 @@ from msgspec import structs
 from palimpsest.core.items import Value
 from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder, TranscriptSource
+from palimpsest.foreign.reading.walking import FolderWalk, current_walk, shared_walk
 
 # Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
@@ -33,14 +34,17 @@ class FoundSources(Value, frozen=True):
     ignored: tuple[ReadProblem, ...] = ()
 
 
-def find_sources(formats: Sequence[SourceFinder], paths: Iterable[Path], *, explain: bool = False) -> FoundSources:
+def find_sources(
+    formats: Sequence[SourceFinder], paths: Iterable[Path], *, explain: bool = False, walk: FolderWalk | None = None
+) -> FoundSources:
     """All sessions of these formats in files and below folders. A file belongs to the first format that recognises it.
 
-    With `explain` every other file is opened once more, to say what it is.
+    With `explain` every other file is opened once more, to say what it is. `walk` reads the folders, by default within the usual limits.
     """
     search = _SourceSearch(formats, explain=explain)
-    for path in paths:
-        search.search(path)
+    with shared_walk(walk or FolderWalk()):
+        for path in paths:
+            search.search(path)
     return search.result()
 
 
@@ -90,36 +94,30 @@ class _SourceSearch:
     def _walk(self, root: str) -> list[str]:
         """Check all files below a folder, and return its symbolic links to other folders."""
         links: list[str] = []
-        folders = [root]
-        while folders:
-            folder = folders.pop()
-            self._folders.add(os.path.realpath(folder))
-            try:
-                with os.scandir(folder) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
-            except OSError as error:
-                self._problems.setdefault(folder, _error_text(error))
+        real = os.path.realpath(root)
+        for found in current_walk().folders(root):
+            if isinstance(found, ReadProblem):
+                self._problems.setdefault(found.where, found.why)
                 continue
-            for entry in found:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif entry.is_symlink() and Path(entry.path).is_dir():
-                    links.append(entry.path)
-                else:
-                    self._check_file(entry)
+            folder, _, listing = found
+            self._folders.add(os.path.normpath(real + folder[len(root) :]))
+            links += [os.path.join(folder, name) for name in listing.links]  # noqa: PTH118 - texts, not paths
+            plain = frozenset(listing.files)
+            for name in sorted((*listing.files, *listing.others)):
+                self._check_file(folder, name, plain=name in plain)
         return links
 
-    def _check_file(self, entry: os.DirEntry[str]) -> None:
+    def _check_file(self, folder: str, name: str, *, plain: bool) -> None:
         """Report a file that cannot be read, and note one that looks like a transcript; recognising it is up to the formats."""
-        plain = entry.is_file(follow_symlinks=False)
-        is_run = _NUMBERED_RUN.search(entry.name) is not None
-        why = "" if plain and not entry.name.endswith(_TRANSCRIPTS) else _obstacle(entry.path)
+        path = os.path.join(folder, name)  # noqa: PTH118 - as above
+        is_run = _NUMBERED_RUN.search(name) is not None
+        why = "" if plain and not name.endswith(_TRANSCRIPTS) else _obstacle(path)
         if why:
-            self._problems.setdefault(entry.path, why)
-        elif is_run or (entry.name.endswith(_TRANSCRIPTS) and not _is_data(entry.path)):
-            self._maybe_transcripts.append(entry.path)
+            self._problems.setdefault(path, why)
+        elif is_run or (name.endswith(_TRANSCRIPTS) and not _is_data(path)):
+            self._maybe_transcripts.append(path)
         elif self._explain:
-            self._other_files.append(entry.path)
+            self._other_files.append(path)
 
     def result(self) -> FoundSources:
         """Everything found, sorted by path. Problems of a file that any format recognised are dropped."""

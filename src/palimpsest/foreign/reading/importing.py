@@ -29,8 +29,16 @@ from palimpsest.core.ports import Blobs, Clock, SessionStore
 from palimpsest.core.view import View
 from palimpsest.foreign.reading.buffering import BufferedStore
 from palimpsest.foreign.reading.estimates import CallEstimator
-from palimpsest.foreign.reading.origin import ExportOrigin, is_original
-from palimpsest.foreign.reading.transcript import Format, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import (
+    ExportOrigin,
+    Format,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+    is_original,
+)
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 

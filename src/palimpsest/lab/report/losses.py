@@ -74,6 +74,10 @@ def _label_of(body: Body, calls: dict[str, ToolCall]) -> str:
 _MOST_EDITS, _MOST_REREADS, _MOST_NAMES, _MOST_LINKS, _MOST_EVENTS = 300, 200, 40, 200, 2_000
 
 
+_HIDDEN_NOTE = """<p class="note">hidden: recorded events with an item that the model saw before the edit and no longer sees after it</p>
+"""
+
+
 def losses_tables(session: ReplayedSession, anchor: str, colours: dict[str, str]) -> str:
     """Return the edits of every profile, then the hidden events; `anchor` is the prefix of all anchors of this session."""
     linked_events = frozenset(line.event for line in session.lines[:_MOST_EVENTS])
@@ -85,7 +89,7 @@ def losses_tables(session: ReplayedSession, anchor: str, colours: dict[str, str]
     )
     if not blocks:
         return '<p class="note">No profile edited the view, so everything stayed visible.</p>\n'
-    return blocks + _events_table(session, anchor, colours)
+    return blocks + _HIDDEN_NOTE + _events_table(session, anchor, colours)
 
 
 def _edit_counts(outcome: Outcome) -> str:

@@ -17,6 +17,9 @@ from palimpsest.lab.report.markup import (
 )
 
 _COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+_KEPT_NOTE = """<p class="note">kept: of the user messages, edited files, read files and commands in what was folded, the mean share that
+still shows</p>
+"""
 # Programs in the order of their colours, which no choice of profiles changes.
 _PROGRAMS = ("palimpsest", "claude-code", "codex", "opencode", "classroom", "none")
 _VERSION = re.compile(r"-\d[\d.]*$")
@@ -44,7 +47,7 @@ def profiles_table(outcomes: Mapping[str, Sequence[Outcome]], against: str) -> s
     rows = (
         _profile_row(name, total, baseline_usd, [count(total) for count in failures.values()]) for name, total in figures_by_profile.items()
     )
-    table = scrollable_table(("profile", *ratios, *_COLUMNS, *failures), rows, "compared")
+    table = scrollable_table(("profile", *ratios, *_COLUMNS, *failures), rows, "compared") + _KEPT_NOTE
     return table + "".join(_failure_note(name, total) for name, total in figures_by_profile.items() if total.failed)
 
 

@@ -109,12 +109,16 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True):
-    """Snapshots of files, with which a rewind takes back what turns changed."""
+    """What is kept about the project's files: snapshots, with which a rewind takes back what turns changed, and notes in git."""
 
     snapshots: Annotated[bool, Meta(description="Keep the state of the project's files around each turn that may change them.")] = True
     largest_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1_000)], Meta(description="Megabytes of the largest file that a snapshot takes.")
     ] = DEFAULT_LARGEST_MB
+    git_notes: Annotated[
+        bool,
+        Meta(description="Note the link of a session in the git of its folder when it is verified or exported (refs/notes/palimpsest)."),
+    ] = False
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from palimpsest.core.errors import Locked, StoreError
@@ -32,7 +32,7 @@ class Database:
         except (sqlite3.OperationalError, OSError) as error:
             if isinstance(error, sqlite3.OperationalError) and not is_unwritable(error):
                 raise self.store_error(error) from error
-            self.connection = self._fall_back_to_memory(str(error))
+            self.connection = self._fall_back_to_memory((isinstance(error, OSError) and error.strerror) or str(error))
 
     @property
     def size(self) -> int:
@@ -66,8 +66,24 @@ class Database:
         return connection
 
     def _fall_back_to_memory(self, why: str) -> sqlite3.Connection:
-        self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and built again each time"
-        return self._connect_memory()
+        copy = self._copy_in_memory()
+        how = "built again" if copy is None else "copied from the file"
+        self.note = f"{self.path} cannot be written ({why}): the index is kept in memory and {how} each time"
+        return copy or self._connect_memory()
+
+    def _copy_in_memory(self) -> sqlite3.Connection | None:
+        """Return a copy of the file in memory, so that only logs that changed are read again; none if it cannot be read."""
+        copy = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+        try:
+            # An immutable file is read without the side files of SQLite, which could not be made here.
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as source:
+                source.backup(copy)
+            if self._is_current(copy):
+                return copy
+        except sqlite3.Error:
+            pass
+        copy.close()
+        return None
 
     def _connect_memory(self) -> sqlite3.Connection:
         connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)

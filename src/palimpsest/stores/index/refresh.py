@@ -27,7 +27,7 @@ _LAST_LINE_BYTES = 512
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
 
-VERSION = 3
+VERSION = 4
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.

@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from palimpsest.core.events import (
     TURN,
+    CallStarted,
     ContextStated,
     EditUndone,
     Event,
@@ -15,6 +16,7 @@ from palimpsest.core.events import (
     NoteForgotten,
     NoteSaved,
     NotesTaken,
+    ProfileChanged,
     Rewound,
     SessionOpened,
     Titled,
@@ -23,17 +25,13 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.events.event_items import all_items_of, items_of
-from palimpsest.core.items import Content, text_of
+from palimpsest.core.items import text_of
 from palimpsest.core.ports import SessionRow, UnitKind
 from palimpsest.core.projections.ledger import total_of
-from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
-from palimpsest.core.tokens.sizes import palimpsest_size
 
 _TITLE_CHARS = 80
 # The largest number that SQLite can store.
 _LARGEST_NUMBER = 2**63 - 1
-# Contents that wait to be measured; most never are, because a report of the provider comes first.
-_MOST_UNMEASURED = 1_000
 
 
 class SearchUnit(Struct, frozen=True, gc=False):
@@ -69,12 +67,10 @@ class SessionRowBuilder:
         self.events, self.turns = row.events, row.turns
         self.usage = dict(row.usage)
         self.context = row.context
-        self._unmeasured: list[tuple[Content, str]] = []
 
     @property
     def row(self) -> SessionRow:
         """The row after the events so far."""
-        self._measure()
         return structs.replace(
             self._start,
             **self._changes,
@@ -103,6 +99,8 @@ class SessionRowBuilder:
                 self.turns += not body.steering
                 if not self.title:
                     self.title = _first_line(" ".join(text_of(part) for part in body.parts))
+            case CallStarted(model=model, purpose=purpose) if purpose == TURN:
+                self.model = model
             case ModelReplied() | Interrupted() as body:
                 if body.purpose == TURN:
                     self.model = body.model or self.model
@@ -117,34 +115,23 @@ class SessionRowBuilder:
                 pass
 
     def _add_context(self, event: Event) -> None:
-        """Follow the size of the next request, as `used` of the view counts it."""
-        match event.body:
+        """Follow the size of the next request as far as it was reported; what came since is counted with the view."""
+        body = event.body
+        match body:
             case ModelReplied(purpose=purpose, usage=usage) if purpose == TURN and usage.prompt:
-                self._report(usage.total)
+                self.context = min(_LARGEST_NUMBER, usage.total)
             case ViewEdited(tokens_after=tokens) if tokens:
-                self._report(tokens)
+                self.context = min(_LARGEST_NUMBER, tokens)
             case SessionOpened(base=base):
                 self.context = 0 if base is None else None
-            case ViewEdited() | EditUndone() | Rewound() | ModelSwitched():
-                self._report(None if self.context or self._unmeasured else self.context)
-            case ContextStated(head=head) if head is not None and (self.context or self._unmeasured):
-                self._report(None)
-            case body if self.context is not None:
-                self._unmeasured += ((item.content, self.model) for item in items_of(event.seq, body))
-                if len(self._unmeasured) > _MOST_UNMEASURED:
-                    self._measure()
+            case ViewEdited() | EditUndone():
+                self.context = None
+            case Rewound() | ModelSwitched() | ProfileChanged():
+                self.context = None if self.context else self.context
+            case _ if self.context is not None and items_of(event.seq, body):
+                self.context = None
             case _:
                 pass
-
-    def _report(self, tokens: int | None) -> None:
-        self.context = tokens if tokens is None else min(_LARGEST_NUMBER, tokens)
-        self._unmeasured = []
-
-    def _measure(self) -> None:
-        if self.context is not None:
-            sizes = (round(palimpsest_size(content) * FAMILY_FACTORS[family_of(model)]) for content, model in self._unmeasured)
-            self.context = min(_LARGEST_NUMBER, self.context + sum(sizes))
-        self._unmeasured = []
 
 
 def _first_line(text: str) -> str:

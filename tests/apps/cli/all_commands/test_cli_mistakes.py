@@ -23,6 +23,7 @@ _HUGE = "9" * 5_000
         ("restore", SMALL, f"{_HUGE}.0"),
         ("ask", "-p", "hi", "--fork", f"{SMALL}@{_HUGE}"),
         ("show", "x" * 100_000),
+        ("show", "x" * 300),
     ],
 )
 def test_a_huge_argument_is_one_short_line(pal: Pal, words: tuple[str, ...]) -> None:
@@ -42,6 +43,8 @@ def test_a_huge_argument_is_one_short_line(pal: Pal, words: tuple[str, ...]) -> 
         (("sessions", "--origin", ""), "--origin"),
         (("ask", "-p", "hi", "--resume", ""), "--resume' / '-r"),
         (("ask", "-p", "hi", "--fork", ""), "--fork"),
+        (("export", "codex-0", "--to", "claude", "--cwd", ""), "--cwd"),
+        (("export", "codex-0", "--to", "markdown", "--out", ""), "--out"),
     ],
 )
 def test_an_empty_name_is_refused_instead_of_choosing_everything(pal: Pal, words: tuple[str, ...], option: str) -> None:
@@ -94,3 +97,25 @@ def test_of_an_attached_file_no_more_is_read_than_may_be_sent(pal: Pal, tmp_path
     result = pal("ask", "-p", "hi", "--file", path)
 
     assert (result.exit_code, result.stderr) == (2, f"pal: {path}: the file has more than 4 MiB; name it in the prompt instead\n")
+
+
+def test_an_empty_name_of_a_session_is_not_the_working_directory(pal: Pal) -> None:
+    result = pal("show", "")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"pal: {pal.home.store.name}: the name of the session is empty; `pal sessions` lists them\n",
+    )
+
+
+@pytest.mark.parametrize("words", [("",), ("*",), ('"',), ("-",)])
+def test_a_search_for_no_word_says_so(pal: Pal, words: tuple[str, ...]) -> None:
+    small(pal.home)
+    result = pal("search", "--", *words)
+    assert (result.exit_code, result.stderr) == (2, "pal: search: there is no word to look for; see `pal search --help`\n")
+
+
+def test_an_export_into_a_folder_that_is_not_there_names_the_folder(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    path = tmp_path / "missing" / "page.html"
+    result = pal("export", SMALL, "--to", "html", "--out", str(path))
+    assert (result.exit_code, result.stderr) == (2, f"pal: {path}: cannot write it: there is no folder {path.parent}\n")

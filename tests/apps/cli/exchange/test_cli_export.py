@@ -129,7 +129,7 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
     ("words", "message"),
     [
         (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
-        (("--to", "markdown", "--out", "/no/such/folder/x"), "pal: /no/such/folder/x: cannot write it: it does not exist\n"),
+        (("--to", "markdown", "--out", "/no/folder/x"), "pal: /no/folder/x: cannot write it: there is no folder /no/folder\n"),
         (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
         (("--to", "html", "--install"), "pal: export: --install and --cwd work only with --to claude or codex; see `pal export --help`\n"),
         (

@@ -5,6 +5,7 @@ import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
 from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
@@ -122,6 +123,18 @@ def test_sessions_are_deleted_by_what_they_have_in_common(pal: Pal) -> None:
     assert [each["session"] for each in pal.json("delete", "codex-0", SMALL, "--origin", "codex", "--yes")["sessions"]] == ["codex-0"]
     assert pal("delete", "--origin", "codex", "--yes").stdout.startswith("deleted 2 sessions, ")
     assert pal.home.store.sessions() == [SMALL]
+
+
+def test_sessions_in_which_nothing_happened_since_a_date_are_deleted_with_before(pal: Pal) -> None:
+    day = 86_400_000
+    for number in range(3):
+        Log.create(pal.home.store, SessionOpened(f"day-{number}"), FixedClock(BEGAN + number * day)).close()
+
+    deleted = pal.json("delete", "--before", iso_time(BEGAN + day), "--yes")
+
+    assert [(each["session"], each["deleted"]) for each in deleted["sessions"]] == [("day-0", True)]
+    assert sorted(pal.home.store.sessions()) == ["day-1", "day-2"]
+    assert pal("delete", "--before", "yesterday", "--yes").exit_code == 2
 
 
 def test_a_session_that_is_being_written_stays_and_the_others_go(pal: Pal) -> None:

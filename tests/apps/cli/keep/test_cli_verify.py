@@ -93,6 +93,29 @@ def test_links_are_noted_in_git_when_asked_for_and_found_there(pal: Pal, tmp_pat
     assert git("notes", "list") == ""
     (tmp_path / "kept.txt").write_text(note)
     assert pal("verify", SMALL, "--against", str(tmp_path / "kept.txt")).exit_code == 0
+    assert pal("verify", SMALL, "--note").stderr == ""
+    assert git("notes", "--ref=palimpsest", "show", "HEAD") == note
+
+
+@pytest.mark.parametrize("command", [("verify", SMALL), ("export", SMALL, "--to", "markdown")], ids=["verify", "export"])
+def test_links_are_noted_in_git_by_a_setting_that_is_off_by_default(
+    pal: Pal, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(pal.home)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    assert pal(*command).stderr == ""
+    (pal.home.folder / "config.toml").write_text("[files]\ngit_notes = true\n")
+    without_git = "pal: 1 session not noted (files.git_notes): no git with a commit there; `pal verify --note` says more\n"
+    assert (pal(*command).exit_code, pal(*command).stderr) == (0, without_git)
+
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@example.org")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(("git", "-C", "shop", *identity, *words), check=True)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "tester")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "tester@example.org")
+    assert pal(*command).stderr.startswith(f"pal: noted in shop: pal session {SMALL} 13:")
 
 
 def test_a_damaged_blob_is_a_finding_and_the_request_says_what_is_missing(pal: Pal) -> None:
@@ -154,3 +177,24 @@ def test_a_pipe_in_the_place_of_a_checkpoint_or_a_log_is_not_waited_for(pal: Pal
     os.mkfifo(pal.home.store.path_of("pipe"))
     assert pal("verify", "pipe").exit_code == 2
     assert pal("verify").exit_code == 0
+
+
+def test_files_of_other_programs_in_a_folder_are_neither_verified_nor_repaired(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    other = {"data.jsonl": b'{"a": 1}\n', "notes.jsonl": b"not JSON\n"}
+    for name, content in other.items():
+        (tmp_path / name).write_bytes(content)
+    damaged = (pal.home.folder / "sessions" / f"{SMALL}.jsonl").read_bytes().replace(b"seq", b"num", 1)
+    (tmp_path / f"{SMALL}.jsonl").write_bytes(damaged)
+
+    found = pal("verify", str(tmp_path))
+    assert (found.exit_code, f"`pal verify {tmp_path / SMALL}.jsonl --repair`" in found.stdout) == (1, True)
+    repaired = pal("verify", str(tmp_path), "--repair")
+
+    assert repaired.stderr == (
+        f"pal: {tmp_path}/data.jsonl: this names no session: JSON of no known program; it was left out\n"
+        f"pal: {tmp_path}/notes.jsonl: this names no session: text of no known program; it was left out\n"
+    )
+    assert {name: (tmp_path / name).read_bytes() for name in other} == other
+    assert (tmp_path / f"{SMALL}.damaged-1").read_bytes() == damaged
+    assert pal("verify", str(tmp_path / "data.jsonl"), "--repair").exit_code == 2

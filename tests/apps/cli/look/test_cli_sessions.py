@@ -135,6 +135,7 @@ def test_sessions_are_chosen_by_folder_time_program_and_model(pal: Pal, tmp_path
     assert _chosen(pal, "--cwd", "shop") == [SMALL]
     assert _chosen(pal, "--since", "2031-04-02T00:00:00Z") == ["inside"]
     assert _chosen(pal, "--since", "999w") == ["inside", SMALL]
+    assert _chosen(pal, "--before", "2031-04-02T00:00:00Z") == [SMALL]
     assert _chosen(pal, "--origin", "Claude-Code") == ["inside"]
     assert _chosen(pal, "--model", "claude-sonnet") == [SMALL]
     assert pal("sessions", "--model", "gpt").stdout == "no session matches; see `pal sessions`\n"
@@ -158,7 +159,7 @@ def test_the_context_in_the_list_is_that_of_the_command(pal: Pal) -> None:
     shares = {line[0]: next(word for word in line if word.endswith("%")) for line in lines}
     counted = {session: pal.json("context", session) for session in words}
 
-    assert shares == {words[one]: f"{each['used'] * 100 // each['window']}%" for one, each in counted.items()}
+    assert shares == {words[one]: f"{round(each['used'] * 100 / each['window'])}%" for one, each in counted.items()}
     assert shares[words[LONG]] != "0%"
 
 

@@ -13,7 +13,7 @@ def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:
     edited(pal.home)
 
     assert pal("show", SMALL).stdout.split("\n") == [
-        f"{SMALL}  event 15, epoch 1, 4 items, 81 tokens, claude-sonnet-4-5",
+        f"{SMALL}  event 15, epoch 1, 4 items, 39 tokens, claude-sonnet-4-5",
         "",
         "1.0  context base  9 tokens  [head]",
         "  Be brief.",

@@ -22,7 +22,9 @@ def test_the_demo_folds_undoes_and_proves_that_nothing_was_lost(whole: dict[str,
     assert whole["same"] is whole["verified"] is whole["ok"] is True
     assert whole["digests"]["before"] == whole["digests"]["after_undo"] != whole["digests"]["folded"]
     assert [edit["policy"] for edit in whole["edits"]] == ["fold"]
-    assert whole["tokens"]["folded"] < whole["tokens"]["before"] / 2
+    sizes = whole["edits"][0]["tokens_before"], whole["edits"][0]["tokens_after"]
+    assert whole["tokens"] == {"before": sizes[0], "folded": sizes[1], "after_undo": sizes[0]}
+    assert sizes[1] < sizes[0] / 2
     assert whole["request_bytes"]["folded"] < whole["request_bytes"]["before"] / 2
     assert whole["edits"][0]["hidden"]["user_messages"] == 0
 
@@ -133,7 +135,8 @@ def test_a_demo_that_is_kept_can_be_played_with(pal: Pal, tmp_path: Path) -> Non
     assert [(edit["undone"], edit["hidden"]) for edit in pal.json("audit", fork)] == [
         (undone, outcome["edits"][0]["hidden"]) for undone in (True, False)
     ]
-    assert pal.json("undo", fork)["tokens_after"] > outcome["tokens"]["folded"]
+    assert pal.json("context", fork)["used"] == outcome["tokens"]["folded"]
+    assert pal.json("undo", fork)["tokens_after"] == pal.json("context", fork)["used"] == outcome["tokens"]["before"]
     assert pal("rewind", fork, "-1").exit_code == 0
     assert pal("verify", fork).exit_code == 0
     assert pal.json("search", "file by file")[0]["session"] == outcome["session"]

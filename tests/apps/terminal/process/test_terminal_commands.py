@@ -223,7 +223,7 @@ def test_another_model_is_chosen_by_its_price_and_holds_after_the_turn_that_runs
         say(screen, "go")
         screen.wait_for(gate.reached.is_set)
         say(screen, "/model claude-none")
-        screen.wait_for("no card is known for the model 'claude-none'")
+        screen.wait_for("no card is known for the model 'claude-none'; did you mean claude-")
         say(screen, "/model")
         screen.wait_for("❯ claude-sonnet-4-6 200k $3 in, $15 out a million tokens (now)")
         screen.type("opus-4-1")
@@ -290,3 +290,12 @@ def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped
         screen.wait_for("Tasks  (type")
         screen.press("enter")
         screen.wait_for("by hand")
+
+
+def test_a_command_that_is_typed_before_the_session_is_open_runs_once_it_is(room: Callable[..., Room]) -> None:
+    here = room(("answer",))
+    with here.terminal(ready="❯") as screen:
+        screen.type("/context")
+        screen.press("enter")
+        screen.wait_for("Free space: 160k tokens")
+        assert "no session is open" not in screen.text()

@@ -116,7 +116,8 @@ def _line_of(event: Event) -> str:
         case PermissionAsked(tool=tool, question=question):
             return f"{tool} needs permission: {question}"
         case ViewEdited(by=by, tokens_before=before, tokens_after=after):
-            return f"{by} edited the context: {before:,} to {after:,} tokens (`pal audit last` shows it)"
+            sizes = f": {before:,} to {after:,} tokens" if before and after else ""
+            return f"{by} edited the context{sizes} (`pal audit last` shows it)"
         case FilesSnapshotted(took_ms=took_ms) if took_ms >= _SLOW_SNAPSHOT_MS:
             return f"keeping the state of the files took {took_ms / 1000:.1f} s (the setting files.snapshots turns it off)"
         case ChildOpened(nickname=nickname, role=role, resumed=resumed):

@@ -1,9 +1,7 @@
 """`pal undo` and `pal restore`: make hidden items visible again."""
 
 import click
-from msgspec.structs import replace
 
-from palimpsest.apps.cli.look.hiding import hidden_pair
 from palimpsest.apps.cli.opening.counting import require_room, view_tokens
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
@@ -13,7 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import plan_undo
+from palimpsest.core.log.undo import plan_undo, restoring_edits
 from palimpsest.core.log.undo import restore as bring_back
 
 _EXAMPLES = """\b
@@ -101,9 +99,8 @@ def restore(*, session: str, item: str, why: str, as_json: bool) -> None:
     home = find_home()
     location = find_session(home, session)
     with open_log(location, write=True) as log:
-        hidden_item = log.item(item)
-        view_after = replace(log.view, items=(*log.view.items, *hidden_pair(log, hidden_item)))
-        after, room = require_room(view_after, log, location, cards_of(home))
+        log.item(item)
+        after, room = require_room(log.trial(restoring_edits(log, item)), log, location, cards_of(home))
         event = bring_back(log, item, why)
         log.sync()
     if as_json:

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from palimpsest.apps.cli.keep.kept_links import link_text
-from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session
+from palimpsest.apps.cli.keep.kept_links import SessionLink, link_text, note_links, notes_links
+from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session, not_empty
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.core.errors import BadInput
@@ -25,7 +25,7 @@ from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
 from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
-from palimpsest.foreign.reading.origin import ExportOrigin, origin_of
+from palimpsest.foreign.reading.transcript import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.overlay import OverlaySessions
@@ -62,10 +62,10 @@ class ExportOptions:
 @click.command(epilog=_EXAMPLES)
 @session_argument
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="Format of the export.")
-@click.option("--out", metavar="FILE", help="Write to FILE instead of standard output, atomically.")
+@click.option("--out", callback=not_empty, metavar="FILE", help="Write to FILE instead of standard output, atomically.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--install", is_flag=True, help="Write it where Claude Code or Codex finds it.")
-@click.option("--cwd", default="", metavar="DIR", help="Working folder for Claude Code or Codex; default: that of the session.")
+@click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Working folder for Claude Code or Codex, if not the session's.")
 @click.option("--redact", is_flag=True, help="Replace secrets: keys, tokens, passwords.")
 @click.option("--at", type=int, metavar="SEQ", help="Export the state after event SEQ.")
 @click.option("--whole", is_flag=True, help="Requests: include everything that edits have hidden.")
@@ -114,8 +114,9 @@ def export(
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
         events = sum(run.last - run.first + 1 for run in path.ranges)
-        link = link_text(path.tip, log.reader.link(path.tip))
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events, "link": link}
+        link = SessionLink(location.session, log.opened.cwd, path.tip, log.reader.link(path.tip))
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
+        shape["link"] = link_text(link.seq, link.link)
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -127,10 +128,9 @@ def export(
         else:
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
-    if as_json:
-        emit(shape)
-    else:
-        _print_result(shape, place, install=install)
+    emit(shape) if as_json else _print_result(shape, place, install=install)
+    if notes_links(home):
+        note_links([link], explain=False)
 
 
 def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool) -> None:

@@ -16,10 +16,9 @@ from palimpsest.core.errors import Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
 from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
 from palimpsest.foreign.reading.importing import Counts, Imported, import_session, session_id
-from palimpsest.foreign.reading.origin import is_original
 from palimpsest.foreign.reading.own_logs import NAME, copy_log
 from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets
-from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, is_original
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
 _SAVE_SECONDS = 2.0

@@ -16,7 +16,7 @@ from palimpsest.apps.cli.command_line import FINDINGS, INTERRUPTED
 from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, no_progress, total_of
 from palimpsest.apps.cli.opening.home import expand_path, find_home
 from palimpsest.apps.cli.output.tables import Columns, console
-from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.foreign.formats import FORMATS
@@ -25,6 +25,7 @@ from palimpsest.foreign.reading.importing import Counts
 from palimpsest.foreign.reading.opening import ReadLimits, reading_limits
 from palimpsest.foreign.reading.own_logs import NAME, OwnLogs, bases_first
 from palimpsest.foreign.reading.transcript import ReadProblem, SourceFinder
+from palimpsest.foreign.reading.walking import FolderWalk
 
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
@@ -62,21 +63,26 @@ def import_(
     whose sessions are copied as they are. Source files are never changed. Exit code 1 if something could not be read.
     """
     _check_arguments(arguments)
-    run = ImportRun(find_home(), redact=redact, dry=dry)
     places = _places(arguments)
-    with run.stoppable(), reading_limits(_limits(most_unpacked, most_ratio)):
+    with reading_limits(_limits(most_unpacked, most_ratio)):
         found = _find(places, explain=verbose)
-        run.skipped += found.skipped
-        with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
-            own = bases_first(source for source in found.sources if source.format == NAME)
-            for source in (*own, *(source for source in found.sources if source.format != NAME)):
-                if run.stopped:
-                    break
-                if source.format == NAME:
-                    run.take_own(source)
-                else:
-                    run.take(_FORMATS_BY_NAME[source.format], source)
+        run = ImportRun(find_home(), redact=redact, dry=dry, skipped=list(found.skipped))
+        with run.stoppable():
+            _take(run, found)
     _report(run, places, found, as_json=as_json, verbose=verbose)
+
+
+def _take(run: ImportRun, found: FoundSources) -> None:
+    """Import what was found, the logs of this program first, until the run is stopped."""
+    own = bases_first(source for source in found.sources if source.format == NAME)
+    with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
+        for source in (*own, *(source for source in found.sources if source.format != NAME)):
+            if run.stopped:
+                break
+            if source.format == NAME:
+                run.take_own(source)
+            else:
+                run.take(_FORMATS_BY_NAME[source.format], source)
 
 
 def _limits(unpacked: int | None, ratio: int | None) -> ReadLimits:
@@ -113,7 +119,9 @@ def _places(arguments: tuple[str, ...]) -> list[_SearchPlace]:
 
 
 def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
-    found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain) for place in places]
+    with progress("looking for sessions") as show_progress:
+        walk = FolderWalk(on_entries=lambda entries: show_progress(entries, 0))
+        found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain, walk=walk) for place in places]
     sources = {(source.format, source.path, source.session): source for each in found for source in each.sources}
     # A program that is installed and was never used is no finding.
     unused = {str(path) for place in places if place.name for path in place.paths}

@@ -20,7 +20,8 @@ _EXAMPLES = """\b
 Examples:
   pal delete 20310401-090000-aaaa
   pal delete x7ab 3fqz
-  pal delete --origin codex --cwd ~/old-project"""
+  pal delete --origin codex --cwd ~/old-project
+  pal delete --before 26w           nothing happened in them for half a year"""
 
 
 class Deleted(Struct, frozen=True):
@@ -45,7 +46,7 @@ def delete(*, sessions: tuple[str, ...], chosen: SessionFilter, yes: bool, as_js
     these sessions need are removed too.
     """
     if not sessions and chosen.is_empty:
-        raise click.UsageError("name sessions, or choose them by --cwd, --since, --origin or --model")
+        raise click.UsageError("name sessions, or choose them by --cwd, --since, --before, --origin or --model")
     home = find_home()
     locations = _locations(home, sessions, chosen)
     if not locations:

@@ -1,10 +1,17 @@
 """Links of logs that were kept outside of the home: reads them from a word or a file, and notes them in git."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from palimpsest.apps.cli.opening.home import expand_path
+import click
+
+from palimpsest.apps.cli.opening.home import AnyHome, expand_path
+from palimpsest.apps.cli.opening.settings import settings_of
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.format.texts import counted
 from palimpsest.core.log.verify import KeptLink
 from palimpsest.core.tokens.patterns import lazy_pattern
 
@@ -13,6 +20,15 @@ _LINK = lazy_pattern(r"(?:(\d{1,18}):)?([0-9a-f]{64})")
 # A line of `pal verify` has about 120 bytes, so this holds the links of half a million sessions.
 _MOST_BYTES = 64 * 1024 * 1024
 _GIT_SECONDS = 20
+
+
+class SessionLink(NamedTuple):
+    """A session, its working folder, and the number and link of its last event that was checked or exported."""
+
+    session: str
+    folder: str
+    seq: int
+    link: str
 
 
 def link_text(seq: int, link: str) -> str:
@@ -57,18 +73,52 @@ def _lines(path: Path) -> list[str]:
         raise BadInput(f"it cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def note_in_git(folder: str, session: str, seq: int, link: str) -> str:
-    """Add the link to the note of the newest commit of the session's folder, and return the line that was added.
+def notes_links(home: AnyHome) -> bool:
+    """Return whether the user's setting `files.git_notes` is on."""
+    return settings_of(home).config.files.git_notes
+
+
+def note_links(links: Sequence[SessionLink], *, explain: bool) -> None:
+    """Note links in the git of the folders of their sessions, and print what was noted to standard error.
+
+    With `explain`, because the user asked for it now, each link that could not be noted is a line with the reason, else all are one line.
+    """
+    failed = 0
+    for found in links:
+        try:
+            if _note_in_git(found):
+                click.echo(plain(f"pal: noted in {found.folder or '.'}: {_note_line(found)}"), err=True)
+        except StoreError as error:
+            failed += 1
+            if explain:
+                click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
+    if failed and not explain:
+        some = counted(failed, "session")
+        click.echo(f"pal: {some} not noted (files.git_notes): no git with a commit there; `pal verify --note` says more", err=True)
+
+
+def _note_line(found: SessionLink) -> str:
+    return f"pal session {found.session} {link_text(found.seq, found.link)}"
+
+
+def _note_in_git(found: SessionLink) -> bool:
+    """Add the link to the note of the newest commit of the session's folder; return false if the note has it already.
 
     Notes are apart from commits, branches and files, and are not pushed unless the user does so. Raises `StoreError` if git fails.
     """
-    line = f"pal session {session} {link_text(seq, link)}"
-    command = ["git", "-C", folder, "notes", f"--ref={NOTES}", "append", "-m", line, "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_GIT_SECONDS)  # noqa: S603 - no shell, and the folder is one argument
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StoreError(f"git could not be run: {error}", where=folder) from error
+    line = _note_line(found)
+    if line in _git_notes(found.folder, "show", "HEAD").stdout.splitlines():
+        return False
+    done = _git_notes(found.folder, "append", "-m", line, "HEAD")
     if done.returncode:
         why = done.stderr.strip().splitlines()
-        raise StoreError(f"git could not note the link: {why[-1] if why else 'without a reason'}", where=folder)
-    return line
+        raise StoreError(f"git could not note the link: {why[-1] if why else 'without a reason'}", where=found.folder or ".")
+    return True
+
+
+def _git_notes(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", folder or ".", "notes", f"--ref={NOTES}", *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_GIT_SECONDS)  # noqa: S603 - no shell, and the folder is one argument
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StoreError(f"git could not be run: {error}", where=folder or ".") from error

@@ -1,13 +1,24 @@
 """`pal verify`: checks logs for damage, and repairs them."""
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.keep.kept_links import kept_links, link_text, note_in_git
-from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, expand_path, find_home, find_session, stores_of_folder
+from palimpsest.apps.cli.keep.kept_links import SessionLink, kept_links, link_text, note_links, notes_links
+from palimpsest.apps.cli.opening.home import (
+    AnyHome,
+    SessionLocation,
+    expand_path,
+    find_home,
+    find_session,
+    is_own_folder,
+    stores_of_folder,
+    wrong_file,
+)
 from palimpsest.apps.cli.opening.logs import complete_session
 from palimpsest.apps.cli.output.values import emit, json_option, progress
 from palimpsest.apps.shown_text import plain
@@ -63,7 +74,7 @@ class VerifyResult:
 @click.option("--repair", "repair_damage", is_flag=True, help="Repair damaged logs; the damaged file is kept beside the repaired one.")
 @click.option("--all", "everything", is_flag=True, help="Check every session of the home folder; the default without names.")
 @click.option("--against", metavar="FILE|LINK", help="Compare with a link that was kept elsewhere, or with a file of them.")
-@click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, under refs/notes/palimpsest.")
+@click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, as files.git_notes does.")
 @json_option
 def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, against: str | None, note: bool, as_json: bool) -> None:
     """Check the hash chain, the order, the pairs and the blobs of logs.
@@ -83,13 +94,13 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         for number, found in enumerate(chosen):
             show_progress(number, len(chosen))
             results.append(_verify_session(found, links.get(found.session), repair_damage=repair_damage))
-    if note:
-        _note_links(results)
+    if note or notes_links(home):
+        note_links([link for result in results if (link := _link_of(result)) is not None], explain=note)
     if as_json:
         emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
     else:
         for result in results:
-            _print(result)
+            _print(result, result.found.session if result.found.store is home.store else shlex.quote(result.found.name))
         if not results:
             click.echo("no sessions to verify")
     if not all(result.ok for result in results):
@@ -98,9 +109,15 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
 
 def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
     folder = expand_path(word)
-    if folder.is_dir():
-        return _all_sessions(home, *stores_of_folder(home, folder))
-    return [find_session(home, word)]
+    if not word or not folder.is_dir():
+        return [find_session(home, word)]
+    found = _all_sessions(home, *stores_of_folder(home, folder))
+    if is_own_folder(home, folder):
+        return found
+    others = {location.name: why for location in found if (why := wrong_file(home, Path(location.name)))}
+    for name, why in others.items():
+        click.echo(plain(f"pal: {name}: {why}; it was left out"), err=True)
+    return [location for location in found if location.name not in others]
 
 
 def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
@@ -122,18 +139,17 @@ def _is_repairable(finding: Finding) -> bool:
     return finding.kind not in _REMEDIES
 
 
-def _note_links(results: list[VerifyResult]) -> None:
-    """Note the links of valid sessions in the git of their folders; one that cannot be noted is a line on standard error."""
-    for result in results:
-        report, found = result.after or result.before, result.found
-        try:
-            if report.ok:
-                with Log.open(found.store, found.session, found.clock) as log:
-                    folder = log.opened.cwd
-                line = note_in_git(folder or ".", found.session, report.last, report.link)
-                click.echo(plain(f"pal: noted in {folder or '.'}: {line}"), err=True)
-        except PalimpsestError as error:
-            click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
+def _link_of(result: VerifyResult) -> SessionLink | None:
+    """Return the link of a session; none if it is not valid or cannot be opened."""
+    report, found = result.after or result.before, result.found
+    if not report.ok:
+        return None
+    try:
+        with Log.open(found.store, found.session, found.clock) as log:
+            return SessionLink(found.session, log.opened.cwd, report.last, report.link)
+    except PalimpsestError as error:
+        click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
+        return None
 
 
 def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, object]:
@@ -154,7 +170,8 @@ def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, obje
     return shape
 
 
-def _print(result: VerifyResult) -> None:
+def _print(result: VerifyResult, word: str) -> None:
+    """Print a verdict; `word` is what names the session on the command line."""
     verdict, name = result.before, result.found.session
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
@@ -164,7 +181,7 @@ def _print(result: VerifyResult) -> None:
     _print_findings(verdict.findings)
     if result.repair_done is None:
         if any(_is_repairable(finding) for finding in verdict.findings):
-            click.echo(f"      `pal verify {name} --repair` repairs what can be read, and keeps the damaged file")
+            click.echo(plain(f"      `pal verify {word} --repair` repairs what can be read, and keeps the damaged file"))
         _print_remedies(verdict.findings)
         return
     for change in result.repair_done.changes:

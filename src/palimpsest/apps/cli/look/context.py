@@ -15,6 +15,7 @@ from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, sess
 from palimpsest.apps.cli.output.tables import Columns, console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
+from palimpsest.core.format.texts import percent_of
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.budget import Census, census
 
@@ -54,13 +55,13 @@ def grid(shares: Sequence[CategoryTokens], window: int, buffer: int, form: GridF
         cells += _cells_of(share, window, form)
     del cells[CELLS:]
     left = CELLS - len(cells)
-    kept = min(left, _rounded(buffer, window))
+    kept = min(left, percent_of(buffer, window))
     cells += [GridCell(FREE, FREE_NAME)] * (left - kept) + [GridCell(BUFFER, BUFFER_NAME)] * kept
     return tuple(tuple(cells[start : start + ROW]) for start in range(0, CELLS, ROW))
 
 
 def _cells_of(share: CategoryTokens, window: int, form: GridForm) -> Iterable[GridCell]:
-    count = min(CELLS, _rounded(share.tokens, window))
+    count = min(CELLS, percent_of(share.tokens, window))
     if form == "documents":
         return [GridCell(USED, share.name)] * count
     if share.tokens > 0:
@@ -69,11 +70,6 @@ def _cells_of(share: CategoryTokens, window: int, form: GridForm) -> Iterable[Gr
     # Integers, because the limit of 0.6 must not depend on floating point.
     partly = count > whole and rest * 10 <= 6 * window
     return [GridCell(PARTLY if partly and number == whole else USED, share.name) for number in range(count)]
-
-
-def _rounded(tokens: int, window: int) -> int:
-    """Return the percent of the window, halves rounded up."""
-    return (2 * CELLS * tokens + window) // (2 * window) if window else 0
 
 
 def thousands(tokens: int, form: GridForm = "2.1.325") -> str:
@@ -94,7 +90,7 @@ def share_line(share: CategoryTokens, window: int, form: GridForm = "2.1.325") -
 
 def head_line(model: str, used: int, window: int) -> str:
     """Return the title line: model, used tokens, window, percent."""
-    return f"{model} · {thousands(used)}/{thousands(window)} tokens ({_rounded(used, window)}%)"
+    return f"{model} · {thousands(used)}/{thousands(window)} tokens ({percent_of(used, window)}%)"
 
 
 _FORMS: dict[str, GridForm] = {"documents": "documents", "measured": "2.1.325"}

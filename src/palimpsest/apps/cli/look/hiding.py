@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
-from msgspec import structs
-
 from palimpsest.apps.cli.opening.counting import count_of
 from palimpsest.apps.cli.opening.home import SessionLocation
 from palimpsest.apps.cli.opening.logs import budget_of
@@ -13,7 +11,7 @@ from palimpsest.core.events import Event, Rewound, ViewEdited
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Item, Value, seq_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import FORGET, pair_of
+from palimpsest.core.log.undo import FORGET
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.wire.models.cards import ModelCard
@@ -99,7 +97,7 @@ class WaysBack:
         self._log = log
         self._counts = count_of(log.view, log, location.blobs, cards)
         budget = budget_of(log.view.model, cards)
-        self._room = (budget.block_at or budget.window) - self._counts.used(structs.replace(log.view, reported=None))
+        self._room = (budget.block_at or budget.window) - self._counts.used(log.view)
 
     @cached_property
     def _pairs(self) -> dict[str, tuple[Item, Item]]:
@@ -114,9 +112,3 @@ class WaysBack:
         if state.hidden_by[-1].policy == REWIND or tokens >= self._room:
             return f"pal fork {self._log.session} --at {seq_of(item.id)}"
         return f"pal restore {self._log.session} {item.id}"
-
-
-def hidden_pair(log: Log, item: Item) -> list[Item]:
-    """Return the item and the other half of its pair, except what is visible."""
-    visible = _visible(log.view.items)
-    return [each for each in pair_of(log, item) if each.id not in visible]

@@ -21,6 +21,7 @@ from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Kind
 from palimpsest.core.ports import Hit, UnitKind
+from palimpsest.stores.index.search_text import read_query
 
 _KINDS = (*get_args(Kind), "note", "title")
 # Private-use characters, because brackets may occur in the text of a log.
@@ -84,6 +85,8 @@ def search(
     stray = next((word for word in named if word.startswith("--")), None)
     if stray is not None:
         raise click.UsageError(f"No such option: {stray}")
+    if not read_query(" ".join(words)).match:
+        raise click.UsageError("there is no word to look for")
     home = find_home()
     only = find_session(home, within) if within is not None else None
     marks = ("[", "]") if as_json else _MARKS

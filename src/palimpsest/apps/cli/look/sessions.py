@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.format.texts import iso_time
+from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import ledger_cost
@@ -23,6 +23,8 @@ from palimpsest.wire.models.prices import ledger_cost
 _DEFAULT_LIMIT = 20
 _FOLDER_COLUMNS = 16
 _COLUMNS: Final = ("id", "folder", "when", "turns", "context", "cost", "title")
+# Profiles that count what was reported as it is: that of the engine, which also counts imported sessions.
+_PLAINLY_COUNTED: Final = frozenset({"", "palimpsest"})
 _SORTS: Final = ("updated", "created", "turns", "context", "tokens", "cost", "title")
 
 
@@ -52,7 +54,7 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
         rows = chosen.matching(index.list(refresh=False))
     children = 0 if everything else sum(row.opener is not None for row in rows)
     cards = cards_of(home)
-    rows = _sorted([row for row in rows if everything or row.opener is None], sort, cards)
+    rows = _sorted(home, [row for row in rows if everything or row.opener is None], sort, cards)
     count = len(rows)
     if limit is not None or not (everything or as_json):
         rows = rows[: limit or _DEFAULT_LIMIT]
@@ -74,7 +76,7 @@ def _print_left_out(more: int, children: int) -> None:
         click.echo(f"… and {children:,} of sub-agents: --all", err=True)
 
 
-def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
         return sorted(rows, key=lambda row: _title(row).casefold())
@@ -82,7 +84,7 @@ def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...])
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
         "turns": lambda row: row.turns,
-        "context": lambda row: row.context or 0,
+        "context": lambda row: (_context(home, row, cards) or (0, 0))[0],
         "tokens": lambda row: row.tokens,
         "cost": lambda row: cost_of(row, cards) or 0,
     }
@@ -90,7 +92,9 @@ def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...])
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
-    """Return the cost of a session in dollars; None if one of its models has no card."""
+    """Return the cost of a session in dollars; None if no usage is known, or if one of its models has no card."""
+    if not row.usage:
+        return None
     try:
         return ledger_cost(row.usage.items(), cards).total
     except BadInput:
@@ -135,22 +139,30 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
 def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = dollars(cost_of(row, cards)) if row.usage else "-"
-    return word, folder, short_time(row.updated), f"{row.turns:,}", _context_share(home, row, cards), price, one_line(_title(row), 76)
+    context = _context(home, row, cards)
+    share = "-" if context is None else f"{percent_of(context.tokens, context.window)}%"
+    return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
 
 
-def _context_share(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...]) -> str:
-    """Return how much of its window the next request of a session fills, in percent; the log is opened where the index cannot tell."""
-    tokens = row.context
-    if tokens is None:
-        from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which few lists need
+class _Context(NamedTuple):
+    """Tokens of the next request, and the window of its model."""
 
-        try:
-            location = find_session(home, row.id)
-            with open_log(location) as log:
-                tokens = view_tokens(log.view, log, location.blobs, cards)
-        except PalimpsestError:
-            return "-"
-    return f"{tokens * 100 // budget_of(row.model, cards).window}%"
+    tokens: int
+    window: int
+
+
+def _context(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...]) -> _Context | None:
+    """Return what `pal context` counts; None if the log cannot be read, which is opened where the index cannot tell."""
+    if row.context is not None and row.profile in _PLAINLY_COUNTED:
+        return _Context(row.context, budget_of(row.model, cards).window)
+    from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which many lists do not need
+
+    try:
+        location = find_session(home, row.id)
+        with open_log(location) as log:
+            return _Context(view_tokens(log.view, log, location.blobs, cards), budget_of(log.view.model, cards).window)
+    except PalimpsestError:
+        return None
 
 
 def _title(row: SessionRow) -> str:

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import click
-from msgspec.structs import replace
 
 from palimpsest.apps.cli.opening.home import SessionLocation
 from palimpsest.apps.cli.opening.logs import budget_of
@@ -38,7 +37,7 @@ class ViewCount(NamedTuple):
     rule: Count
 
     def used(self, view: View) -> int:
-        """Return the tokens of the next request with a view: what was reported last and an estimate of what came since."""
+        """Return the tokens of the next request with a view: what was reported last and an estimate of what changed since."""
         return self.rule(view, self.counter, self.tools)
 
 
@@ -59,8 +58,7 @@ def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...]
 
 def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
     """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
-    # What was reported belongs to the view of today.
-    tokens = view_tokens(replace(after, reported=None), log, found.blobs, cards)
+    tokens = view_tokens(after, log, found.blobs, cards)
     budget = budget_of(after.model, cards)
     room = budget.block_at or budget.window
     if tokens >= room:

@@ -27,15 +27,19 @@ __all__ = [
     "expand_path",
     "find_home",
     "find_session",
+    "is_own_folder",
     "list_sessions",
     "new_session_id",
     "not_empty",
     "short_ids",
     "stores_of_folder",
+    "wrong_file",
 ]
 
 NEWEST = "last"
 _LOG_START = b'{"seq":'
+# Bytes of a file in which a line of a log is looked for, and characters of the longest word that may be an id.
+_HEAD_BYTES, _MOST_QUOTED = 1024 * 1024, 200
 # A short id has at least so many characters, and a session whose id has at most so many is shown by it.
 _SHORTEST_ID, _SHORT_ENOUGH = 4, 10
 
@@ -92,6 +96,10 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     `last` is the first row of `pal sessions`: the one with the newest event that is none of a sub-agent. Raises `BadInput` if there is
     none or more than one.
     """
+    if not word:
+        raise BadInput("the name of the session is empty; `pal sessions` lists them", where=home.store.name)
+    if len(word) > _MOST_QUOTED and os.sep not in word:
+        raise BadInput(f"there is no session {word[:_MOST_QUOTED] + '…'!r}; `pal sessions` lists them", where=home.store.name)
     if word.endswith(SUFFIX) or os.sep in word:
         return _find_file(home, expand_path(word))
     stats = {stat.session: stat.changed for stat in home.store.stats()}
@@ -164,20 +172,28 @@ def _is_typeable(word: str, session: str, by_start: Sequence[str]) -> bool:
 
 def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
     """Return the stores of a folder of logs; those of the home if it is the home's own folder."""
-    if home.folder is not None and folder.resolve() == (home.folder / "sessions").resolve():
+    if is_own_folder(home, folder):
         return home.store, home.blobs
     return JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs")
 
 
+def is_own_folder(home: AnyHome, folder: Path) -> bool:
+    """Return whether a folder is that of the home's sessions, in which every log is of this program, however damaged it is."""
+    return home.folder is not None and folder.resolve() == (home.folder / "sessions").resolve()
+
+
 def _find_file(home: AnyHome, path: Path) -> SessionLocation:
-    wrong = _wrong_file(path)
+    wrong = wrong_file(home, path)
     if wrong:
         raise BadInput(wrong, where=str(path))
     return SessionLocation(path.stem, *stores_of_folder(home, path.resolve().parent), home.clock)
 
 
-def _wrong_file(path: Path) -> str:
-    """Return why a path names no log of this program, with what it is instead; empty if it does, also if that log is damaged."""
+def wrong_file(home: AnyHome, path: Path) -> str:
+    """Return why a path names no log of this program, with what it is instead; empty if it does, also if that log is damaged.
+
+    A file outside of the home without any line of a log is none: a repair would replace what another program wrote.
+    """
     if path.is_file() and path.suffix == SUFFIX and os.access(path, os.R_OK):
         with path.open("rb") as file:
             if file.read(len(_LOG_START)) == _LOG_START:
@@ -197,4 +213,11 @@ def _wrong_file(path: Path) -> str:
     content = content_of(str(path))
     # A damaged log may look like anything but these; the command says what is wrong with it.
     maybe_log = path.is_file() and path.suffix == SUFFIX and content not in {EMPTY, COMPRESSED}
+    maybe_log = maybe_log and (is_own_folder(home, path.parent) or _has_log_line(path))
     return "" if maybe_log else f"this names no session: {content}"
+
+
+def _has_log_line(path: Path) -> bool:
+    """Return whether a line at the beginning of a file starts as those of a log do."""
+    with path.open("rb") as file:
+        return any(line.startswith(_LOG_START) for line in file.read(_HEAD_BYTES).split(b"\n"))

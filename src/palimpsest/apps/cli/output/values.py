@@ -59,7 +59,7 @@ def _no_progress(done: int, total: int) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes done and total and shows a progress bar, after one second and only on a terminal."""
+    """Yield a function that takes done and total, 0 if unknown, and shows a bar or a count, after one second and only on a terminal."""
     if not sys.stderr.isatty():
         yield _no_progress
         return
@@ -71,7 +71,8 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         if time.monotonic() - started >= 1:
             is_shown = True
             share = min(100, done * 100 // max(1, total))
-            click.echo(f"\r{what} {'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %", nl=False, err=True)
+            shown = f"{'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %" if total else f"{done:,} files and folders"
+            click.echo(f"\r{what} {shown}", nl=False, err=True)
 
     try:
         yield show

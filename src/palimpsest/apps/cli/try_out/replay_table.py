@@ -11,6 +11,7 @@ from palimpsest.apps.cli.output.tables import Columns, one_line
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
+from palimpsest.lab.report.markup import mean_survival
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
 _COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
@@ -159,8 +160,6 @@ def _print_total(screen: Console, run: CardRun, comparison: Comparison, figures_
 
 
 def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[str, str]:
-    kept = total.survival
-    shares = (kept.user_messages, kept.edited_paths, kept.read_paths, kept.commands)
     return {
         "cost": dollars(total.usd),
         "ratio": _times(total.usd, base.usd) if base is not None else "",
@@ -171,7 +170,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "folds": f"{total.folds:,}",
         "masks": f"{total.masks:,}",
         "re-reads": f"{total.rereads:,}",
-        "kept": f"{sum(shares) / len(shares):.0%}" if total.folds else "",
+        "kept": f"{mean_survival(total.survival):.0%}" if total.folds else "",
         "invalid": f"{total.invalid:,}",
         "long": f"{total.too_long:,}",
         "failed": f"{total.failed:,}",
@@ -184,7 +183,7 @@ def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
-    notes.append("kept: share of messages, paths and commands of folded spans that is still visible")
+    notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
     telling = sum(session.recorded is not None for session in run.sessions)

@@ -16,7 +16,7 @@ from palimpsest.stores.config.changing import change_key
 from palimpsest.stores.config.settings import FILE_NAME
 from palimpsest.stores.config.terminal_config import ThemeName
 from palimpsest.tools.permissions.decision import MODE_TEXTS, Mode
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.cards import ModelCard, has_card
 from palimpsest.wire.models.prices import cost
 
 _NEXT: Final = "next"
@@ -34,10 +34,23 @@ async def _model(room: CommandRoom, name: str) -> None:
         if chosen is None:
             return
         name = chosen.row.value
+    if name != session.card.name and not has_card(name, session.environment.cards):
+        raise BadInput(unknown_model(name, session.environment.cards))
     card = session.named_card(name)
     if card == session.card:
         raise BadInput(f"the model is {name} already")
     await _change(room, lambda: _switch(room, card))
+
+
+def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
+    """Say that a model has no card: the three names that are spelled most like it, and how many there are."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
+
+    names = [card.name for card in cards]
+    alike = get_close_matches(name, names, n=3, cutoff=0.4)
+    meant = f"; did you mean {' or '.join(alike)}?" if alike else ";"
+    others = "openai-compatible/NAME and local/NAME work too"
+    return f"no card is known for the model {name[:40]!r}{meant} /model lists all {len(names)}, and {others}"
 
 
 async def _change(room: CommandRoom, work: Callable[[], Awaitable[None]]) -> None:

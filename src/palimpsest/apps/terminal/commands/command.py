@@ -157,10 +157,17 @@ def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
     return {command.name: command for command in commands}
 
 
+class NotOpen(BadInput):
+    """No session is open. While one is being opened, the terminal runs the command again once it is."""
+
+    def __init__(self) -> None:
+        super().__init__("no session is open; /resume opens one")
+
+
 def agent_of(room: CommandRoom) -> Agent:
-    """Return the agent. Raises `BadInput` while the session is being opened, or only followed."""
+    """Return the agent. Raises `NotOpen` while there is none, `BadInput` while the session is only followed."""
     if room.agent is None and room.session_id:
         raise BadInput("another terminal has this session; /takeover asks for it, /fork goes on in a copy")
     if room.agent is None:
-        raise BadInput("the session is not open yet")
+        raise NotOpen
     return room.agent

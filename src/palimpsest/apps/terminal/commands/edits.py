@@ -117,7 +117,7 @@ def edit_rows(log: Log) -> tuple[Row, ...]:
 
 
 def _edit_row(seq: int, body: ViewEdited, *, is_undone: bool) -> Row:
-    sizes = f": {short(body.tokens_before)} → {short(body.tokens_after)} tokens" if body.tokens_before else ""
+    sizes = f": {short(body.tokens_before)} → {short(body.tokens_after)} tokens" if body.tokens_before and body.tokens_after else ""
     hidden = "" if body.loss is None else f", hid {len(body.loss.ids):,} items"
     text = f"{body.by} {seq}{sizes}{hidden}{' (undone)' if is_undone else ''}"
     return Row(str(seq), text, "\n".join(_preview(body)))

@@ -6,7 +6,7 @@ from typing import Final
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Row
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, table
+from palimpsest.apps.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, table
 from palimpsest.apps.terminal.screen.blocks import PatchBlock
 from palimpsest.apps.terminal.screen.diffs import patch_files
 from palimpsest.core.errors import BadInput
@@ -20,8 +20,10 @@ _MOST_FILES: Final = 2_000
 
 async def _diff(room: CommandRoom, argument: str) -> None:
     """Walk the changed files, newest turn first; or show the diffs of the last turn, of one by its number, or of all."""
-    if room.folder is None or not room.session_id:
-        raise BadInput("a home in memory keeps no snapshots of files" if room.session_id else "the session is not open yet")
+    if not room.session_id:
+        raise NotOpen
+    if room.folder is None:
+        raise BadInput("a home in memory keeps no snapshots of files")
     home, session = Home(room.folder), room.session_id
     found = await asyncio.to_thread(_changes, home, session, _turn(argument))
     blocks = dict(_blocks(found))

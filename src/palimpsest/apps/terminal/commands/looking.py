@@ -9,7 +9,7 @@ import msgspec
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Row
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from palimpsest.apps.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
@@ -138,7 +138,7 @@ def _setting_words(_: Agent | None) -> Iterable[str]:
 async def _export(room: CommandRoom, argument: str) -> None:
     """Export the session into the project's folder, by default as a page that is named after the session."""
     if not room.session_id:
-        raise BadInput("the session is not open yet")
+        raise NotOpen
     form, _, name = (argument or "html").partition(" ")
     if form.startswith("-"):
         await room.pal("export", room.session_id, *argument.split())

@@ -5,7 +5,7 @@ from typing import Final
 
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Row
-from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from palimpsest.apps.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import UserSaid
@@ -109,7 +109,7 @@ async def _resume(room: CommandRoom, session: str) -> None:
 async def _fork(room: CommandRoom, _: str) -> None:
     before = room.session_id
     if not before:
-        raise BadInput("the session is not open yet")
+        raise NotOpen
     await room.switch_session(before, fork=True)
     room.notice(f"this is {room.session_id}, a copy of {before}, which stays as it is")
 

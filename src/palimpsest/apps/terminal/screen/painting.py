@@ -163,7 +163,7 @@ def _diff(lines: tuple[DiffLine, ...], look: ScreenLook, *, opened: bool) -> str
 
 def _fold(block: FoldBlock, look: ScreenLook) -> str:
     """Return the one line of an edit. In a narrow terminal its price goes first, then its saving; the key stays."""
-    sizes = f": {short(block.before)} {look.symbols.becomes} {short(block.after)} tokens" if block.before else ""
+    sizes = f": {short(block.before)} {look.symbols.becomes} {short(block.after)} tokens" if block.before and block.after else ""
     head = f"{look.symbols.fold} {plain(block.by)} {block.seq}{sizes}"
     facts = [f", {fact}" for fact in price_facts(block.price_usd, block.saved_usd_per_call)]
     tail = Text(f" ({AUDIT_KEY})", look.style("dim"))

@@ -8,6 +8,7 @@ from rich.text import Text
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import painted
+from palimpsest.core.format.texts import percent_of
 
 _BAR: Final = 6
 
@@ -74,7 +75,7 @@ def _context(status: Status, look: ScreenLook) -> str:
     share = min(1.0, status.used / status.window)
     filled = round(share * _BAR)
     bar = "" if look.spoken else f"{look.symbols.full * filled}{look.symbols.empty * (_BAR - filled)} "
-    return f"{bar}{share:.0%} of {short(status.window)}"
+    return f"{bar}{percent_of(min(status.used, status.window), status.window)}% of {short(status.window)}"
 
 
 def _until_fold(status: Status) -> str:

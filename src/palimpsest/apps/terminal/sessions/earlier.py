@@ -45,6 +45,8 @@ def last_words(log: Log) -> tuple[str, ...]:
                 lines += _line("❯", parts)
             case ModelReplied(parts=parts, purpose="turn"):
                 lines += _line("·", parts)
+            case Interrupted(parts=parts, purpose="turn"):
+                lines += _line("· (interrupted)", parts)
             case _:
                 continue
     return tuple(lines[-_MOST_WORDS:])

@@ -17,10 +17,11 @@ _UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_0
 
 
 class SessionFilter(Struct, frozen=True):
-    """Conditions that a session must meet; an empty one is always met. `since` is milliseconds since 1970."""
+    """Conditions that a session must meet; an empty one is always met. `since` and `before` are milliseconds since 1970."""
 
     cwd: str = ""
     since: int = 0
+    before: int = 0
     origin: str = ""
     model: str = ""
 
@@ -39,6 +40,7 @@ class SessionFilter(Struct, frozen=True):
             for row in rows
             if (not folders or _is_within(row.cwd, folders))
             and row.updated >= self.since
+            and (not self.before or row.updated < self.before)
             and (not origin or row.origin.casefold() == origin)
             and row.model.casefold().startswith(model)
         ]
@@ -48,7 +50,7 @@ def _is_within(cwd: str, folders: tuple[str, ...]) -> bool:
     return any(cwd == folder or cwd.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 
-class _Since(click.ParamType[int]):
+class _When(click.ParamType[int]):
     """A date or time as ISO 8601 writes it, local if it names no zone, or an age: 90m, 12h, 7d, 2w."""
 
     name = "time"
@@ -68,7 +70,8 @@ class _Since(click.ParamType[int]):
 
 _OPTIONS: Final = (
     click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Only sessions of this folder and of those below it."),
-    click.option("--since", type=_Since(), default=0, metavar="WHEN", help="Only with events since a date, or an age: 12h, 7d, 2w."),
+    click.option("--since", type=_When(), default=0, metavar="WHEN", help="Only with events since a date, or an age: 12h, 7d, 2w."),
+    click.option("--before", type=_When(), default=0, metavar="WHEN", help="Only with no event since a date, or for an age: 12h, 7d, 2w."),
     click.option(
         "--origin", default="", callback=not_empty, metavar="NAME", help="Only sessions of this program: palimpsest, claude-code, codex, …"
     ),
@@ -77,11 +80,11 @@ _OPTIONS: Final = (
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options `cwd`, `since`, `origin` and `model`, as one argument `chosen` of type `SessionFilter`."""
+    """Give a command the options `cwd`, `since`, `before`, `origin` and `model`, as one argument `chosen` of type `SessionFilter`."""
 
     @wraps(command)
-    def with_filter(*, cwd: str, since: int, origin: str, model: str, **others: Any) -> Any:
-        return command(chosen=SessionFilter(cwd, since, origin, model), **others)
+    def with_filter(*, cwd: str, since: int, before: int, origin: str, model: str, **others: Any) -> Any:
+        return command(chosen=SessionFilter(cwd, since, before, origin, model), **others)
 
     # Decorators apply from the last to the first, so that the help lists them in order.
     return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), with_filter)
