@@ -54,7 +54,7 @@ class Conversation:
 
     def __init__(self, session: Session, home: AnyHome, *, shape: WireName | None = None, provider: Provider | None = None) -> None:
         self.session = session
-        self._home = home
+        self.home = home
         self._provider = provider
         self._followed = FollowedList(session, shape)
 
@@ -150,7 +150,7 @@ class Conversation:
         wanted = RecallArguments(id=id, words=words, offset=offset)
         if what:
             wanted = RecallArguments(id=what, offset=offset) if numbers_of(what) else RecallArguments(words=what)
-        archive = LogArchive(self.session.log, self._home.store, self._home.blobs, self._home.clock, self._home.index)
+        archive = LogArchive(self.session.log, self.home.store, self.home.blobs, self.home.clock, self.home.index)
         try:
             return recalled(archive, wanted).text
         finally:
