@@ -15,7 +15,7 @@ from palimpsest.tools.memory.commands import MemoryCommand, carry_out
 _COMMANDS: Final = ("view", "create", "str_replace", "insert", "delete", "rename")
 
 
-class _OpenedMemories:
+class _ProjectNotes:
     """The notes of a project, opened."""
 
     def __init__(self, memories: Memories) -> None:
@@ -33,7 +33,7 @@ def memory_tool(conversation: Conversation, project: str | Path = ".") -> Any:
     memories = memories_of(conversation.home, root)
     if memories is None:
         raise BadInput("a conversation in memory has no notes; open it with a home", where="memory")
-    tree, log = SessionTree(conversation.session, root, _OpenedMemories(memories)), conversation.session.log
+    tree, log = SessionTree(conversation.session, root, _ProjectNotes(memories)), conversation.session.log
 
     def run(_: object, command: Any) -> str:
         try:
