@@ -21,7 +21,7 @@ from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
-from palimpsest.tools.session.recall import RECALL, RecallArguments, recalled
+from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from
 from palimpsest.wire.encoding.options import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models.cards import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
@@ -152,7 +152,7 @@ class Conversation:
             wanted = RecallArguments(id=what, offset=offset) if numbers_of(what) else RecallArguments(words=what)
         archive = LogArchive(self.session.log, self.home.store, self.home.blobs, self.home.clock, self.home.index)
         try:
-            return recalled(archive, wanted).text
+            return recall_from(archive, wanted).text
         finally:
             archive.close()
 
