@@ -3,18 +3,19 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.look.finding.contexts import with_contexts
 from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
-from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
+from palimpsest.apps.cli.opening.home import AnyHome, find_home, short_ids
+from palimpsest.apps.cli.opening.logs import cards_of, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
@@ -23,8 +24,6 @@ from palimpsest.wire.models.prices import ledger_cost
 _DEFAULT_LIMIT = 20
 _FOLDER_COLUMNS = 16
 _COLUMNS: Final = ("id", "folder", "when", "turns", "context", "cost", "title")
-# Profiles that count what was reported as it is: that of the engine, which also counts imported sessions.
-_PLAINLY_COUNTED: Final = frozenset({"", "palimpsest"})
 _SORTS: Final = ("updated", "created", "turns", "context", "tokens", "cost", "title")
 
 
@@ -52,12 +51,15 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     with home.index() as index:
         complete_index = refresh_index(index)
         rows = chosen.matching(index.list(refresh=False))
-    children = 0 if everything else sum(row.opener is not None for row in rows)
-    cards = cards_of(home)
-    rows = _sorted(home, [row for row in rows if everything or row.opener is None], sort, cards)
-    count = len(rows)
-    if limit is not None or not (everything or as_json):
-        rows = rows[: limit or _DEFAULT_LIMIT]
+        children = 0 if everything else sum(row.opener is not None for row in rows)
+        cards = cards_of(home)
+        rows = [row for row in rows if everything or row.opener is None]
+        rows = _sorted(with_contexts(home, index, rows, cards) if sort == "context" else rows, sort, cards)
+        count = len(rows)
+        if limit is not None or not (everything or as_json):
+            rows = rows[: limit or _DEFAULT_LIMIT]
+        if not as_json:
+            rows = with_contexts(home, index, rows, cards)
     if as_json:
         emit([as_builtins(row, cost_of(row, cards)) for row in rows])
     elif not rows:
@@ -76,7 +78,7 @@ def _print_left_out(more: int, children: int) -> None:
         click.echo(f"… and {children:,} of sub-agents: --all", err=True)
 
 
-def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
         return sorted(rows, key=lambda row: _title(row).casefold())
@@ -84,7 +86,7 @@ def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[M
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
         "turns": lambda row: row.turns,
-        "context": lambda row: (_context(home, row, cards) or (0, 0))[0],
+        "context": lambda row: row.counted.tokens if row.counted is not None else 0,
         "tokens": lambda row: row.tokens,
         "cost": lambda row: cost_of(row, cards) or 0,
     }
@@ -116,7 +118,7 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
 def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...], *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
-    table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
+    table = [_cells(row, words.get(row.id, row.id), cards) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
         from palimpsest.apps.cli.look.finding.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
 
@@ -136,33 +138,11 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
+def _cells(row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = dollars(cost_of(row, cards)) if row.usage else "-"
-    context = _context(home, row, cards)
-    share = "-" if context is None else f"{percent_of(context.tokens, context.window)}%"
+    share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
-
-
-class _Context(NamedTuple):
-    """Tokens of the next request, and the window of its model."""
-
-    tokens: int
-    window: int
-
-
-def _context(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...]) -> _Context | None:
-    """Return what `pal context` counts; None if the log cannot be read, which is opened where the index cannot tell."""
-    if row.context is not None and row.profile in _PLAINLY_COUNTED:
-        return _Context(row.context, budget_of(row.model, cards).window)
-    from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which many lists do not need
-
-    try:
-        location = find_session(home, row.id)
-        with open_log(location) as log:
-            return _Context(view_tokens(log.view, log, location.blobs, cards), budget_of(log.view.model, cards).window)
-    except PalimpsestError:
-        return None
 
 
 def _title(row: SessionRow) -> str:
