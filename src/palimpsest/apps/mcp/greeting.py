@@ -19,7 +19,7 @@ INSTRUCTIONS: Final = (
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
-class _Params(msgspec.Struct, frozen=True):
+class _InitializeParams(msgspec.Struct, frozen=True):
     protocol: str = msgspec.field(name="protocolVersion")
     capabilities: dict[str, Any]
     client: dict[str, Any] = msgspec.field(name="clientInfo")
@@ -29,7 +29,7 @@ class _Initialize(msgspec.Struct, frozen=True):
     jsonrpc: str
     id: int | str
     method: str
-    params: _Params
+    params: _InitializeParams
 
 
 class _ListTools(msgspec.Struct, frozen=True):

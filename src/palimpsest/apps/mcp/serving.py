@@ -21,7 +21,7 @@ _MOST_LINE: Final = 8_000_000
 _TOKEN_BYTES: Final = 32
 
 
-class _Incoming:
+class _LineReader:
     """Lines of a client: those that were read already, then those of the pipe; a line that is too long ends them."""
 
     def __init__(self, read: list[bytes], pipe: BinaryIO) -> None:
@@ -34,7 +34,7 @@ class _Incoming:
         return line.decode("utf-8", "replace") if line.endswith(b"\n") else ""
 
 
-class _Outgoing:
+class _ReplyWriter:
     """Lines for a client, without the SDK's replies to requests that were answered early."""
 
     def __init__(self, pipe: BinaryIO, answered: Collection[int | str]) -> None:
@@ -95,8 +95,8 @@ async def serve_lines(server: Any, read: list[bytes], incoming: BinaryIO, outgoi
     import anyio  # noqa: PLC0415 - it comes with the SDK
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - the SDK
 
-    reader = anyio.wrap_file(cast("TextIO", _Incoming(read, incoming)))
-    writer = anyio.wrap_file(cast("TextIO", _Outgoing(outgoing, answered)))
+    reader = anyio.wrap_file(cast("TextIO", _LineReader(read, incoming)))
+    writer = anyio.wrap_file(cast("TextIO", _ReplyWriter(outgoing, answered)))
     async with stdio_server(reader, writer) as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 

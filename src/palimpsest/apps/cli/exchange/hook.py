@@ -85,7 +85,7 @@ def _print(said: HookAnswer, given: HookInput) -> None:
     if path is not None:
         command = [sys.executable, "-m", "palimpsest.apps.cli", "hook", "--background", said.background, "--transcript", str(path)]
         nothing = subprocess.DEVNULL
-        # In a session of its own, so that it outlives the agent; nobody waits for it.
+        # In a session of its own, so that it outlives the agent, which does not wait for it.
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")  # noqa: S603 - this program
     sys.stdout.write(said.text)
     sys.stdout.flush()

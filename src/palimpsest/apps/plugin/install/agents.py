@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from palimpsest.apps.plugin.install.places import Places, shim_text
+from palimpsest.apps.plugin.install.places import AgentPlaces, shim_text
 from palimpsest.apps.plugin.install.texts import COMMAND_TEXT, DESCRIPTION, OPENCODE_PLUGIN, SKILL_TEXT
 from palimpsest.apps.plugin.install.wanted import AgentName, JsonMember, OwnFile, TomlTable, Wanted
 
@@ -16,7 +16,7 @@ HOOK_EVENTS: Final = ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop", 
 _HOOK_SECONDS: Final = 10
 
 
-def wanted_for(agent: AgentName, places: Places, version: str, *, write: bool = False) -> tuple[Wanted, ...]:
+def wanted_for(agent: AgentName, places: AgentPlaces, version: str, *, write: bool = False) -> tuple[Wanted, ...]:
     """Return all that the plugin wants for an agent; with `write` its model may change notes."""
     shim = OwnFile(places.shim, shim_text(places), executable=True)
     match agent:
@@ -54,7 +54,7 @@ def _claude_settings(claude: Path, folder: Path) -> tuple[JsonMember, ...]:
     )
 
 
-def _codex(places: Places, *, write: bool) -> tuple[Wanted, ...]:
+def _codex(places: AgentPlaces, *, write: bool) -> tuple[Wanted, ...]:
     lines = f"command = {json.dumps(str(places.shim))}\nargs = {json.dumps(_server_words(write=write))}\n"
     hooks = places.codex / "hooks.json"
     mark = json.dumps(str(places.shim))[1:-1]
@@ -62,7 +62,7 @@ def _codex(places: Places, *, write: bool) -> tuple[Wanted, ...]:
     return (*members, TomlTable(places.codex / "config.toml", ("mcp_servers", PLUGIN), lines))
 
 
-def _opencode(places: Places, *, write: bool) -> tuple[Wanted, ...]:
+def _opencode(places: AgentPlaces, *, write: bool) -> tuple[Wanted, ...]:
     # OpenCode reads both; the one that is there is the one that the user edits.
     names = (places.opencode / name for name in ("opencode.jsonc", "opencode.json"))
     config = next((path for path in names if path.exists()), places.opencode / "opencode.json")

@@ -37,7 +37,7 @@ class FileRecord(Struct, frozen=True):
     insertions: tuple[Insertion, ...] = ()
 
 
-class FileChange(Struct, frozen=True):
+class FileRewrite(Struct, frozen=True):
     """A file before and after; `None` is a file that is not there."""
 
     path: Path
@@ -56,7 +56,7 @@ class FileChange(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """What is to be written, and what is then recorded; files that stay as they are are in the record only."""
 
-    changes: tuple[FileChange, ...]
+    changes: tuple[FileRewrite, ...]
     records: tuple[FileRecord, ...]
 
 
@@ -76,14 +76,14 @@ def plan_plug(wanted: Sequence[Wanted], known: Sequence[FileRecord], read: Calla
 
 def plan_unplug(known: Sequence[FileRecord], read: Callable[[Path], str | None]) -> Plan:
     """Return how what is ours leaves the files. Raises `BadInput` if a file was changed so that it can no longer be found."""
-    changes: list[FileChange] = []
+    changes: list[FileRewrite] = []
     for record in known:
         before = read(Path(record.path))
         if before is not None:
             after = None if record.kind == "own" else _stripped(before, record)
             after = None if record.created and after is not None and after.strip() in ("", _EMPTY_JSON.strip()) else after
             if after != before:
-                changes.append(FileChange(Path(record.path), before, after))
+                changes.append(FileRewrite(Path(record.path), before, after))
     return Plan(tuple(changes), ())
 
 
@@ -94,15 +94,15 @@ def _by_path(wanted: Iterable[Wanted]) -> Mapping[Path, list[Wanted]]:
     return found
 
 
-def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before: str | None) -> tuple[FileChange, FileRecord]:
+def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before: str | None) -> tuple[FileRewrite, FileRecord]:
     first = parts[0]
     if isinstance(first, OwnFile):
         if before is not None and record is None and before != first.text:
             raise BadInput("there is a file that pal did not write; move it away first", where=str(path))
-        return FileChange(path, before, first.text, first.executable), FileRecord(str(path), "own", created=True)
+        return FileRewrite(path, before, first.text, first.executable), FileRecord(str(path), "own", created=True)
     if record is not None and before is not None and all(_is_present(before, part) for part in parts):
         # The user or the agent may have moved it, or added to it.
-        return FileChange(path, before, before), record
+        return FileRewrite(path, before, before), record
     created = before is None if record is None else record.created
     text = before if record is None or before is None else _stripped(before, record)
     kind: Literal["json", "toml"] = "json" if isinstance(first, JsonMember) else "toml"
@@ -112,7 +112,7 @@ def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before:
     for part in parts:
         text, insertion = _inserted(text, part, path)
         insertions.append(insertion)
-    return FileChange(path, before, text), FileRecord(str(path), kind, created, tuple(insertions))
+    return FileRewrite(path, before, text), FileRecord(str(path), kind, created, tuple(insertions))
 
 
 def _inserted(text: str, part: Wanted, path: Path) -> tuple[str, Insertion]:
@@ -195,7 +195,7 @@ def _pruned(value: Any, insertion: Insertion) -> Any:
     keys, mark = insertion.keys, insertion.mark
     places = [_at(value, keys[:depth]) for depth in range(len(keys) + 1)]
     last = places[-1]
-    rest = [each for each in last if mark not in json.dumps(each, ensure_ascii=False)] if mark and isinstance(last, list) else None
+    rest: Any = [each for each in last if mark not in json.dumps(each, ensure_ascii=False)] if mark and isinstance(last, list) else None
     for place, key in zip(reversed(places[:-1]), reversed(keys), strict=True):
         if not isinstance(place, dict):
             return value

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 
-class Places(Struct, frozen=True):
+class AgentPlaces(Struct, frozen=True):
     """Folders of the agents, and our home. `pal` is the command of this installation, word by word."""
 
     home: Path
@@ -28,7 +28,7 @@ class Places(Struct, frozen=True):
         return self.home / "plugins" / agent
 
 
-def places_of(home: Path, user: Path, environment: Mapping[str, str]) -> Places:
+def places_of(home: Path, user: Path, environment: Mapping[str, str]) -> AgentPlaces:
     """Return the folders for a user's home folder and environment: those that the agents use by their own rules."""
 
     def folder(variable: str, usual: Path) -> Path:
@@ -36,7 +36,7 @@ def places_of(home: Path, user: Path, environment: Mapping[str, str]) -> Places:
         return Path(given).expanduser() if given else usual
 
     config = folder("XDG_CONFIG_HOME", user / ".config")
-    return Places(
+    return AgentPlaces(
         home.absolute(),
         folder("CLAUDE_CONFIG_DIR", user / ".claude"),
         folder("CODEX_HOME", user / ".codex"),
@@ -53,7 +53,7 @@ def own_command() -> tuple[str, ...]:
     return (str(Path(found).absolute()),) if found else (sys.executable, "-m", "palimpsest.apps.cli")
 
 
-def shim_text(places: Places) -> str:
+def shim_text(places: AgentPlaces) -> str:
     """Return the script: it starts `pal` in this home, and ends without a word where there is nothing to start or to say."""
     command = " ".join(shlex.quote(word) for word in places.pal)
     home = shlex.quote(str(places.home))

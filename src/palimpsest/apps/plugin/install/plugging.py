@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.plugin.install.agents import HOOK_EVENTS, wanted_for
-from palimpsest.apps.plugin.install.changes import FileChange, FileRecord, Plan, plan_plug, plan_unplug
-from palimpsest.apps.plugin.install.places import Places
+from palimpsest.apps.plugin.install.changes import FileRecord, FileRewrite, Plan, plan_plug, plan_unplug
+from palimpsest.apps.plugin.install.places import AgentPlaces
 from palimpsest.apps.plugin.install.toml_tables import parsed as toml_value
 from palimpsest.apps.plugin.install.wanted import AGENT_NAMES, AgentName
 from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
@@ -42,7 +42,7 @@ class PlugState(Struct, frozen=True):
     problem: str = ""
 
 
-def record_of(places: Places, agent: AgentName) -> PlugRecord | None:
+def record_of(places: AgentPlaces, agent: AgentName) -> PlugRecord | None:
     """Return the record of an agent; `None` if it is not plugged in. Raises `StoreError` if the file is damaged."""
     path = _record_path(places, agent)
     try:
@@ -55,13 +55,13 @@ def record_of(places: Places, agent: AgentName) -> PlugRecord | None:
         raise StoreError(f"the record of what was plugged in is damaged: {error}", where=str(path)) from error
 
 
-def planned_plug(places: Places, agent: AgentName, version: str, *, write: bool) -> Plan:
+def planned_plug(places: AgentPlaces, agent: AgentName, version: str, *, write: bool) -> Plan:
     """Return the changes that plug an agent in; none if it is plugged in as it should be. Raises `BadInput` or `StoreError`."""
     known = record_of(places, agent)
     return plan_plug(wanted_for(agent, places, version, write=write), () if known is None else known.files, read_text)
 
 
-def planned_unplug(places: Places, agent: AgentName) -> Plan:
+def planned_unplug(places: AgentPlaces, agent: AgentName) -> Plan:
     """Return the changes that unplug an agent; the script stays as long as another agent is plugged in. Raises as `planned_plug`."""
     known = record_of(places, agent)
     others = any(record_of(places, other) is not None for other in AGENT_NAMES if other != agent)
@@ -69,7 +69,7 @@ def planned_unplug(places: Places, agent: AgentName) -> Plan:
     return plan_unplug([file for file in files if not (others and file.path == str(places.shim))], read_text)
 
 
-def plug(places: Places, agent: AgentName, plan: Plan, *, write: bool) -> None:
+def plug(places: AgentPlaces, agent: AgentName, plan: Plan, *, write: bool) -> None:
     """Carry out a plan of `planned_plug`. The record is written first, so that an interrupted run can be taken back."""
     known = record_of(places, agent)
     folders = {str(folder): None for change in plan.changes for folder in _missing_folders(change.path)}
@@ -80,7 +80,7 @@ def plug(places: Places, agent: AgentName, plan: Plan, *, write: bool) -> None:
     _carry_out(plan.changes)
 
 
-def unplug(places: Places, agent: AgentName, plan: Plan) -> None:
+def unplug(places: AgentPlaces, agent: AgentName, plan: Plan) -> None:
     """Carry out a plan of `planned_unplug`, and remove the folders that were made, if they are empty."""
     known = record_of(places, agent)
     _carry_out(plan.changes)
@@ -91,7 +91,7 @@ def unplug(places: Places, agent: AgentName, plan: Plan) -> None:
             Path(folder).rmdir()
 
 
-def state_of(places: Places, agent: AgentName, version: str) -> PlugState:
+def state_of(places: AgentPlaces, agent: AgentName, version: str) -> PlugState:
     """Return the state of an agent as its files are now."""
     where = {"claude": places.claude / "settings.json", "codex": places.codex / "hooks.json", "opencode": places.opencode}[agent]
     try:
@@ -127,7 +127,7 @@ def read_text(path: Path) -> str | None:
         raise store_error(error, path, "read") from error
 
 
-def _carry_out(changes: Sequence[FileChange]) -> None:
+def _carry_out(changes: Sequence[FileRewrite]) -> None:
     for change in changes:
         # A link to a file in a folder of dotfiles stays a link.
         path = Path(os.path.realpath(change.path))
@@ -148,11 +148,11 @@ def _missing_folders(path: Path) -> list[Path]:
     return [folder for folder in path.parents if not folder.exists()]
 
 
-def _record_path(places: Places, agent: AgentName) -> Path:
+def _record_path(places: AgentPlaces, agent: AgentName) -> Path:
     return places.home / "plugins" / f"{agent}.json"
 
 
-def _codex_trusts(places: Places) -> bool:
+def _codex_trusts(places: AgentPlaces) -> bool:
     """Return whether the user has trusted each of our hooks in Codex, by what Codex itself wrote into its configuration."""
     text = read_text(places.codex / "config.toml")
     values: dict[str, Any] = toml_value(text or "")
