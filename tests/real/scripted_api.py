@@ -44,9 +44,9 @@ def _asks_for_summary(request: Json) -> bool:
     return "summary" in last.lower() and "detailed" in last.lower()
 
 
-def _events(blocks: list[Json], request: Json, tokens: int) -> Iterator[Json]:
+def _events(blocks: list[Json], request: Json, number: int, tokens: int) -> Iterator[Json]:
     usage = {"input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": request.get("model", "m"), "content": []}
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": request.get("model", "m"), "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}}
     for index, block in enumerate(blocks):
         if block["type"] == "text":
@@ -84,7 +84,7 @@ def serving() -> Iterator[ScriptedApi]:
                 self._send(b"{}", "application/json")
             else:
                 api.requests.append(body)
-                lines = _events(api.reply(body), body, api.input_tokens)
+                lines = _events(api.reply(body), body, len(api.requests), api.input_tokens)
                 stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in lines)
                 self._send(stream.encode(), "text/event-stream")
 
