@@ -38,6 +38,25 @@ class ScriptedApi:
                 return [{"type": "tool_use", "id": f"toolu_{len(self.requests)}", "name": found, "input": arguments}]
         return [{"type": "text", "text": f"answer {len(self.requests)}"}]
 
+    def response(self, request: Json) -> Json:
+        """The output item of the next reply to a request of the API of OpenAI."""
+        if self.calls and request.get("tools"):
+            wanted, arguments = self.calls.pop(0)
+            space, _, name = wanted.rpartition(".")
+            own = {"namespace": space} if space else {}
+            call = {"type": "function_call", "call_id": f"call_{len(self.requests)}", "name": name, "arguments": json.dumps(arguments)}
+            return {**call, **own}
+        text = {"type": "output_text", "text": f"answer {len(self.requests)}", "annotations": []}
+        return {"type": "message", "role": "assistant", "id": f"msg_{len(self.requests)}", "status": "completed", "content": [text]}
+
+
+def _response_events(item: Json, number: int, tokens: int) -> Iterator[Json]:
+    usage = {"input_tokens": tokens, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 20, "total_tokens": tokens + 20}
+    yield {"type": "response.created", "response": {"id": f"resp_{number}"}}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": item}
+    done = {"id": f"resp_{number}", "usage": {**usage, "output_tokens_details": {"reasoning_tokens": 0}}, "output": [item]}
+    yield {"type": "response.completed", "response": done}
+
 
 def _asks_for_summary(request: Json) -> bool:
     last = json.dumps((request.get("messages") or [{}])[-1])
@@ -80,6 +99,11 @@ def serving() -> Iterator[ScriptedApi]:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
             if "count_tokens" in self.path:
                 self._send(json.dumps({"input_tokens": 100}).encode(), "application/json")
+            elif self.path.endswith("/responses"):
+                api.requests.append(body)
+                lines = _response_events(api.response(body), len(api.requests), api.input_tokens)
+                stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in lines)
+                self._send(stream.encode(), "text/event-stream")
             elif "/v1/messages" not in self.path:
                 self._send(b"{}", "application/json")
             else:

@@ -1,15 +1,14 @@
 """Claude Code itself, from npm, against a scripted model on the loopback: `./run pytest -m real tests/real`."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from npm_programs import npm_program, run_pal, user_variables
 from scripted_api import ScriptedApi, serving
 
 VERSION = "2.1.325"
@@ -23,15 +22,7 @@ RECALL = "mcp__plugin_pal_pal__recall"
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, installed into a temporary folder; `CLAUDE_CODE` names one that is there already."""
-    given = os.environ.get("CLAUDE_CODE", "")
-    if given:
-        return Path(given)
-    folder = tmp_path_factory.mktemp("npm")
-    command = ["npm", "install", "--no-audit", "--no-fund", f"@anthropic-ai/claude-code@{VERSION}"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        pytest.skip(f"npm cannot install Claude Code here: {done.stderr.strip().splitlines()[-1:]}")
-    return folder / "node_modules" / ".bin" / "claude"
+    return npm_program(tmp_path_factory.mktemp("npm"), f"@anthropic-ai/claude-code@{VERSION}", "claude", "CLAUDE_CODE")
 
 
 class Desk:
@@ -43,9 +34,7 @@ class Desk:
         self.project.mkdir()
         self.home.mkdir()
         self.variables = {
-            **{name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
-            "HOME": str(self.home),
-            "PAL_HOME": str(folder / "pal"),
+            **user_variables(self.home, folder / "pal"),
             "ANTHROPIC_BASE_URL": api.url,
             "ANTHROPIC_API_KEY": "scripted",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -53,9 +42,7 @@ class Desk:
         }
 
     def pal(self, *words: str) -> str:
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
-        done = subprocess.run(command, cwd=self.project, env=self.variables, capture_output=True, text=True, check=True, timeout=60)
-        return done.stdout
+        return run_pal(self.project, self.variables, *words)
 
     def claude(self, *words: str) -> list[dict[str, Any]]:
         """Run a prompt to its end, and return the messages of the requests that the model got."""

@@ -13,7 +13,16 @@ from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.apps.plugin.install.agents import claude_files
 from palimpsest.apps.plugin.install.changes import FileRewrite, Plan
 from palimpsest.apps.plugin.install.places import AgentPlaces, places_of, shim_text
-from palimpsest.apps.plugin.install.plugging import PlugState, planned_plug, planned_unplug, read_text, record_of, state_of, unplug
+from palimpsest.apps.plugin.install.plugging import (
+    PlugState,
+    missing_extra,
+    planned_plug,
+    planned_unplug,
+    read_text,
+    record_of,
+    state_of,
+    unplug,
+)
 from palimpsest.apps.plugin.install.plugging import plug as carry_out
 from palimpsest.apps.plugin.install.wanted import AGENT_NAMES, AgentName, OwnFile
 from palimpsest.apps.shown_text import plain
@@ -64,6 +73,8 @@ def plug(*, agent: str, dry_run: bool, yes: bool, write: bool, into: Path | None
         emit(state_of(places, name, _version()))
     else:
         click.echo(f"plugged in; {_NEXT[name]}")
+        if problem := missing_extra():
+            click.echo(f"pal: {problem}", err=True)
 
 
 @click.command("unplug", epilog="\b\nExample:\n  pal unplug claude --dry-run")

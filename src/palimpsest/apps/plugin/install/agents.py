@@ -12,8 +12,9 @@ from palimpsest.apps.plugin.install.wanted import AgentName, JsonMember, OwnFile
 MARKETPLACE: Final = "palimpsest"
 PLUGIN: Final = "pal"
 HOOK_EVENTS: Final = ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd")
-# Seconds that an agent waits for a hook, which ends by itself after three.
+# Seconds that an agent waits for a hook, which ends by itself after three; Codex allows no more at the end of a session.
 _HOOK_SECONDS: Final = 10
+_LAST_SECONDS: Final = 3
 
 
 def wanted_for(agent: AgentName, places: AgentPlaces, version: str, *, write: bool = False) -> tuple[Wanted, ...]:
@@ -75,7 +76,8 @@ def _opencode(places: AgentPlaces, *, write: bool) -> tuple[Wanted, ...]:
 
 def _hook(shim: Path, event: str, agent: str) -> dict[str, object]:
     command = f"{shlex.quote(str(shim))} hook {event} --for {agent}"
-    return {"hooks": [{"type": "command", "command": command, "timeout": _HOOK_SECONDS}]}
+    seconds = _LAST_SECONDS if event == "SessionEnd" else _HOOK_SECONDS
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
 
 
 def _server_words(*, write: bool) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,13 +103,18 @@ def state_of(places: AgentPlaces, agent: AgentName, version: str) -> PlugState:
         trusted = _codex_trusts(places) if agent == "codex" else None
     except PalimpsestError as error:
         return PlugState(agent, installed=False, trusted=None, hooks=(), mcp=False, path=str(where), problem=str(error))
-    problem = ""
+    problem = missing_extra()
     if plan.changes:
         problem = f"{len(plan.changes)} of its files are not as they should be; `pal plug {agent}` shows and repairs them"
     elif trusted is False:
         problem = "Codex skips the hooks until you trust them: start codex in a terminal, open /hooks, and accept those of pal"
     hooks = () if agent == "opencode" else HOOK_EVENTS
     return PlugState(agent, not plan.changes, trusted, hooks, mcp=not plan.changes, path=str(where), problem=problem)
+
+
+def missing_extra() -> str:
+    """Return how to install what the MCP server needs; empty if it is there."""
+    return "" if find_spec("mcp") is not None else "the MCP server cannot start: pip install 'palimpsest-agent[mcp]'"
 
 
 def read_text(path: Path) -> str | None:
