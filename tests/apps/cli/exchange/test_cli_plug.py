@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -221,17 +222,39 @@ def test_unplugging_what_is_not_plugged_in_is_an_error(tmp_path: Path) -> None:
     assert "pal is not plugged into codex" in done.stderr
 
 
+def started(shim: Path, program: str, *words: str) -> tuple[int, str]:
+    """The exit code and the output of the script, if it started another program instead of Python."""
+    script = shim.with_name("other")
+    script.write_text(shim.read_text().replace(sys.executable, program))
+    script.chmod(0o755)
+    variables = {"PATH": os.environ["PATH"], "PAL_HOME": str(shim.parent.parent)}
+    done = subprocess.run([script, *words], check=False, timeout=60, env=variables, cwd="/", capture_output=True, text=True)
+    assert done.stderr == "" or words[0] != "hook"
+    return done.returncode, done.stdout
+
+
 def test_a_prompt_without_notes_does_not_start_python(tmp_path: Path) -> None:
     user = User(tmp_path, {})
     user.run("plug", "claude", "--yes")
     shim = user.pal / "bin" / "pal"
-    shim.write_text(shim.read_text().replace("exec ", "exit 9 # "))
-    variables = {"PATH": os.environ["PATH"], "PAL_HOME": str(user.pal)}
-    codes = [
-        subprocess.run([shim, "hook", event], check=False, timeout=60, env=variables, cwd=tmp_path).returncode
-        for event in ("UserPromptSubmit", "Stop")
-    ]
-    (user.pal / "memory").mkdir()
-    codes.append(subprocess.run([shim, "hook", "UserPromptSubmit"], check=False, timeout=60, env=variables, cwd=tmp_path).returncode)
+    prompt = ("hook", "UserPromptSubmit")
 
-    assert codes == [0, 9, 9]
+    assert started(shim, "/bin/echo", *prompt) == (0, "")
+    assert started(shim, "/bin/echo", "hook", "Stop") == (0, "-m palimpsest.apps.cli hook Stop\n")
+    (user.pal / "memory").mkdir()
+    assert started(shim, "/bin/echo", *prompt) == (0, "-m palimpsest.apps.cli hook UserPromptSubmit\n")
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/no/such/program", sys.executable])
+def test_mi_12_no_hook_ends_with_a_code_that_blocks_whatever_pal_is_installed(program: str, tmp_path: Path) -> None:
+    user = User(tmp_path, {})
+    user.run("plug", "claude", "--yes")
+
+    assert started(user.pal / "bin" / "pal", program, "hook", "PreCompact", "--for", "an agent of later", "--new-option") == (0, "")
+
+
+def test_all_else_that_is_started_by_the_script_has_its_own_exit_code(tmp_path: Path) -> None:
+    user = User(tmp_path, {})
+    user.run("plug", "claude", "--yes")
+
+    assert started(user.pal / "bin" / "pal", "/bin/false", "mcp") == (1, "")

@@ -69,6 +69,10 @@ PAL_HOME=${{PAL_HOME:-{home}}}
 export PAL_HOME
 {modules}# Without notes a prompt has nothing to recall, and need not wait for Python.
 if [ "$1 $2" = "hook UserPromptSubmit" ] && [ ! -d "$PAL_HOME/memory" ] && [ ! -d .palimpsest/memory ]; then exit 0; fi
-if [ "$1" = hook ] && [ ! -x {shlex.quote(places.pal[0])} ]; then exit 0; fi
+# Whatever becomes of a hook, also after an update of pal, no exit code of it may block the agent.
+if [ "$1" = hook ]; then
+  {command} "$@" 2>/dev/null
+  exit 0
+fi
 exec {command} "$@"
 """
