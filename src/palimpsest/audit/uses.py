@@ -57,13 +57,16 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 
 @lru_cache(maxsize=16)
 def lifespans_for(patience: float) -> Mapping[Kind, Lifespans]:
-    """The lifespans scaled by `patience`; that of a superseded result is not scaled."""
+    """The lifespans scaled by `patience`; those of a superseded result and of an acknowledgement are not scaled."""
 
     def scaled(age: int | None) -> int | None:
         return None if age is None else max(1, round(age * patience))
 
     return {
-        kind: Lifespans(scaled(lifespans.unnamed), scaled(lifespans.named), lifespans.superseded) for kind, lifespans in LIFESPANS.items()
+        kind: lifespans
+        if kind == "acknowledgement"
+        else Lifespans(scaled(lifespans.unnamed), scaled(lifespans.named), lifespans.superseded)
+        for kind, lifespans in LIFESPANS.items()
     }
 
 
@@ -216,8 +219,12 @@ def _failed(returned: ToolReturned, action: Action | None) -> bool:
 
 
 def kind_of_result(action: Action | None) -> Kind:
-    """The kind of a result, by what its call did."""
-    return _KINDS.get(action.kind, "other") if action is not None else "other"
+    """The kind of a result, by what its call did; a command that only reads files is a read."""
+    if action is None:
+        return "other"
+    if action.kind == "command" and action.paths and all(access.how == "read" for access in action.paths):
+        return "read"
+    return _KINDS.get(action.kind, "other")
 
 
 def is_large(result: ToolResult) -> bool:

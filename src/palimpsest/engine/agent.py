@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -14,8 +15,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
-from palimpsest.core.ports import Provider
-from palimpsest.core.situation import JobMoment
+from palimpsest.core.ports import Provider, StateSlot
+from palimpsest.core.situation import CacheAccount, JobMoment
+from palimpsest.engine.calls.moments import resumed, switch
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.jobs.runner import Jobs
@@ -27,7 +29,6 @@ from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.moments import resumed, switch
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
@@ -134,15 +135,15 @@ class Agent:
         way = _profile_of(profile)
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
-        environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
+        stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
+        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=_providers(provider), earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
             first = opened or SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(first, way, known, environment)
-        source, tip = "resume" if resume else "startup", self.session.log.tip
-        self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
-        keep = home.store.result_files(self.session.log.session)
+        self.hooks = SessionHooks(hooks, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
+        keep, self._pauses = home.store.result_files(self.session.log.session), home.pauses
         self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
@@ -206,7 +207,6 @@ class Agent:
         self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
         if parts:
             self.say(*await self.expand(parts))
-        self.jobs.turn_starts()
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
@@ -293,6 +293,10 @@ class Agent:
     def close(self) -> None:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
         self.jobs.abandon()
+        if self.session.log.health.turns > 1:
+            from palimpsest.engine.jobs.earlier_caches import remember_cache  # noqa: PLC0415 - a start is measured in milliseconds
+
+            remember_cache(self._pauses, self.session)
         self.session.close()
 
     async def __aenter__(self) -> Self:
@@ -310,6 +314,15 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+def _earlier(slot: StateSlot, session: str) -> CacheAccount:
+    """Return what earlier sessions say about the pauses of the user."""
+    if slot.load() is None:
+        return CacheAccount()
+    from palimpsest.engine.jobs.earlier_caches import earlier_caches  # noqa: PLC0415 - a start is measured in milliseconds
+
+    return earlier_caches(slot, session)
 
 
 def _job_moment(event: Event) -> JobMoment | None:

@@ -142,7 +142,7 @@ def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills
     assert then.prompt < now.prompt
     prices = till.session.card.prices
     assert isinstance(edited.body, ViewEdited)
-    # The estimate of a request and the sum of its parts may be rounded differently, by a token each.
-    token = 2 * (prices.cache_write or prices.input) / MILLION
+    # The estimate of a request and the sum of its parts may be rounded differently, by half a token for each of the 15 parts that stay.
+    token = 8 * (prices.cache_write or prices.input) / MILLION
     assert edited.body.price_usd == pytest.approx(cost(then, prices).total - cost(now, prices).total, rel=1e-9, abs=token)
-    assert abs(edited.body.price_usd or 0.0) > 100 * token
+    assert abs(edited.body.price_usd or 0.0) > 25 * token

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.tables import split_halves
 from palimpsest.lab.bench.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
-from palimpsest.policies.fold.bounds import Bounds
 from palimpsest.profiles.palimpsest import ThriftNumbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
@@ -47,13 +46,13 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
 
 def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the_other() -> None:
     messages: list[str] = []
-    settings = (ThriftNumbers(), ThriftNumbers(patience=0.5, bounds=Bounds(tail=8_000, results=8_000)))
+    settings = (ThriftNumbers(), ThriftNumbers(patience=0.5, early_at=90_000))
     found = tune(GOLDEN / "claude", settings=settings, announce=messages.append)
     assert sum(found.sessions.values()) == len(messages)
     assert {(each.half, each.setting) for each in found.measured} == {
-        (half, f"patience {patience}, names 5,000")
+        (half, f"patience {numbers}, cold 80,000, in use 60,000")
         for half in ("even", "odd")
-        for patience in ("1, tail 15,000, results 15,000", "0.5, tail 8,000, results 8,000")
+        for numbers in ("1, from 130,000", "0.5, from 90,000")
     }
     assert [(choice.chosen.half, choice.held_out.half) for choice in found.choices] == [("even", "odd"), ("odd", "even")]
     assert all(choice.chosen.setting == choice.held_out.setting for choice in found.choices)

@@ -9,8 +9,8 @@ from palimpsest.core.policy import complete
 from palimpsest.core.situation import Evidence
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
+from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
 from palimpsest.lab.simulation.imitated_summaries import (
     SUMMARY_STATISTICS,
@@ -47,7 +47,7 @@ def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
 
 
 def test_every_profile_but_ours_and_none_imitates_a_program() -> None:
-    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "none"}
+    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "lossless", "none"}
     assert summary_statistics_of("claude-code-2.1.325") is CLAUDE
 
 

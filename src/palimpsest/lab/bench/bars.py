@@ -40,6 +40,9 @@ GOALS: dict[str, Goal] = {
     ),
     "plan_ms": Goal("ms", 1, "processor time of the slowest plan of a policy, up to its first request, at 200,000 tokens"),
     "fold_ms": Goal("ms", 50, "processor time of a fold without a model at 200,000 tokens, with its gate, price and loss"),
+    "mirror_ms": Goal(
+        "ms", 15, "processor time of following the list of another program, deciding and giving it back, at 200,000 tokens and 800 messages"
+    ),
     "group_commit": Goal("x", 3, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "bytes that a fork writes, all files"),
@@ -67,9 +70,10 @@ GOALS: dict[str, Goal] = {
     "rereads": Goal(
         "x",
         1.0,
-        "re-reads in relation to `claude-code-2.1.325`, a listed name counts as known; breakpoints of five minutes or automatic, the worse",
+        "re-reads by *text* in relation to `claude-code-2.1.325`; breakpoints of five minutes or automatic, the worse",
         table="cost",
     ),
+    "rereads_strings": Goal("x", 1.2, "the same by *strings*, counted and not billed", table="cost"),
     "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),
     "survival_user_messages": Goal("%", 100, "user messages that are still visible after a fold", "higher", "cost"),
     "survival_edited_paths": Goal("%", 99, "edited files that are still named", "higher", "cost"),
@@ -109,7 +113,10 @@ class Bar(Struct, frozen=True):
 
 
 class ProfileRow(Struct, frozen=True):
-    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, survival and probes."""
+    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, mean context, survival and probes.
+
+    `rereads` were billed; `rereads_by` has their number by each definition.
+    """
 
     profile: str
     usd: dict[str, float]
@@ -117,9 +124,12 @@ class ProfileRow(Struct, frozen=True):
     calls: int
     rereads: int
     folds: int
+    folds_per_100: float
+    mean: int
     invalid: int
     survival: SurvivalShares
     probes: dict[str, ProbeScores]
+    rereads_by: dict[str, int] = {}
 
 
 class SessionCostRow(Struct, frozen=True):

@@ -9,9 +9,6 @@ from msgspec import Struct
 
 from palimpsest.core.items import Image
 from palimpsest.tools.files.confined import LARGEST_FILE, entries_of, read_file
-from palimpsest.tools.files.images import SUFFIXES, image_format, image_problem
-from palimpsest.tools.files.notebook import Cell, notebook_cells
-from palimpsest.tools.files.pdf import MOST_PAGES, pdf_text
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define
 from palimpsest.tools.workspace import Workspace
 
@@ -20,6 +17,7 @@ LONGEST_LINE: Final = 2_000
 MOST_BYTES: Final = 200_000
 """Bytes of one result; the rest can be read with `offset`."""
 MOST_ENTRIES: Final = 1_000
+_IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,11 +59,11 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
     data = _data(path, name, workspace)
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in _IMAGE_SUFFIXES:
         return _image(name, data, workspace)
     if path.suffix.lower() == ".ipynb":
         workspace.saw(path, data)
-        return _notebook(name, notebook_cells(name, data), arguments, workspace)
+        return _notebook(name, data, arguments, workspace)
     if b"\0" in data[:8_192]:
         raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
     workspace.saw(path, data)
@@ -81,6 +79,8 @@ def _data(path: Path, name: str, workspace: Workspace) -> bytes:
 
 
 def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
+    from palimpsest.tools.files.images import image_format, image_problem  # noqa: PLC0415 - few sessions read one, and a start is measured
+
     problem, found = image_problem(data), image_format(data)
     if problem or found is None:
         raise ToolError(f"{name} {problem}", where=name)
@@ -88,7 +88,11 @@ def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
     return ToolOutput(text, (Image(found.media, workspace.keep(data)),), paths=(name,))
 
 
-def _notebook(name: str, cells: Sequence[Cell], arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+def _notebook(name: str, data: bytes, arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+    from palimpsest.tools.files.images import image_format  # noqa: PLC0415 - as above
+    from palimpsest.tools.files.notebook import notebook_cells  # noqa: PLC0415 - few sessions read one, and a start is measured
+
+    cells = notebook_cells(name, data)
     if not cells:
         return ToolOutput(f"{name} has no cells", paths=(name,))
     first = _first(name, arguments, len(cells), "cell")
@@ -102,6 +106,8 @@ def _notebook(name: str, cells: Sequence[Cell], arguments: ReadArguments, worksp
 async def _pdf(name: str, data: bytes, arguments: ReadArguments) -> ToolOutput:
     if b"%PDF-" not in data[:1_024]:
         raise ToolError(f"{name} is no PDF file", where=name)
+    from palimpsest.tools.files.pdf import MOST_PAGES, pdf_text  # noqa: PLC0415 - few sessions read one, and a start is measured
+
     found = await pdf_text(name, data, max(1, arguments.offset), max(1, min(arguments.limit, MOST_PAGES)))
     first = _first(name, arguments, found.total, "page")
     pages = [f"[page {number}]\n{text.strip()}" for number, text in enumerate(found.pages, first)]
