@@ -27,7 +27,7 @@ from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
-from palimpsest.policies.fold.dialogue import older_messages_part
+from palimpsest.policies.fold.dialogue import older_messages
 from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -258,9 +258,9 @@ def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_sta
 def test_pa_12_the_list_counts_messages_that_the_evidence_only_counts() -> None:
     evidence = Evidence(user_messages=(UserMessage("40.0", 0, "Go on."),), earlier=7)
     situation = dataclasses.replace(budget_of(CLAUDE), evidence=evidence)
-    (listed,) = older_messages_part(situation, frozenset({"3.0", "40.0"}), 1_000)
+    (listed,) = older_messages(situation, frozenset({"3.0", "40.0"}), (), 1_000).listed
     assert text_of(listed.content).splitlines()[1:] == ["- and 6 before them, which `recall` finds by their words"]
-    (listed,) = older_messages_part(situation, frozenset(), 1_000)
+    (listed,) = older_messages(situation, frozenset(), (), 1_000).listed
     assert text_of(listed.content).splitlines()[1:] == [
         "- and 7 before them, which `recall` finds by their words",
         "- 40.0, 1970-01-01 00:00: Go on.",

@@ -119,10 +119,10 @@ def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int
 def tail_start(situation: Situation, bound: int) -> int:
     """Return the index where the tail begins: at a safe cut within `bound` tokens of the end, after an earlier fold.
 
-    The last round is always in the tail.
+    The last round is always in the tail. No reply or message is divided, because a reply may have calls that its provider has run.
     """
     items, counter = situation.view.items, situation.tokens
-    cuts = safe_cuts(items)
+    cuts = [cut for cut in safe_cuts(items) if cut in (0, len(items)) or seq_of(items[cut - 1].id) != seq_of(items[cut].id)]
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
     barrier = max((place + 1 for place, item in enumerate(items) if is_fold_part(item)), default=0)
