@@ -94,7 +94,7 @@ def test_the_commands_agree_to_the_token_on_sessions_of_every_program(pal: Pal, 
 def counted_rows(pal: Pal) -> dict[str, tuple[int, int] | None]:
     """The tokens and windows that the index knows by itself, by session."""
     with pal.home.index() as index:
-        return {row.id: row.counted and (row.counted.tokens, row.counted.window) for row in index.list()}
+        return {row.id: None if row.counted is None else (row.counted.tokens, row.counted.window) for row in index.list()}
 
 
 def test_the_list_says_what_context_counts_for_all_golden_sessions_and_opens_no_log_for_it_twice(pal: Pal) -> None:

@@ -177,7 +177,7 @@ def test_a_transcript_is_not_wider_than_a_phone_whatever_its_words() -> None:
 
 
 def test_the_pages_that_the_commands_write_are_not_wider_than_a_phone(pal: Pal, tmp_path: Path) -> None:
-    long(pal.home)
+    long(pal.home, events=150)
     report, transcript = tmp_path / "report.html", tmp_path / "transcript.html"
     done = (
         pal("replay", LONG, "--profiles", "palimpsest", "--html", str(report)).exit_code,

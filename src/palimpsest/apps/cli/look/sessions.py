@@ -62,6 +62,8 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
             rows = with_contexts(home, index, rows, cards)
     if as_json:
         emit([as_builtins(row, cost_of(row, cards)) for row in rows])
+    elif not rows and not complete_index:
+        click.echo("no session is in the index yet; try again in a moment", err=True)
     elif not rows:
         click.echo("no sessions yet; `pal demo` shows what pal can do" if chosen.is_empty else "no session matches; see `pal sessions`")
     else:
