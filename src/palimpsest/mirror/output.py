@@ -53,7 +53,7 @@ class Renderer:
         same = len(items) == len(owned.places) and all(
             (place := owned.places.get(item.id)) is not None
             and place.number == number
-            and _is_as_given(item, owned.elements[place.element])
+            and is_as_given(item, owned.elements[place.element])
             for number, item in enumerate(items[start:], start)
         )
         self._unedited = items if same else ()
@@ -112,7 +112,7 @@ def _extends(items: tuple[Item, ...], before: tuple[Item, ...]) -> bool:
     return len(items) >= len(before) and items[: len(before)] == before
 
 
-def _is_as_given(item: Item, element: Element) -> bool:
+def is_as_given(item: Item, element: Element) -> bool:
     """Whether an item is shown as its message has it now: unmasked, or with the text by which the owner replaced it."""
     mask = item.mask
     return mask is None or mask.form == "cached" or element.covers.get(item.id) == mask.text
@@ -136,7 +136,7 @@ def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[Outgoi
 
 def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, index: int) -> OutgoingMessage | None:
     element, raw, plain = owned.elements[index], owned.messages[index], owned.snapshots[index].plain
-    as_given = [_is_as_given(item, element) for item in run]
+    as_given = [is_as_given(item, element) for item in run]
     if all(as_given) and tuple(item.id for item in run) == element.items:
         return OutgoingMessage(plain, index, *_pairs_in(item.content for item in run), intact=True)
     reads = shape.read(plain)
