@@ -18,6 +18,7 @@ from palimpsest.core.items import Item, Opaque, Text, seq_of, text_of
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.policies.fold.dialogue import older_messages
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.policies.fold.parts import tail_start
 from palimpsest.profiles.named import profile
@@ -106,6 +107,22 @@ def test_without_room_for_texts_of_the_agent_none_is_listed() -> None:
     items = fold(session)
     assert [text_of(item.content).count("answer ") for item in items if item.source == MESSAGES] == [0]
     assert [kind for kind, _ in dialogue_of(items)] == ["summary", "user", "user", "user"]
+
+
+@pytest.mark.parametrize(("room", "listed", "answered"), [(500, 4, 4), (270, 4, 2), (180, 4, 0), (145, 3, 0)])
+def test_pa_12_messages_of_the_user_are_listed_before_answers_and_the_newest_of_both_stay(room: int, listed: int, answered: int) -> None:
+    situation = four_turns().situation("asked")
+    closing = [(message.id, message.closing) for message in reversed(situation.evidence.user_messages[:4]) if message.closing is not None]
+    older = older_messages(situation, frozenset({"33.0"}), closing, room)
+    assert older.answers == {}
+    lines = text_of(older.listed[0].content).split("\n")
+    assert [line.split(",")[0] for line in lines if line.startswith("- ") and "before them" not in line] == [
+        f"- {1 + 8 * number}.0" for number in range(4 - listed, 4)
+    ]
+    assert [line.split(",")[0] for line in lines if line.startswith("  - ")] == [
+        f"  - answer {8 + 8 * number}.0" for number in range(4 - answered, 4)
+    ]
+    assert situation.tokens.content(older.listed[0].content) <= room
 
 
 def folded(place: Place) -> Iterator[Session]:

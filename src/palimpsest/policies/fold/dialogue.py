@@ -120,7 +120,7 @@ def older_messages(
     closing messages. Only lines that fit are made, because a session of years has thousands of messages.
     """
     factor = situation.tokens.factor
-    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
+    left, older = room - estimate(_OLDER_TITLE, factor) - 16 * factor, count_earlier_messages(situation.evidence, shown)
     lines: dict[str, str] = {}
     for message in reversed(situation.evidence.user_messages):
         if message.id in shown:
