@@ -117,7 +117,7 @@ def test_a_program_that_sums_up_is_billed_for_it_at_its_own_level() -> None:
 
 
 def test_our_profile_folds_without_any_summary() -> None:
-    outcome = replay(_reading(80), profile("palimpsest", {"PAL_COMPACT_AT": "60000"}), SONNET)
+    outcome = replay(_reading(80), profile("palimpsest", {"PAL_COMPACT_AT": "20000"}), SONNET)
 
     assert [call for call in outcome.calls if call.purpose == "summary"] == []
     assert any(edit.kind == "fold" for edit in outcome.edits)
