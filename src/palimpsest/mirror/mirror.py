@@ -72,6 +72,8 @@ class Mirror:
         """Remember a list whose events were taken in, and its head, as those to compare with next."""
         if self._head_seen is None or not equals([system, *leading], self._head_seen):
             self._head_seen = copied([system, *leading])
+        if comparison.is_rewritten:
+            self._renderer.recheck()
         del self._seen[comparison.prefix :], self._given[comparison.prefix :]
         for index, taken in sorted(comparison.renewed.items()):
             # Messages of an observed reply have no snapshot before their owner has written them down.

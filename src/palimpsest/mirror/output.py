@@ -65,7 +65,7 @@ class Renderer:
     def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: MessageShape) -> list[str]:
         """Return the rules of the provider that the rendered messages break and those of the owner do not.
 
-        After a view without violations, nothing is checked again while only messages of the owner follow, as they are.
+        After a view without violations, nothing is checked again while only messages of the owner follow, as they are, until `recheck`.
         """
         before, last = self._checked
         follows = [each for each in sent if each.element > last]
@@ -74,6 +74,10 @@ class Renderer:
         found = new_violations(shape.wire, [taken.plain for taken in owned.snapshots], [each.plain for each in sent])
         self._checked = ((), -1) if found else (items, len(owned.elements) - 1)
         return found
+
+    def recheck(self) -> None:
+        """Check the next view in full: the owner changed its past, so that a rule which it broke before may be broken by the view alone."""
+        self._checked = ((), -1)
 
     def _groups(self, items: tuple[Item, ...], owned: OwnedList, shape: MessageShape) -> Iterator[OutgoingMessage]:
         """Yield a message for each run of items that come from one message of the owner, and for each new item."""
