@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from palimpsest.core.view import View
     from palimpsest.engine.agent import Agent, Answer
     from palimpsest.engine.calls.call import call
+    from palimpsest.engine.conversation.conversation import Conversation, compact
+    from palimpsest.engine.conversation.records import Compacted, EditRecord
     from palimpsest.engine.environment import Environment
     from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult
     from palimpsest.engine.loop.limits import Limits
@@ -45,7 +47,10 @@ __all__ = [
     "Agent",
     "AgentTool",
     "Answer",
+    "Compacted",
     "ContextStated",
+    "Conversation",
+    "EditRecord",
     "Encoder",
     "Environment",
     "Event",
@@ -83,6 +88,7 @@ __all__ = [
     "ViewEdited",
     "call",
     "card",
+    "compact",
     "cost",
     "encode",
     "profile",
@@ -116,6 +122,8 @@ _ROOMS = {
     "core.view": ("View",),
     "engine.agent": ("Agent", "Answer"),
     "engine.calls.call": ("call",),
+    "engine.conversation.conversation": ("Conversation", "compact"),
+    "engine.conversation.records": ("Compacted", "EditRecord"),
     "engine.environment": ("Environment",),
     "engine.hooks.hook": ("Hook", "HookCall", "HookResult"),
     "engine.loop.limits": ("Limits",),

@@ -10,7 +10,7 @@ from workplace import offline, online, reply, say
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.engine.moments import switch
+from palimpsest.engine.calls.moments import switch
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt

@@ -18,6 +18,7 @@ Everything else can be imported from its module, and may move between minor vers
 _TESTING = "palimpsest.testing"
 _GROUPS = {
     "The agent": ("Agent", "Answer", "Limits", "AgentTool", "ToolOutput", "tool_from", "Hook", "HookCall", "HookResult"),
+    "In a loop that you have": ("Conversation", "compact", "Compacted", "EditRecord"),
     "A loop of your own": ("Session", "Environment", "call", "Profile", "profile", "recover"),
     "Sessions and logs": ("Home", "Log", "View", "Item", "undo", "restore", "rewind"),
     "Events": (

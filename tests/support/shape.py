@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "palimpsest"
 MOST_LINES, MOST_ENTRIES, LONGEST_FUNCTION = 400, 15, 60
-PURE = frozenset({"core", "wire", "audit", "policies", "sources", "memory", "profiles"})
+PURE = frozenset({"core", "wire", "audit", "policies", "sources", "memory", "profiles", "mirror"})
 IGNORED = frozenset(
     {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", "__pycache__", "golden"}
 )

@@ -16,6 +16,7 @@ from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import JobMoment
+from palimpsest.engine.calls.moments import resumed, switch
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.jobs.runner import Jobs
@@ -27,7 +28,6 @@ from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.moments import resumed, switch
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically

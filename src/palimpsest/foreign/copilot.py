@@ -43,7 +43,7 @@ from palimpsest.foreign.reading.files import (
     without,
 )
 from palimpsest.foreign.reading.importing import parent_place, session_id
-from palimpsest.foreign.reading.parts import arguments_of, blob_part, call_of, milliseconds
+from palimpsest.foreign.reading.parts import arguments_of, call_of, milliseconds
 from palimpsest.foreign.reading.transcript import (
     DeferredBody,
     DeferredCompaction,
@@ -53,6 +53,7 @@ from palimpsest.foreign.reading.transcript import (
     ReadProblem,
     TranscriptSource,
 )
+from palimpsest.wire.encoding.media import blob_part
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 _EXIT = re.compile(r"exit code:? (-?\d+)>?\s*$")

@@ -120,7 +120,17 @@ def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names =
     `names` maps tool names on the wire to the offered ones, where they differ. Raises `WireError` if the body is not a reply of this
     wire, `ProviderError` if it is an error.
     """
-    return offered_reply(_WHOLE[wire](parse(body, card.provider), card), names)
+    return offered_reply(decode_object(wire, parse(body, card.provider), card), names)
+
+
+def decode_object(wire: WireName, response: Json, card: ModelCard) -> ModelReplied:
+    """Decode a response that was parsed already. Raises as `decode_response` does."""
+    return _WHOLE[wire](response, card)
+
+
+def assembler(wire: WireName, card: ModelCard) -> Assembler:
+    """An assembler for the parsed events of one streamed reply."""
+    return _STREAMED[wire](card)
 
 
 class Decoder:
@@ -190,4 +200,4 @@ class Decoder:
 
 def decoder(wire: WireName, card: ModelCard, names: Names = NO_NAMES) -> Decoder:
     """A decoder for one streamed reply; `names` as for `decode_response`."""
-    return Decoder(_STREAMED[wire](card), card.provider, names)
+    return Decoder(assembler(wire, card), card.provider, names)

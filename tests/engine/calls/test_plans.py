@@ -14,9 +14,9 @@ from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.policy import Answer, Ask, Plan, Proposal, Want, ask
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment, Situation
+from palimpsest.engine.calls.moments import end_turn
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.environment import GrantedTool
-from palimpsest.engine.moments import end_turn
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile

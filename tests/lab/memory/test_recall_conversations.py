@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.memory.conversations import Conversation, Question, evidence_ids, iso_date, read_conversations
+from palimpsest.lab.memory.conversations import AskedConversation, Question, evidence_ids, iso_date, read_conversations
 from palimpsest.memory.recall.units import RecallUnit
 
 SAMPLE: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_turns_become_units_in_the_order_of_session_numbers_and_questions_keep_t
 
     assert (data.name, len(data.digest)) == ("data.json", 64)
     assert data.conversations == (
-        Conversation(
+        AskedConversation(
             "conv-1",
             (
                 RecallUnit("D2:1", "Look! [image: a dog]", "Ann", session="D2", date="2023-05-08"),

@@ -9,8 +9,8 @@ from palimpsest.core.policy import complete
 from palimpsest.core.situation import Evidence
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
+from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
 from palimpsest.lab.simulation.imitated_summaries import (
     SUMMARY_STATISTICS,

@@ -17,8 +17,8 @@ from palimpsest.core.items import Cover, Item, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
+from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
 from palimpsest.foreign.claude.edits import CLEARED
 from palimpsest.foreign.claude.format import ClaudeFormat

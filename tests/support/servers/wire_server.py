@@ -124,6 +124,28 @@ def _stream(path: str, said: Said, number: int) -> list[bytes]:
     return [*lines, *([last] if last else [])]
 
 
+def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
+    """The reply to a request that wants no stream."""
+    if path.endswith("/responses"):
+        response: dict[str, Any] = list(_events_responses(said, number))[-1][1]["response"]
+        return response
+    names = [(f"call_{number}_{place}", name, args) for place, (name, args) in enumerate(said.calls)]
+    if path.endswith("/messages"):
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": said.text}] if said.text else []
+        blocks += [{"type": "tool_use", "id": call, "name": name, "input": json.loads(args)} for call, name, args in names]
+        facts = {
+            "stop_reason": "tool_use" if names else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 20, "output_tokens": 7},
+        }
+        return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": blocks, **facts}
+    calls = [{"id": call, "type": "function", "function": {"name": name, "arguments": args}} for call, name, args in names]
+    message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    usage = {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}
+    return {"id": f"c_{number}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
+
 @contextmanager
 def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iterator[WireServer]:
     """The model while it runs; each request gets the next reply, and the last one is repeated. `models` are those that it lists."""
@@ -148,6 +170,9 @@ def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iter
             if said.status != 200:
                 self._plain(said)
                 return
+            if not body.get("stream"):
+                self._json(_whole(self.path, said, number))
+                return
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             for line in _stream(self.path, said, number)[: said.cut_after if said.stall_after is None else said.stall_after]:
@@ -157,7 +182,10 @@ def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iter
                 server.stopping.wait()
 
         def _plain(self, said: Said) -> None:
-            data = json.dumps({"type": "error", "error": {"type": "api_error", "message": said.message}}).encode()
+            self._json({"type": "error", "error": {"type": "api_error", "message": said.message}})
+
+        def _json(self, value: object) -> None:
+            data = json.dumps(value).encode()
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()

@@ -10,9 +10,9 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, HookRan, InputWithdrawn, ModelReplied, Statement, ToolReturned, ViewEdited
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import Part, Text, ToolCall, text_of
+from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.hooks.hook import Hook, HookCall, HookContext, HookVerdict
 from palimpsest.engine.hooks.running import Hooks
-from palimpsest.engine.moments import compact
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import recorded, reminder

@@ -11,6 +11,7 @@ from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import ToolCall
 from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.moments import end_turn, start_turn
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, break_off, stop_of
 from palimpsest.engine.loop.feed import Feed
@@ -18,7 +19,6 @@ from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
 from palimpsest.engine.loop.queued_input import Accepted, NoRecall, Recalling, accept_input, queued_tokens
 from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
-from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 

@@ -11,7 +11,7 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Role, Signature, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import raw_of
-from palimpsest.foreign.reading.parts import blob_part
+from palimpsest.wire.encoding.media import blob_part
 from palimpsest.wire.encoding.messages import framed_statement, is_statement
 from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.encoding.tools import arguments_object, tool_name

@@ -10,7 +10,8 @@ from palimpsest.audit.context_tags import is_real_user_message
 from palimpsest.core.items import Content, Image, Opaque, Part, Piece, Role, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import without
-from palimpsest.foreign.reading.parts import arguments_of, linked_part
+from palimpsest.foreign.reading.parts import arguments_of
+from palimpsest.wire.encoding.media import linked_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, tables_at, text
 
 # `aside` is not shown to the model.

@@ -25,8 +25,9 @@ from palimpsest.foreign.reading.database import is_database, query, rows_of, tab
 from palimpsest.foreign.reading.files import GrowingDocument, decoded, digest_of, raw_of, rest_of, sources_below
 from palimpsest.foreign.reading.importing import parent_place
 from palimpsest.foreign.reading.opening import LARGEST, unpacked
-from palimpsest.foreign.reading.parts import arguments_of, blob_part, call_of, milliseconds, provider_of
+from palimpsest.foreign.reading.parts import arguments_of, call_of, milliseconds, provider_of
 from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.wire.encoding.media import blob_part
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 NAME = "zed"

@@ -9,8 +9,9 @@ from palimpsest.core.events import Body, ContextStated, ForeignNoted, ModelRepli
 from palimpsest.core.items import Content, Image, Part, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.reading.files import digest_of, raw_of
-from palimpsest.foreign.reading.parts import blob_part, call_of
+from palimpsest.foreign.reading.parts import call_of
 from palimpsest.foreign.reading.transcript import DeferredBody, DeferredResult, ReadEvent
+from palimpsest.wire.encoding.media import blob_part
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 
 # Starts of the setup message, in newer and older versions.

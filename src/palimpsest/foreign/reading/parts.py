@@ -1,14 +1,13 @@
 """Conversion of timestamps, images, reasoning, calls, model names and token counts of other programs."""
 
-import base64
-import binascii
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from palimpsest.core.events import CallStarted, Usage
 from palimpsest.core.format.texts import is_date
-from palimpsest.core.items import Document, Image, Part, Role, Signature, Text, Thinking, ToolCall
+from palimpsest.core.items import Part, Role, Signature, Text, Thinking, ToolCall
 from palimpsest.core.ports import Blobs
+from palimpsest.wire.encoding.media import blob_part, linked_part
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 
 # A number below this is in seconds (until the year 5138), one above in milliseconds (since 1973).
@@ -55,26 +54,6 @@ def wire_of(model: str) -> str:
 def provider_of(model: str) -> str:
     """The provider of a model as signatures name it, guessed from the model's name."""
     return {"anthropic": "anthropic", "responses": "openai"}.get(wire_of(model), "other")
-
-
-def blob_part(media: str, data: str, blobs: Blobs, name: str = "") -> Part | None:
-    """An image or document from base64 text, stored as a blob; None if the text is empty or not base64."""
-    try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    if not content:
-        return None
-    address = blobs.put(content)
-    return Image(media or "image/png", address) if media.startswith("image/") or not media else Document(media, address, name=name)
-
-
-def linked_part(url: str, blobs: Blobs) -> Part | None:
-    """An image from a URL, which may be a data URL that contains the image; None for other schemes."""
-    if not url.startswith("data:"):
-        return Image("image/*", url=url) if url.startswith(("http://", "https://")) else None
-    media, _, data = url[len("data:") :].partition(";base64,")
-    return blob_part(media, data, blobs)
 
 
 def parts_of(content: object, blobs: Blobs, role: Role = "user") -> tuple[Part, ...]:

@@ -40,6 +40,9 @@ GOALS: dict[str, Goal] = {
     ),
     "plan_ms": Goal("ms", 1, "processor time of the slowest plan of a policy, up to its first request, at 200,000 tokens"),
     "fold_ms": Goal("ms", 50, "processor time of a fold without a model at 200,000 tokens, with its gate, price and loss"),
+    "mirror_ms": Goal(
+        "ms", 15, "processor time of following the list of another program, deciding and giving it back, at 200,000 tokens and 800 messages"
+    ),
     "group_commit": Goal("x", 3, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "bytes that a fork writes, all files"),

@@ -17,7 +17,7 @@ from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
 from palimpsest.lab.bench.terminal import TERMINAL_BARS, measure_terminal
-from palimpsest.lab.bench.turns import measure_blocking, measure_planning, measure_turns
+from palimpsest.lab.bench.turns import measure_blocking, measure_mirror, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
 
 Measurement: TypeAlias = Callable[[BenchWorkspace, frozenset[str]], Iterator[Bar]]
@@ -34,6 +34,7 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (frozenset({"agent_turn_ms", "ask_ms"}), measure_agent),
     (TERMINAL_BARS, measure_terminal),
     (frozenset({"plan_ms", "fold_ms"}), measure_planning),
+    (frozenset({"mirror_ms"}), measure_mirror),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
     (REPLAY_BARS, measure_replaying),

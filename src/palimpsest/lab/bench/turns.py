@@ -1,12 +1,14 @@
-"""Bars of the time to prepare the request of a turn, to plan edits, and of the time that the engine blocks an event loop."""
+"""Bars of the time to prepare a request, of a turn or of another program, to plan edits, and that the engine blocks an event loop."""
 
 import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from statistics import median
+from typing import Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid
@@ -18,9 +20,10 @@ from palimpsest.core.ports import Blobs, Clock, Sendable, SessionStore
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.budget import decide
 from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.moments import compact, end_turn, start_turn
 from palimpsest.engine.calls.plans import carry_out_now
+from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact, end_turn, start_turn
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.lab.bench.bars import Bar, bar, peer_value
@@ -257,3 +260,51 @@ def _fold_seconds() -> float:
     begun = time.process_time()
     carry_out_now(run_policies(session, "asked"), session)
     return time.process_time() - begun
+
+
+# Rounds of a list that has about 200,000 tokens: a call, its result of 1,300 characters, and a sentence.
+_LIST_ROUNDS: Final = 400
+_PREPARED: Final = 40
+
+
+def measure_mirror(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Measure `mirror_ms`."""
+    workspace.announce("how long the list of another program takes")
+    found: dict[str, float] = {}
+    tokens = 0
+    for name, settings in (("untouched", {"PAL_THRIFT": "careful"}), ("edited", {"PAL_THRIFT": "thrifty"})):
+        for parsed in (False, True):
+            # A window in which nothing is folded, because a fold is another bar.
+            model = replace(_CARD, window=3_000_000, input_limit=None)
+            with Conversation.open(model=model, settings=settings | {"PAL_AUTO_COMPACT": "off"}) as conversation:
+                found[f"{name}_parsed" if parsed else name] = _prepare_seconds(conversation, edits=name == "edited", parsed=parsed) * 1_000
+                tokens = max(tokens, conversation.session.used)
+    yield bar("mirror_ms", max(found.values()), None, tokens=tokens, **found)
+
+
+def _prepare_seconds(conversation: Conversation, *, edits: bool, parsed: bool) -> float:
+    """Seconds of processor time of a request that extends the list by a round: the median, of requests before which nothing is edited."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Read all of it, and never touch a.py."}]
+    messages += [message for number in range(_LIST_ROUNDS) for message in _round(number, edits=edits)]
+    conversation.prepare(messages)
+    samples: list[float] = []
+    for number in range(_LIST_ROUNDS, _LIST_ROUNDS + _PREPARED):
+        messages += _round(number, edits=edits)
+        given = msgspec.json.decode(msgspec.json.encode(messages)) if parsed else messages
+        count = len(conversation.audit())
+        begun = time.process_time()
+        conversation.prepare(given)
+        taken = time.process_time() - begun
+        if len(conversation.audit()) == count:
+            samples.append(taken)
+    return median(samples)
+
+
+def _round(number: int, *, edits: bool) -> list[dict[str, object]]:
+    """A call of a tool and its result, which is soon dead if the list shall be edited; else two sentences as long."""
+    words = f"value_{number} = part_{number}.of(main, other)\n" * 32
+    if not edits:
+        return [{"role": "assistant", "content": f"Part {number}."}, {"role": "user", "content": words}]
+    call = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": {"command": f"make t{number}"}}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": words}
+    return [{"role": "assistant", "content": [{"type": "text", "text": "Next."}, call]}, {"role": "user", "content": [result]}]

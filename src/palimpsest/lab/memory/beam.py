@@ -10,7 +10,7 @@ from typing import Any, Final
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.memory.conversations import (
     CATEGORIES,
-    Conversation,
+    AskedConversation,
     EvaluationData,
     Question,
     iso_date,
@@ -65,7 +65,7 @@ def message_of(unit: str) -> str:
     return f"{session}{colon}{place.partition('.')[0]}"
 
 
-def beam_conversation(place: int, sample: Mapping[str, Any]) -> Conversation:
+def beam_conversation(place: int, sample: Mapping[str, Any]) -> AskedConversation:
     """Return a chat as a conversation. Raises `KeyError`, `TypeError` or `ValueError` if it is none.
 
     Units are parts of messages of at most 120 words, `<message>`, `<message>.2` and so on; they are scored as their message. A batch is a
@@ -84,7 +84,7 @@ def beam_conversation(place: int, sample: Mapping[str, Any]) -> Conversation:
             evidence = tuple(dict.fromkeys(messages[each] for each in named if each in messages))
             if evidence:
                 questions.append(Question(len(questions), str(entry["question"]), category, evidence, evidence))
-    return Conversation(str(sample.get("conversation_id", place)), units, tuple(questions))
+    return AskedConversation(str(sample.get("conversation_id", place)), units, tuple(questions))
 
 
 def source_ids(found: Any) -> Iterator[int]:

@@ -10,7 +10,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.lab.memory.coding_set import LATEST, RULES, CodingQuestion, Rule, SessionRecord, coding_questions, read_record
-from palimpsest.lab.memory.conversations import Conversation, Question
+from palimpsest.lab.memory.conversations import AskedConversation, Question
 from palimpsest.lab.memory.floor import floor_rankings
 from palimpsest.lab.memory.scoring import score
 from palimpsest.lab.simulation.loading import load_all
@@ -209,4 +209,4 @@ def _ours(index: RecallIndex, text: str) -> list[str]:
 
 def _rival(name: str, units: tuple[RecallUnit, ...], texts: Sequence[str], *, stop_words: bool) -> Iterator[list[str]]:
     asked = tuple(Question(number, text, 0, (), ()) for number, text in enumerate(texts))
-    return floor_rankings(Conversation(name, units, asked), stop_words=stop_words)
+    return floor_rankings(AskedConversation(name, units, asked), stop_words=stop_words)

@@ -34,7 +34,7 @@ class Question(Value, frozen=True):
     corrected: tuple[str, ...]
 
 
-class Conversation(Value, frozen=True):
+class AskedConversation(Value, frozen=True):
     """One index: its units in order, and the questions that have evidence in it."""
 
     name: str
@@ -47,7 +47,7 @@ class EvaluationData(Value, frozen=True):
 
     name: str
     digest: str
-    conversations: tuple[Conversation, ...]
+    conversations: tuple[AskedConversation, ...]
     form: str = "LoCoMo"
 
 
@@ -84,7 +84,7 @@ def _decoded(path: Path, data: bytes) -> list[dict[str, Any]]:
         raise BadInput(f"this is no list of conversations: {error}", where=str(path)) from error
 
 
-def _conversation(place: int, sample: Mapping[str, Any], corrections: Mapping[tuple[int, int], tuple[str, ...]]) -> Conversation:
+def _conversation(place: int, sample: Mapping[str, Any], corrections: Mapping[tuple[int, int], tuple[str, ...]]) -> AskedConversation:
     conversation = sample["conversation"]
     units = tuple(_units(conversation))
     known = {unit.id for unit in units}
@@ -94,7 +94,7 @@ def _conversation(place: int, sample: Mapping[str, Any], corrections: Mapping[tu
         if evidence:
             corrected = evidence_ids(corrections.get((place, number), ()), known)
             questions.append(Question(number, entry["question"], entry["category"], evidence, corrected or evidence))
-    return Conversation(str(sample.get("sample_id", place)), units, tuple(questions))
+    return AskedConversation(str(sample.get("sample_id", place)), units, tuple(questions))
 
 
 def _units(conversation: Mapping[str, Any]) -> Iterator[RecallUnit]:

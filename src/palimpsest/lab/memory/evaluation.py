@@ -8,7 +8,7 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.lab.memory.beam import category_name, message_of, read_data
-from palimpsest.lab.memory.conversations import ADVERSARIAL, Conversation, EvaluationData, Question
+from palimpsest.lab.memory.conversations import ADVERSARIAL, AskedConversation, EvaluationData, Question
 from palimpsest.lab.memory.floor import floor_rankings
 from palimpsest.lab.memory.scoring import MeanScores, QuestionScore, mean_scores, score
 from palimpsest.lab.memory.training import PENALTY, Sample, fit, sample
@@ -88,7 +88,7 @@ class ScoredQuestion(Value, frozen=True):
 class IndexedConversation(Value, frozen=True, eq=False):
     """A conversation with its index, and vectors of its units if embeddings are measured."""
 
-    conversation: Conversation
+    conversation: AskedConversation
     index: RecallIndex
     vectors: TextVectors | None
 
@@ -210,7 +210,7 @@ def _trained_on(data: EvaluationData) -> bool:
     return data.digest == TRAINED_ON or any(conversation_digest(each) in TRAINED_CONVERSATIONS for each in data.conversations)
 
 
-def conversation_digest(conversation: Conversation) -> str:
+def conversation_digest(conversation: AskedConversation) -> str:
     """Return 12 hexadecimal digits of the SHA-256 of the texts of a conversation."""
     return sha256("\n".join(unit.text for unit in conversation.units).encode()).hexdigest()[:12]
 
@@ -230,7 +230,7 @@ def _ranking(indexed: IndexedConversation, question: Question, weights: Mapping[
     return [message_of(hit.unit.id) for hit in hits]
 
 
-def _scored(conversation: Conversation, rankings: Iterable[Sequence[str]]) -> Iterator[ScoredQuestion]:
+def _scored(conversation: AskedConversation, rankings: Iterable[Sequence[str]]) -> Iterator[ScoredQuestion]:
     for question, ranking in zip(conversation.questions, rankings, strict=True):
         yield ScoredQuestion(conversation.name, question, score(ranking, question.evidence), score(ranking, question.corrected))
 

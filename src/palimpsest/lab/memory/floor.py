@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
-from palimpsest.lab.memory.conversations import Conversation
+from palimpsest.lab.memory.conversations import AskedConversation
 from palimpsest.memory.recall.terms import STOP_WORDS
 
 _POSSESSIVE: Final = re.compile(r"'s\b")
@@ -14,7 +14,7 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 _MOST: Final = 400
 
 
-def floor_rankings(conversation: Conversation, *, stop_words: bool = False) -> Iterator[list[str]]:
+def floor_rankings(conversation: AskedConversation, *, stop_words: bool = False) -> Iterator[list[str]]:
     """Yield the ranking of each question of a conversation by FTS5: ids, best first, equal scores in the order of the units.
 
     `stop_words`: search for stop words too.

@@ -26,9 +26,9 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import ToolCall
+from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import KindScores, ProbeScores
 from palimpsest.lab.probes.probes import Probe, probes_of

@@ -23,9 +23,9 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.call import call, turn_request
+from palimpsest.engine.calls.moments import end_turn, start_turn
 from palimpsest.engine.calls.sending import send
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import end_turn, start_turn
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose

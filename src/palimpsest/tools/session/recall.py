@@ -82,7 +82,7 @@ def recall_tool(archive: Archive) -> AgentTool:
     """The tool. It changes nothing: the result shows the item again, and the edit that hides it stays."""
 
     async def recall(arguments: RecallArguments, _: Workspace) -> ToolOutput:
-        return await asyncio.to_thread(_recall, archive, arguments)
+        return await asyncio.to_thread(recalled, archive, arguments)
 
     return define(
         RecallArguments,
@@ -101,7 +101,8 @@ def recall_tool(archive: Archive) -> AgentTool:
     )
 
 
-def _recall(archive: Archive, arguments: RecallArguments) -> ToolOutput:
+def recalled(archive: Archive, arguments: RecallArguments) -> ToolOutput:
+    """Return the item or the hits that the arguments ask for. Raises `ToolError` if they ask for none or for several at once."""
     given = [name for name in ("id", "words", "path", "query", "timeline") if getattr(arguments, name)]
     if len(given) != 1:
         raise ToolError(f"give exactly one of `id`, `words`, `path`, `query` and `timeline`, not {' and '.join(given) or 'none'}")

@@ -1,5 +1,6 @@
-"""Images and documents as base64, data URLs or bytes."""
+"""Images and documents as base64, data URLs or bytes, and as blobs."""
 
+import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import TypeAlias
@@ -7,7 +8,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, MissingBlob
-from palimpsest.core.items import Document, Image
+from palimpsest.core.items import Document, Image, Part
+from palimpsest.core.ports import Blobs
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 Fetch: TypeAlias = Callable[[str], bytes]
@@ -44,6 +46,26 @@ class NotedFetch:
         new = [address for address in list(self._reasons) if address not in self._reported]
         self._reported.update(new)
         return [self._reasons[address] for address in new]
+
+
+def blob_part(media: str, data: str, blobs: Blobs, name: str = "") -> Part | None:
+    """An image or document from base64 text, stored as a blob; None if the text is empty or not base64."""
+    try:
+        content = b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if not content:
+        return None
+    address = blobs.put(content)
+    return Image(media or "image/png", address) if media.startswith("image/") or not media else Document(media, address, name=name)
+
+
+def linked_part(url: str, blobs: Blobs) -> Part | None:
+    """An image from a URL, which may be a data URL that contains the image; None for other schemes."""
+    if not url.startswith("data:"):
+        return Image("image/*", url=url) if url.startswith(("http://", "https://")) else None
+    media, _, data = url[len("data:") :].partition(";base64,")
+    return blob_part(media, data, blobs)
 
 
 def is_inline(part: Image | Document) -> bool:

@@ -28,8 +28,8 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
+from palimpsest.engine.calls.moments import compact as fold_now
 from palimpsest.engine.calls.stopping import run
-from palimpsest.engine.moments import compact as fold_now
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.stores.config.schema import DEFAULT_MODEL

@@ -21,8 +21,8 @@ from palimpsest.core.policy import complete
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.view import View
 from palimpsest.engine.calls.call import call
+from palimpsest.engine.calls.moments import compact, end_turn
 from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.moments import compact, end_turn
 from palimpsest.engine.session import Session
 from palimpsest.lab.comparison import ReplayPlan, compared, replay_session
 from palimpsest.lab.outcome import Comparison

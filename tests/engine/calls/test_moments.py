@@ -27,7 +27,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import Plan
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.calls.call import call
-from palimpsest.engine.moments import compact, end_turn, idle, resumed, start_turn, switch
+from palimpsest.engine.calls.moments import compact, end_turn, idle, resumed, start_turn, switch
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.profiles.named import profile

@@ -1,0 +1,204 @@
+"""A conversation that another program owns: keeps a log beside its message list, and returns the list to send."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.core.events import SessionOpened, ViewEdited
+from palimpsest.core.events.event_items import numbers_of
+from palimpsest.core.ports import Provider
+from palimpsest.core.situation import Moment
+from palimpsest.engine.calls.plans import carry_out, carry_out_now
+from palimpsest.engine.conversation.following import end_call
+from palimpsest.engine.conversation.preparing import FollowedList, Prepared
+from palimpsest.engine.conversation.records import Compacted, EditRecord, edit_record, edit_records
+from palimpsest.engine.environment import Environment, in_thread, inline, no_provider
+from palimpsest.engine.loop.archive import LogArchive
+from palimpsest.engine.named_profiles import profile as named_profile
+from palimpsest.engine.session import Session
+from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
+from palimpsest.tools.session.recall import RECALL, RecallArguments, recalled
+from palimpsest.wire.encoding.options import anthropic_fields, chat_fields, responses_fields
+from palimpsest.wire.models.cards import ModelCard, WireName, recorded_card
+from palimpsest.wire.request import DEFAULTS, Tool
+from palimpsest.wire.stream import Assembler
+
+_FIELDS: Final = {"anthropic": anthropic_fields, "responses": responses_fields, "chat": chat_fields}
+_RECALL_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "The id that a stub or a summary names."},
+        "words": {"type": "string", "description": "Words that all occur in what is looked for."},
+        "offset": {"type": "integer", "description": "Byte at which a long item goes on."},
+    },
+}
+_RECALL_TOOL: Final = Tool(
+    RECALL,
+    "Fetch what is no longer shown in this conversation: a result that was cleared, or a message that was summarised. Give the `id` that "
+    "the stub or the summary names, or `words` that all occur in it.",
+    Raw(msgspec.json.encode(_RECALL_SCHEMA)),
+    kind="reports",
+)
+
+
+class Conversation:
+    """A message list of another program and its log. `prepare` returns the list to send, `observe` takes the reply.
+
+    No error of ours reaches the caller of these two: the list comes back as it was given, and `reason` says why. Several threads may use
+    a conversation; they wait for each other.
+    """
+
+    def __init__(self, session: Session, home: AnyHome, *, shape: WireName | None = None, provider: Provider | None = None) -> None:
+        self.session = session
+        self._home = home
+        self._provider = provider
+        self._followed = FollowedList(session, shape)
+
+    @classmethod
+    def open(
+        cls,
+        id: str | None = None,  # noqa: A002 - the name that a caller expects
+        *,
+        model: str | ModelCard,
+        home: AnyHome | str | os.PathLike[str] | None = None,
+        profile: str = "palimpsest",
+        settings: Mapping[str, str] | None = None,
+        shape: WireName | None = None,
+        provider: Provider | None = None,
+    ) -> Self:
+        """Open the conversation of an id, or begin one; without a `home` it is kept in memory.
+
+        `settings` are those of the profile, such as `PAL_COMPACT_AT`. The first list tells the `shape` if it is not given. Policies that
+        want a model get the `provider`, or none. Raises `BadInput` for an unknown profile, `Locked` if another process has it open.
+        """
+        place = Home.in_memory() if home is None else home if isinstance(home, Home | MemoryHome) else Home.at(home)
+        cards = place.cards()
+        card = model if isinstance(model, ModelCard) else recorded_card(model, cards)
+        models = no_provider if provider is None else lambda _card, _purpose: provider
+        environment = Environment(place.store, place.blobs, place.clock, cards=cards, provider=models, offload=inline)
+        chosen = named_profile(profile, settings)
+        if id is not None and id in place.store.sessions():
+            session = Session.resume(id, chosen, card, environment, turn_goes_on=True)
+        else:
+            session = Session.create(SessionOpened(id or new_id(place), origin="mirror"), chosen, card, environment)
+        return cls(session, place, shape=shape, provider=provider)
+
+    @property
+    def id(self) -> str:
+        """The id of the session, by which it is opened again and by which `pal` finds it."""
+        return self.session.log.session
+
+    @property
+    def reason(self) -> str:
+        """Why the last list was left as it was although it should have been changed; empty if all went well."""
+        return self._followed.reason
+
+    def prepare(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Sequence[Any]:
+        """Return the list to send: the given one if nothing was edited, else one with the same elements where nothing was.
+
+        `tools` and `system` are those of the request, in the shape of the provider; they are counted and never changed.
+        """
+        return self._prepare(messages, tools, system, asked=False).messages
+
+    async def aprepare(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Sequence[Any]:
+        """As `prepare`, without blocking the event loop."""
+        if self._provider is None:
+            return await in_thread(lambda: self.prepare(messages, tools=tools, system=system))
+        return (await self._waiting(messages, tools, system, "before_call")).messages
+
+    def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
+        """Fold the list now, whatever its size, and return it with the edits; unchanged if a fold would not make it smaller."""
+        prepared = self._prepare(messages, tools, system, asked=True)
+        edits = tuple(edit_record(event, event.body) for event in prepared.ran.events if isinstance(event.body, ViewEdited))
+        after = self.session.used
+        reason = prepared.reason or ("" if edits else "a fold would not make the list smaller")
+        return Compacted(prepared.messages, edits, edits[0].tokens_before if edits else after, after, reason)
+
+    def observe(self, response: object) -> None:
+        """Record the reply to the last list, whole, as the SDK or the provider gave it: its messages and its usage.
+
+        Its messages are expected at the end of the next list. Without this, replies are read from the next list, and usage is unknown.
+        """
+        self._followed.observe(response)
+
+    def assembler(self) -> Assembler:
+        """Return an assembler for the events of a streamed reply, as dictionaries; `observe` takes the reply that it returns."""
+        return self._followed.assembler()
+
+    async def aobserve(self, response: object) -> None:
+        """As `observe`, without blocking the event loop."""
+        await in_thread(lambda: self.observe(response))
+
+    def audit(self) -> tuple[EditRecord, ...]:
+        """Return the edits of this conversation, oldest first: those of policies, and those that its owner made in the list."""
+        return tuple(edit_records(self.session.log))
+
+    def undo(self, edit: int | EditRecord) -> None:
+        """Undo an edit and those that rest on it, so that the next list shows the originals. Raises `BadInput` if it cannot be undone."""
+        end_call(self.session.log)
+        self.session.undo(edit if isinstance(edit, int) else edit.event, why="undone by the owner of the list")
+
+    def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0) -> str:  # noqa: A002 - the argument of the tool
+        """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 100 kB.
+
+        The arguments of the recall tool can be given as they are: `recall(**block.input)`. Raises `ToolError` if there is no such item.
+        """
+        wanted = RecallArguments(id=id, words=words, offset=offset)
+        if what:
+            wanted = RecallArguments(id=what, offset=offset) if numbers_of(what) else RecallArguments(words=what)
+        archive = LogArchive(self.session.log, self._home.store, self._home.blobs, self._home.clock, self._home.index)
+        try:
+            return recalled(archive, wanted).text
+        finally:
+            archive.close()
+
+    def tool(self) -> dict[str, Any]:
+        """Return the declaration of the recall tool in the shape of the list; `recall` answers its calls."""
+        fields = _FIELDS[self._followed.wire](self.session.card, (_RECALL_TOOL,), DEFAULTS)
+        declared: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(fields["tools"]))
+        return declared[0]
+
+    def close(self) -> None:
+        """Make the log durable and close it."""
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _prepare(self, messages: Sequence[Any], tools: Sequence[Any], system: object, *, asked: bool) -> Prepared:
+        moment: Moment = "asked" if asked else "before_call"
+        if self._provider is not None:
+            return asyncio.run(self._waiting(messages, tools, system, moment))
+        # Without a provider nothing waits, so that no event loop is needed.
+        return carry_out_now(self._followed.steps(messages, tools, system, moment), self.session)
+
+    async def _waiting(self, messages: Sequence[Any], tools: Sequence[Any], system: object, moment: Moment) -> Prepared:
+        try:
+            return await carry_out(self._followed.steps(messages, tools, system, moment), self.session)
+        except Exception as error:  # noqa: BLE001 - what a provider raises must not stop the loop of another program
+            return Prepared(messages, reason=self._followed.failed(error))
+
+
+def compact(
+    messages: Sequence[Any],
+    *,
+    model: str | ModelCard,
+    tools: Sequence[Any] = (),
+    system: object = None,
+    profile: str = "palimpsest",
+    settings: Mapping[str, str] | None = None,
+    shape: WireName | None = None,
+) -> Compacted:
+    """Compact a message list once, without a model and without state. An odd list comes back as it is, with a reason.
+
+    Raises `BadInput` for an unknown profile.
+    """
+    with Conversation.open(model=model, profile=profile, settings=settings, shape=shape) as conversation:
+        return conversation.compact(messages, tools=tools, system=system)

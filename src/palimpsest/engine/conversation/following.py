@@ -1,0 +1,114 @@
+"""Records what is new in a message list that another program owns, and what that program changed in its past."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from palimpsest.audit.visibility.loss import loss_of
+from palimpsest.core.edits import Fold, Insert
+from palimpsest.core.errors import BadEdit, BadInput
+from palimpsest.core.events import TURN, Failed, ModelReplied, Rewound, ViewEdited
+from palimpsest.core.log.log import Log
+from palimpsest.core.log.undo import undo
+from palimpsest.engine.session import Session
+from palimpsest.mirror.bodies import NewMessage, with_call
+from palimpsest.mirror.comparing import ListComparison
+from palimpsest.mirror.elements import OWNER
+from palimpsest.mirror.mirror import Mirror
+from palimpsest.wire.json_reading import is_json
+from palimpsest.wire.models.cards import WireName
+
+UNOBSERVED = "unobserved"
+"""The kind of failure that is recorded for a request whose reply never became known."""
+
+
+def leading_system_messages(messages: Sequence[object], wire: WireName) -> int:
+    """Return how many messages at the beginning of a list are instructions; Anthropic Messages has a field for these."""
+    count = 0
+    while wire != "anthropic" and count < len(messages) and _role(messages[count]) in ("system", "developer"):
+        count += 1
+    return count
+
+
+def _role(message: object) -> object:
+    return message.get("role") if is_json(message) else getattr(message, "role", None)
+
+
+def follow(session: Session, mirror: Mirror, messages: list[object], system: object) -> bool:
+    """Append what is new in a list to the log, and return whether there was anything. Raises `BadInput` if a message cannot be read."""
+    heads = leading_system_messages(messages, mirror.shape.wire)
+    leading, listed = messages[:heads], messages[heads:]
+    comparison = mirror.compare(listed)
+    head = mirror.head(system, leading)
+    if head is None and not comparison.new and not comparison.is_rewritten:
+        mirror.adopt(listed, comparison, system, leading)
+        return False
+    log, rest, call = session.log, comparison.new, session.log.open_call
+    bodies = mirror.bodies(rest) if head is None and not comparison.is_rewritten else []
+    if not (bodies and isinstance(bodies[0], ModelReplied)):
+        end_call(log)
+        call = None
+    if comparison.is_rewritten:
+        rest = _record_rewrite(session, mirror, comparison)
+        # Going back may have changed the head too.
+        head = mirror.head(system, leading)
+    if head is not None:
+        mirror.take(log.append(head))
+    if not bodies:
+        bodies = mirror.bodies(rest)
+    for body in with_call(bodies, call, session.card.name):
+        mirror.take(log.append(body))
+    mirror.adopt(listed, comparison, system, leading)
+    return True
+
+
+def end_call(log: Log) -> None:
+    """Record that the reply to the open call never became known, if a call is open."""
+    if log.open_call is not None:
+        log.append(Failed("call", UNOBSERVED, "the reply to this request was not observed", call=log.open_call, purpose=TURN))
+
+
+def _record_rewrite(session: Session, mirror: Mirror, comparison: ListComparison) -> tuple[NewMessage, ...]:
+    """Record a change of the past as the owner's edit, and return the messages that are new after it."""
+    log = session.log
+    rewrite = mirror.rewrite(comparison, log.view)
+    if rewrite.back_to is not None:
+        log.append(Rewound(rewrite.back_to, why=f"the list goes on after message {comparison.prefix}"))
+        mirror.restart(log.events(), kept=comparison.prefix)
+        return rewrite.rest
+    if _replaces(rewrite.body) and _uncover(log, mirror.folded_over(comparison)):
+        rewrite = mirror.rewrite(comparison, log.view)
+    body = rewrite.body
+    if body is not None:
+        mirror.take(log.append(_priced(session, body) if isinstance(body, ViewEdited) else body, foreign=True))
+    return rewrite.rest
+
+
+def _replaces(body: object) -> bool:
+    return isinstance(body, ViewEdited) and (not body.edits or any(isinstance(edit, Fold | Insert) for edit in body.edits))
+
+
+def _uncover(log: Log, names: frozenset[str]) -> bool:
+    """Undo our folds, newest first, until all these items are in the view; a fold of messages that are gone says what is no longer true."""
+    undone = False
+    folds = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.body.by != OWNER and _replaces(event.body)]
+    while folds and not names.issubset(log.view.ids):
+        try:
+            undo(log, folds.pop(), why="the list was changed where it was folded")
+        except BadInput:
+            # Undone already, by itself or with another one.
+            continue
+        undone = True
+    return undone
+
+
+def _priced(session: Session, edited: ViewEdited) -> ViewEdited:
+    """The edit of the owner with its tokens and what it hides, where it can be tried out."""
+    log, counter = session.log, session.counter
+    try:
+        after = log.trial(edited.edits)
+    except BadEdit:
+        return edited
+    before = session.used
+    tokens = max(1, before + counter.total(after) - counter.total(log.view))
+    return replace(edited, tokens_before=before, tokens_after=tokens, loss=loss_of(log.view, after))

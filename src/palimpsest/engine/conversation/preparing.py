@@ -1,0 +1,191 @@
+"""One step of a followed list: record what is new, run the policies, and give the list back, or the given one if anything goes wrong."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, Usage
+from palimpsest.core.log.undo import undo
+from palimpsest.core.policy import Answer, Want
+from palimpsest.core.situation import Moment
+from palimpsest.core.view import View
+from palimpsest.engine.conversation.following import end_call, follow, leading_system_messages
+from palimpsest.engine.policies import PolicyRun, run_policies
+from palimpsest.engine.session import Session
+from palimpsest.mirror.bodies import NewMessage, tools_of
+from palimpsest.mirror.detecting import detected_wire, shape_of
+from palimpsest.mirror.elements import Splice, record_of
+from palimpsest.mirror.mirror import Mirror
+from palimpsest.mirror.plain import BREAKPOINT, copied, digest_of_message, equals, plain_value
+from palimpsest.mirror.shapes.shape import MessageShape
+from palimpsest.wire.json_reading import is_json
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.past_requests import card_on_wire
+from palimpsest.wire.stream import Assembler, assembler, decode_object
+
+# The id of an observed reply for which the provider gave none; replies that were read from a list have no id.
+_OBSERVED: Final = "observed"
+_LONGEST_REASON: Final = 500
+
+
+class Prepared(NamedTuple):
+    """A list to send, and the policies that ran; `reason` says why it is the given one although it should not be."""
+
+    messages: Sequence[Any]
+    ran: PolicyRun = PolicyRun()
+    reason: str = ""
+
+
+class FollowedList:
+    """A session and the mirror of the list that another program owns; one thread at a time uses it."""
+
+    def __init__(self, session: Session, wire: WireName | None = None) -> None:
+        self.session = session
+        self.reason = ""
+        self._wire = wire
+        self._tools_seen: object = None
+        self._lock = Lock()
+        self._mirror = Mirror(self._shape(wire or session.card.wire), session.log.events())
+
+    @property
+    def wire(self) -> WireName:
+        """The wire of the list, as far as it is known."""
+        return self._mirror.shape.wire
+
+    def steps(self, messages: Sequence[Any], tools: Sequence[Any], system: object, moment: Moment) -> Generator[Want, Answer, Prepared]:
+        """Follow the list, run the policies if anything is new, and return what to send. A list that is given again changes nothing."""
+        prepared = Prepared(messages)
+        with self.failing_open():
+            session, ran, listed = self.session, PolicyRun(), list(messages)
+            self._choose_shape(listed)
+            self._offer(tools)
+            is_new = follow(session, self._mirror, listed, system)
+            if is_new or moment == "asked":
+                end_call(session.log)
+                ran = yield from self._run_policies(moment)
+            prepared = self._rendered(messages, listed, ran)
+            if is_new and moment != "asked":
+                self._start_call(system, listed)
+            if ran.edited:
+                # The next process must make the same edits, whatever happens to this one.
+                session.log.sync()
+        return prepared._replace(reason=self.reason)
+
+    def observe(self, response: object) -> None:
+        """Record a reply with its usage: a response, or a reply that was assembled from a stream."""
+        with self.failing_open():
+            if isinstance(response, ModelReplied):
+                # Its messages are not known as its owner will write them; the next list shows them.
+                digest = f"stream {response.message}"
+                record = record_of(Splice(((digest, len(response.parts)),)))
+                self._record_reply([replace(response, foreign=record)], response)
+                return
+            plain = plain_value(response)
+            if not is_json(plain):
+                raise BadInput(f"a reply is {type(response).__name__} and not an object", where="observe")
+            shape = self._mirror.shape
+            decoded = decode_object(shape.wire, plain, card_on_wire(self.session.card, shape.wire))
+            said = [NewMessage(message, digest_of_message(message)) for message in shape.replies(plain)]
+            self._record_reply(self._mirror.bodies(said), decoded)
+
+    def assembler(self) -> Assembler:
+        """Return an assembler for the events of a streamed reply, whose reply can be observed."""
+        return assembler(self.wire, card_on_wire(self.session.card, self.wire))
+
+    def _record_reply(self, bodies: Sequence[Body], decoded: ModelReplied) -> None:
+        """Append the events of a reply; the first of them is the outcome of the open call and has the usage."""
+        log, mirror = self.session.log, self._mirror
+        facts = replace(decoded, parts=(), call=log.open_call, model=self.session.card.name, message=decoded.message or _OBSERVED)
+        if not any(isinstance(body, ModelReplied) for body in bodies):
+            mirror.take(log.append(facts))
+        for body in bodies:
+            if not isinstance(body, ModelReplied):
+                mirror.take(log.append(body))
+                continue
+            mirror.take(log.append(replace(facts, parts=body.parts, foreign=body.foreign)))
+            facts = replace(facts, call=None, usage=Usage())
+
+    @contextmanager
+    def failing_open(self) -> Iterator[None]:
+        """Turn an error into `reason`, and let the mirror begin again from the log: the loop of another program must go on."""
+        with self._lock:
+            self.reason = ""
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - an error of ours must not stop the loop of another program
+                self.failed(error)
+
+    def failed(self, error: Exception) -> str:
+        """Record an error, let the mirror begin again from the log, and return the reason."""
+        kind, message = (error.kind, error.message) if isinstance(error, PalimpsestError) else ("internal", repr(error))
+        self._note(kind, message)
+        with suppress(PalimpsestError):
+            self._mirror.restart(self.session.log.events())
+        return self.reason
+
+    def _note(self, kind: str, message: str) -> None:
+        self.reason = message[:_LONGEST_REASON]
+        # A log that cannot be written is a reason too, and it is known by `reason` already.
+        with suppress(PalimpsestError, OSError):
+            self.session.log.append(Failed("mirror", kind, self.reason))
+
+    def _shape(self, wire: WireName) -> MessageShape:
+        return shape_of(wire, card_on_wire(self.session.card, wire), self.session.environment.blobs)
+
+    def _choose_shape(self, messages: Sequence[object]) -> None:
+        """Tell the shape by the structure of the messages, until one of them is of one shape only."""
+        if self._wire is not None:
+            return
+        self._wire = detected_wire(messages[len(self._mirror.elements.known) :] or messages)
+        # Of the others, both have system messages in the list.
+        default: WireName = "chat" if self.wire == "anthropic" and leading_system_messages(messages, "chat") else self.wire
+        if (self._wire or default) != self.wire:
+            self._mirror.shape = self._shape(self._wire or default)
+
+    def _offer(self, tools: Sequence[Any]) -> None:
+        given = list(tools or ())
+        if self._tools_seen is None or not equals(given, self._tools_seen):
+            self._tools_seen = copied(given)
+            self.session.tools = tools_of([plain for tool in given if is_json(plain := plain_value(tool))])
+
+    def _run_policies(self, moment: Moment) -> Generator[Want, Answer, PolicyRun]:
+        try:
+            return (yield from run_policies(self.session, moment))
+        except PalimpsestError as error:
+            # Such as a list that does not fit whatever is left out: it is sent, and the provider says so.
+            self._note(error.kind, error.message)
+            return PolicyRun()
+
+    def _rendered(self, messages: Sequence[Any], listed: list[Any], ran: PolicyRun) -> Prepared:
+        """Return the view as a list of the owner's shape, unless the provider would refuse it and not the given one."""
+        mirror, log = self._mirror, self.session.log
+        sent, broken = mirror.rendered(log.view)
+        kept = list(ran.edited)
+        while broken:
+            self._note("rules", f"the list with its edits breaks a rule of the provider: {broken[0]}")
+            if not kept:
+                return Prepared(messages)
+            with suppress(PalimpsestError):
+                undo(log, kept.pop().seq, why=f"the provider would refuse the list: {broken[0]}")
+            sent, broken = mirror.rendered(log.view)
+        heads = listed[: leading_system_messages(listed, self.wire)]
+        return Prepared(messages if sent is None else [*heads, *sent], PolicyRun(tuple(kept), ran.notices))
+
+    def _start_call(self, system: object, listed: Sequence[object]) -> None:
+        """Record that a request with the current view is sent."""
+        session, view = self.session, self.session.log.view
+        breakpoints = (*_head_breakpoints(system, view), *self._mirror.breakpoints(view))
+        tools, estimate = session.keep_tools(session.tools), session.counter.raw(view)
+        session.log.append(CallStarted(session.card.name, self.wire, tools=tools, estimate=estimate, breakpoints=breakpoints))
+
+
+def _head_breakpoints(system: object, view: View) -> tuple[str, ...]:
+    """The labels of the blocks of the system prompt that have a cache breakpoint."""
+    if not isinstance(system, list):
+        return ()
+    marked = [number for number, block in enumerate(system) if is_json(block) and BREAKPOINT in block]
+    return tuple(f"head:{number}" for number in marked if number < len(view.head))

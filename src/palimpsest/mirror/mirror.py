@@ -1,0 +1,208 @@
+"""A mirror: the state of one followed list, which takes in the events of its log and gives a view back as the owner's messages."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask
+from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.items import ToolCall
+from palimpsest.core.view import View
+from palimpsest.mirror.bodies import NewMessage, bodies_of, head_of, pieces_of
+from palimpsest.mirror.comparing import ListComparison, compare, covering_texts, same_reply
+from palimpsest.mirror.elements import ASKED, FORMAT, OWNER, Elements, Splice, record_of
+from palimpsest.mirror.output import OwnedList, Renderer
+from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
+from palimpsest.mirror.shapes.shape import MessageShape, PartRead
+from palimpsest.wire.json_reading import Json, is_json
+
+
+class Rewrite(NamedTuple):
+    """How the owner changed the past: the event to go back to, or the body of an edit; `rest` are the messages that are new then."""
+
+    back_to: int | None
+    body: Body | None
+    rest: tuple[NewMessage, ...]
+
+
+class Mirror:
+    """Follows one list; `shape` may be set until the first message is taken in.
+
+    The elements are a function of the events alone, so that a mirror that was restarted goes on as if it had not been.
+    """
+
+    def __init__(self, shape: MessageShape, events: Iterable[Event] = ()) -> None:
+        self.shape = shape
+        self._seen: list[MessageSnapshot] = []
+        self._given: list[object] = []
+        self._messages: list[object] = []
+        self._head_seen: object = None
+        self.restart(events)
+
+    def restart(self, events: Iterable[Event], kept: int = 0) -> None:
+        """Take in the events of a path from its beginning; the snapshots of the first `kept` messages stay."""
+        self.elements = Elements()
+        self._tools: dict[str, str] = {}
+        self._replied: tuple[int, int] = (0, 0)
+        del self._seen[kept:], self._given[kept:]
+        self._renderer = Renderer()
+        self._head_seen = None
+        for event in events:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """Take in one event of the log."""
+        before = len(self.elements.known)
+        self.elements.take(event)
+        match event.body:
+            case ModelReplied(parts=parts, message=message):
+                calls = [part for part in parts if isinstance(part, ToolCall)]
+                self._tools.update((call.given or call.call_id, call.tool) for call in calls)
+                if message:
+                    self._replied = (before, len(self.elements.known))
+            case ToolReturned(result=result):
+                self._tools.pop(result.call_id, None)
+            case _:
+                pass
+
+    def compare(self, messages: list[object]) -> ListComparison:
+        """Compare a list with what is known of it. Raises `BadInput` if a message cannot be read."""
+        return compare(messages, self.elements.known, self._given)
+
+    def adopt(self, messages: list[object], comparison: ListComparison, system: object, leading: Sequence[object]) -> None:
+        """Remember a list whose events were taken in, and its head, as those to compare with next."""
+        if self._head_seen is None or not equals([system, *leading], self._head_seen):
+            self._head_seen = copied([system, *leading])
+        del self._seen[comparison.prefix :], self._given[comparison.prefix :]
+        for index, taken in sorted(comparison.renewed.items()):
+            # Messages of an observed reply have no snapshot before their owner has written them down.
+            self._seen[index : index + 1] = [taken]
+            self._given[index : index + 1] = [taken.seen]
+        self._seen += comparison.snapshots
+        self._given += [taken.seen for taken in comparison.snapshots]
+        self._messages = messages
+
+    def head(self, system: object, leading: Sequence[object]) -> ContextStated | None:
+        """Return the head with the system prompt and the leading system messages, or `None` if it is stated already."""
+        given = [system, *leading]
+        if self._head_seen is not None and equals(given, self._head_seen):
+            return None
+        plain = [plain_value(each) for each in given]
+        digest = digest_of_message({"content": plain[0], "leading": plain[1:]}) if any(given) else ""
+        if digest == self.elements.head:
+            return None
+        return head_of(self.shape, plain[0], [message for message in plain[1:] if is_json(message)], digest)
+
+    def bodies(self, messages: Sequence[NewMessage]) -> list[Body]:
+        """Return the events of new messages."""
+        return bodies_of(self.shape, messages, self._tools)
+
+    def rewrite(self, comparison: ListComparison, view: View) -> Rewrite:
+        """Return how to record that the owner changed the past; a list that differs in every message is a fold of all of it."""
+        rebound = self._rebound(comparison, view)
+        if rebound is not None:
+            return rebound
+        known, start = self.elements.known, comparison.prefix
+        if not comparison.suffix and start:
+            last = known[start - 1]
+            if last.length == start:
+                return Rewrite(last.seq, None, comparison.new)
+        masked = self._masked(comparison, view)
+        if masked is not None:
+            return Rewrite(None, masked, ())
+        return Rewrite(None, self._folded(comparison, view), ())
+
+    def _rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
+        """The owner wrote an observed reply down in another way: its messages are bound to the items of the reply."""
+        first, end = self._replied
+        known = self.elements.known
+        if not first <= comparison.prefix < end == len(known) or comparison.suffix:
+            return None
+        said: list[tuple[NewMessage, list[PartRead]]] = []
+        for message in comparison.new:
+            parts = self.shape.read(message.plain)
+            if not parts or any(part.side != "model" for part in parts) or (said and self.shape.wire != "responses"):
+                break
+            said.append((message, parts))
+        names = {name for element in known[comparison.prefix : end] for name in element.items}
+        items = [(item.id, item.content) for item in view.items if item.id in names]
+        matched = same_reply(items, [parts for _, parts in said]) if said else None
+        if matched is None:
+            return None
+        left_out = tuple(name for name, _ in items if not any(name in ids for ids in matched))
+        kept = tuple((message.digest, ids) for (message, _), ids in zip(said, matched, strict=True))
+        record = record_of(Splice(at=comparison.prefix, drop=end - comparison.prefix, kept=kept))
+        body: Body = ForeignNoted(FORMAT, foreign=record)
+        if left_out:
+            edits = tuple(Fold(name, name) for name in left_out)
+            body = ViewEdited(edits, OWNER, "left out when the reply was written down", ASKED, foreign=record)
+        return Rewrite(None, body, comparison.new[len(said) :])
+
+    def _masked(self, comparison: ListComparison, view: View) -> Body | None:
+        """The owner replaced texts and left the structure: masks of the items that have another text now."""
+        start, middle = comparison.prefix, comparison.middle
+        if len(middle) != comparison.dropped or start + len(middle) > len(self._seen):
+            return None
+        visible = {item.id for item in view.items}
+        masks: list[Mask] = []
+        kept: list[tuple[str, tuple[str, ...]]] = []
+        for index, message in enumerate(middle, start):
+            element = self.elements.known[index]
+            texts = covering_texts(self.shape.read(self._seen[index].plain), self.shape.read(message.plain))
+            if texts is None or any(element.items[place] not in visible for place, _ in texts):
+                return None
+            masks += [Mask((element.items[place],), text) for place, text in texts]
+            # A text that the owner replaced before and leaves now is covered by the same mask.
+            covered = {element.items[place] for place, _ in texts}
+            masks += [Mask((name,), text) for name, text in element.covers.items() if name not in covered]
+            kept.append((message.digest, element.items))
+        record = record_of(Splice(at=start, drop=comparison.dropped, kept=tuple(kept)))
+        return ViewEdited(tuple(masks), by=OWNER, why=f"{len(masks)} texts were replaced in the list", foreign=record)
+
+    def _folded(self, comparison: ListComparison, view: View) -> Body:
+        """The owner replaced messages by others: a fold of the items that are still shown, or an insertion if none is."""
+        start, dropped = comparison.prefix, comparison.dropped
+        known = self.elements.known
+        gone = {name for element in known[start : start + dropped] for name in element.items}
+        puts, added = pieces_of(self.shape, comparison.middle)
+        places = [place for place, item in enumerate(view.items) if item.id in gone]
+        edits: tuple[Edit, ...] = ()
+        if places:
+            run = view.items[places[0] : places[-1] + 1]
+            kept = tuple(Keep(item.id) for item in run if item.id not in gone)
+            edits = (Fold(run[0].id, run[-1].id, (*puts, *kept)),)
+        elif puts:
+            following = {name for element in known[start + dropped :] for name in element.items}
+            edits = (Insert(puts, next((item.id for item in view.items if item.id in following), "")),)
+        why = f"{dropped} messages were replaced by {len(comparison.middle)} in the list"
+        return ViewEdited(edits, OWNER, why, ASKED, foreign=record_of(Splice(added, at=start, drop=dropped)))
+
+    def folded_over(self, comparison: ListComparison) -> frozenset[str]:
+        """Return the items of the messages that the owner replaced."""
+        known = self.elements.known[comparison.prefix : comparison.prefix + comparison.dropped]
+        return frozenset(name for element in known for name in element.items)
+
+    def rendered(self, view: View) -> tuple[list[object] | None, list[str]]:
+        """Return a view as messages, `None` if they are the owner's as they are, and the rules of the provider that only they break."""
+        owned = OwnedList(self._messages, self.elements.known, self._seen, self.elements.places)
+        if self._renderer.is_unedited(view.items, owned):
+            return None, []
+        sent = self._renderer.messages_of(view.items, owned, self.shape)
+        broken = self._renderer.new_violations(view.items, sent, owned, self.shape)
+        messages = self._messages
+        return [messages[each.element] if each.intact else each.value for each in sent], broken
+
+    def breakpoints(self, view: View) -> tuple[str, ...]:
+        """Return the ids of the items at the owner's cache breakpoints, in order."""
+        visible = {item.id for item in view.items}
+        found: list[str] = []
+        for element, taken in zip(self.elements.known, self._seen, strict=True):
+            if taken.marked:
+                named = zip(element.items, self.shape.read(taken.plain), strict=True)
+                found += [name for name, read in named if name in visible and _is_marked(taken.plain, read.at)]
+        return tuple(found)
+
+
+def _is_marked(message: Json, at: tuple[str, int]) -> bool:
+    entries = message.get(at[0])
+    block = entries[at[1]] if isinstance(entries, list) and at[1] >= 0 else None
+    return is_json(block) and BREAKPOINT in block

@@ -1,0 +1,1 @@
+"""The shapes of message lists: Anthropic Messages, Responses input items, Chat Completions."""

@@ -1,0 +1,56 @@
+"""Any message list goes through a conversation: valid by the rules of the provider, or unchanged with a reason, and never an exception."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from message_lists import WIRES, odd_list, rewritten
+
+from palimpsest import Conversation
+from palimpsest.core.events import Failed
+from palimpsest.mirror.output import new_violations
+from palimpsest.mirror.plain import copied
+
+
+def check_any_list(chance: Random) -> None:
+    wire, messages = odd_list(chance)
+    with Conversation.open(model=WIRES[wire], shape=wire, settings={"PAL_COMPACT_AT": chance.choice(["2000", "20000"])}) as conversation:
+        steps = [messages[: len(messages) // 2], messages, rewritten(chance, messages), rewritten(chance, messages), messages]
+        for given_list in steps:
+            before = copied(given_list)
+            sent = conversation.prepare(given_list)
+            assert given_list == before
+            assert sent is given_list or not new_violations(wire, given_list, sent)
+            assert conversation.prepare(given_list) == sent
+        failed = [event.body for event in conversation.session.log.events() if isinstance(event.body, Failed)]
+    assert [failure for failure in failed if failure.error == "internal"] == []
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False))
+def test_any_list_comes_back_valid_or_unchanged_with_a_reason_and_without_an_exception(chance: Random) -> None:
+    check_any_list(chance)
+
+
+@pytest.mark.long
+def test_five_thousand_lists_come_back_valid_or_unchanged_with_a_reason_and_without_an_exception() -> None:
+    for seed in range(5_000):
+        check_any_list(Random(seed))
+
+
+@pytest.mark.parametrize(
+    "messages", [[3], [None], ["text"], [object()], [{"role": "user", "content": {1: {2: 3}}}], [[]], ({"role": "user"},)]
+)
+def test_what_is_no_message_comes_back_as_it_is(messages: object) -> None:
+    with Conversation.open(model="claude-sonnet-4-5") as conversation:
+        assert conversation.prepare(messages) is messages  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_message_that_holds_itself_comes_back_as_it_is_with_a_reason() -> None:
+    message: dict[str, object] = {"role": "user"}
+    message["content"] = [message]
+    messages = [message]
+    with Conversation.open(model="claude-sonnet-4-5") as conversation:
+        assert conversation.prepare(messages) is messages
+        assert conversation.reason == "a message is nested deeper than 64 levels"
