@@ -7,7 +7,6 @@ from palimpsest.audit.fold_texts import (
     count_earlier_messages,
     evidence_block,
     lines_by_folder,
-    names_block,
     older_messages_block,
     path_lines,
 )
@@ -52,7 +51,6 @@ def test_pa_14_the_block_lists_what_the_log_proves_in_a_fixed_order() -> None:
 
 def test_nothing_proven_is_an_empty_block() -> None:
     assert evidence_block(Evidence()) == ""
-    assert names_block(()) == ""
     assert older_messages_block(()) == ""
 
 
@@ -86,14 +84,6 @@ def test_commands_that_show_elsewhere_go_first_where_not_all_fit() -> None:
 def test_commands_of_older_turns_are_left_out() -> None:
     assert "make" not in evidence_block(EVIDENCE)
     assert "make" in evidence_block(EVIDENCE, turns=4)
-
-
-def test_names_come_newest_first_as_many_as_fit() -> None:
-    assert names_block(("oldName", "newName")) == "newName, oldName"
-    names = tuple(f"identifier_{number}" for number in range(2_000))
-    block = names_block(names, 100)
-    assert block.startswith("identifier_1999, identifier_1998")
-    assert estimate(block) <= 100
 
 
 def test_pa_12_older_messages_show_id_time_and_opening_words() -> None:

@@ -16,9 +16,9 @@ from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params, Tool
 
 R = [
-    *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds", "masks"),
-    *("offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
-    *("rereads", "survival", "probes", "plan_ms"),
+    *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds"),
+    *("folds_per_100", "masks", "offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
+    *("rereads", "rereads_by", "survival", "probes", "plan_ms"),
 ]
 SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers"]
 SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)
@@ -38,7 +38,7 @@ def _compared(plan: ReplayPlan) -> Comparison:
 def test_one_card_gives_sessions_and_their_total() -> None:
     reported = as_builtins(_compared(ReplayPlan((profile("claude-code-2.1.325"), profile("none")), (SONNET,))))
 
-    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings"]
+    assert list(reported) == ["sessions", "total", "card", "ttl", "window", "settings", "billed_rereads"]
     sessions = reported["sessions"]
     assert isinstance(sessions, list)
     assert [{name: value for name, value in each.items() if name != "profiles"} for each in sessions] == [

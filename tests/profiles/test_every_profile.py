@@ -27,6 +27,7 @@ STRICT = [
     *((name, key) for name in ("codex", "codex-0.166") for key in ("model_context_window", "model_auto_compact_token_limit")),
     *((name, "tool_output_token_limit") for name in ("codex", "codex-0.166")),
     *(("opencode-1.18", f"compaction.{key}") for key in ("reserved", "tail_turns", "preserve_recent_tokens")),
+    *(("context-editing", f"clear_tool_uses.{key}") for key in ("trigger", "keep", "clear_at_least")),
     *(("opencode-1.18", f"tool_output.{key}") for key in ("max_lines", "max_bytes")),
 ]
 LENIENT = (
@@ -86,7 +87,11 @@ def test_a_profile_counts_the_same_with_the_counter_of_the_session_and_with_the_
         assert count(each, session.counter, 1_500) == count(each, sizes, 1_500) > 0
 
 
-FOLDING = sorted(set(PROFILES) - {"none"})
+# What clearing leaves is counted with a margin of a third once a fold is undone, so the fold comes early enough to be undone.
+FOLDING = [
+    *sorted(set(PROFILES) - {"lossless", "none", "context-editing"}),
+    "context-editing@clear_tool_uses.trigger=50000,CLAUDE_CODE_AUTO_COMPACT_WINDOW=150000,CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE=180000",
+]
 
 
 def _run(session: Session) -> PolicyRun:

@@ -9,8 +9,11 @@ import pytest
 
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.named_profiles import is_profile_name, profile, profile_names
-from palimpsest.profiles.named import PROFILES
+from palimpsest.profiles.named import PROFILES, split_names
 from palimpsest.stores.config.settings import resolve
+from palimpsest.wire.models.cards import card
+
+CARD = card("claude-sonnet-4-5")
 
 MODULE = """
 from palimpsest import Profile
@@ -24,6 +27,11 @@ def broken(settings):
 
 def number(settings):
     return 7
+
+def tuned(settings):
+    return Profile(f"tuned to {settings['level']}", (), lambda card: palimpsest_budget(card.window, card.reply))
+
+tuned.settings = ("level",)
 """
 
 
@@ -80,6 +88,77 @@ def test_a_recorded_name_never_runs_code(folder: Path) -> None:
     assert not is_profile_name("house_profiles:careful")
     assert not is_profile_name("")
     assert "house_profiles" not in sys.modules
+
+
+def test_a_name_carries_settings_that_win_over_the_environment_and_is_the_label() -> None:
+    name = "claude-code-2.1.325@CLAUDE_CODE_AUTO_COMPACT_WINDOW=120000,PAL_EVIDENCE=on"
+    named = profile(name, {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "90000"})
+    set_by_environment = profile("claude-code-2.1.325", {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "120000", "PAL_EVIDENCE": "on"})
+
+    assert (named.name, named.program) == (name, "claude-code-2.1.325")
+    assert named.budget(CARD) == set_by_environment.budget(CARD)
+    assert named.policies == set_by_environment.policies
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none@keep=3", "none does not read 'keep'; it has no settings"),
+        ("classroom@told=end", "classroom does not read 'told'; its settings are told_from, PAL_EVIDENCE"),
+        ("classroom@told_from", "'told_from' is no setting, or is given twice; write classroom@KEY=VALUE,KEY=VALUE"),
+        (
+            "classroom@told_from=end,told_from=start",
+            "'told_from=start' is no setting, or is given twice; write classroom@KEY=VALUE,KEY=VALUE",
+        ),
+        ("classroom@", "'' is no setting, or is given twice; write classroom@KEY=VALUE,KEY=VALUE"),
+        ("absent@a=1", f"there is no profile 'absent'; known are {', '.join(PROFILES)}, or module:function"),
+        ("palimpsest@PAL_TAIL=many", "PAL_TAIL is 'many'; give a number of tokens from 0 on"),
+        ("house_profiles:careful@a=1", "house_profiles:careful does not read 'a'; it has no settings"),
+    ],
+)
+def test_settings_that_a_profile_does_not_read_are_an_error_that_lists_those_it_reads(folder: Path, name: str, message: str) -> None:
+    with pytest.raises(BadInput) as error:
+        profile(name)
+    assert error.value.message == message
+
+
+def test_a_function_of_another_author_lists_its_settings_as_an_attribute(folder: Path) -> None:
+    assert profile("house_profiles:tuned", {"level": "2"}).name == "tuned to 2"
+    assert profile("house_profiles:tuned@level=3", {"level": "2"}).name == "house_profiles:tuned@level=3"
+
+
+def test_names_in_a_list_keep_their_settings_together() -> None:
+    assert split_names("palimpsest, codex@a=1,b=2 none,none opencode@c=3") == ("palimpsest", "codex@a=1,b=2", "none", "opencode@c=3")
+    assert split_names("none,a=1") == ("none", "a=1")
+    assert split_names(" , ") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("palimpsest@PAL_THRIFT=careful", True),
+        ("palimpsest@PAL_THRIFT=wild", False),
+        ("palimpsest@unknown=1", False),
+        ("palimpsest@PAL_THRIFT", False),
+        ("palimpsest@PAL_INSTRUCTIONS=/etc/passwd", False),
+        ("codex@experimental_compact_prompt_file=secret.txt", False),
+        ("house_profiles:tuned@level=3", False),
+    ],
+)
+def test_a_recorded_name_may_carry_numbers_and_switches_and_no_files(folder: Path, name: str, is_one: bool) -> None:
+    assert is_profile_name(name) is is_one
+    assert "house_profiles" not in sys.modules
+
+
+def test_the_file_of_a_project_cannot_give_settings_in_the_name_of_a_profile(tmp_path: Path) -> None:
+    place = tmp_path / ".palimpsest" / "config.toml"
+    place.parent.mkdir()
+    place.write_text('profile = "palimpsest@PAL_INSTRUCTIONS=notes.md"\n')
+    settings = resolve(None, tmp_path, {})
+    assert settings.config.profile == "palimpsest"
+    assert [problem.message for problem in settings.refused] == [
+        "a project file may not name a profile with settings, which can name other files"
+    ]
 
 
 def test_the_file_of_a_project_cannot_name_a_function(tmp_path: Path) -> None:

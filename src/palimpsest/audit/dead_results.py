@@ -1,13 +1,13 @@
 """Dead tool results of a view, which may be cleared, and the stubs that replace them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.uses import dies_at, lifespans_for
+from palimpsest.audit.uses import Kind, Lifespans, dies_at, lifespans_for
 from palimpsest.core.edits import Mask
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value
 from palimpsest.core.pairs import answered_calls
@@ -28,7 +28,7 @@ _LONGEST_CALL: Final = 100_000
 def stub_text(call: ToolCall, tokens: int, item_id: str, factor: float) -> str:
     """The stub of a cleared result of `tokens` tokens: at most 25 tokens long. A long path keeps its end, any other argument its start."""
     tool = call.tool
-    argument, is_path = _argument(call)
+    argument, is_path = argument_of(call)
     # Lengths above those of both texts cut nothing, so that they are skipped.
     whole = max(len(tool), len(argument))
     length = _LONGEST
@@ -52,7 +52,7 @@ def _cut(text: str, length: int, *, end: bool) -> str:
     return f"…{text[len(text) - length + 1 :]}" if end else f"{text[: length - 1]}…"
 
 
-def _argument(call: ToolCall) -> tuple[str, bool]:
+def argument_of(call: ToolCall) -> tuple[str, bool]:
     """The path, the command or the raw arguments of a call, and whether it is a path."""
     action = action_of(call)
     if action.paths and not action.command:
@@ -134,26 +134,47 @@ class DeadResult(Value, frozen=True):
     mask: Mask | None = None
 
 
+# Factors on the lifespan of a result by the length in bits of its size in eighths of the usual size: each doubling halves it.
+_SHARES: Final = (4.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
+# A report of a sub-agent is dear to get again, however long it is.
+_SIZED_KINDS: Final[frozenset[Kind]] = frozenset({"read", "other"})
+
+
+def _lifespans_by_size(patience: float, usual: int, tokens: int) -> Mapping[Kind, Lifespans]:
+    """The lifespans of a result of that size; rent grows with the size, so that a large result lives for fewer calls."""
+    return lifespans_for(patience * _SHARES[min(len(_SHARES) - 1, (tokens * 8 // usual).bit_length())])
+
+
 def dead_results(
-    situation: Situation, *, held: bool = False, patience: float = 1.0, which: Callable[[Use], bool] | None = None
+    situation: Situation,
+    *,
+    held: bool = False,
+    patience: float = 1.0,
+    usual: int = 0,
+    which: Callable[[Use], bool] | None = None,
 ) -> list[DeadResult]:
     """The visible dead results, newest first and without masks, which are expensive to write.
 
-    Pinned items are left out, and unless `held` is set also items that an undo restored. `patience` scales lifespans.
+    Pinned items are left out, and unless `held` is set also items that an undo restored. `patience` scales lifespans. With `usual` they
+    are those of a result of half that many tokens up to that many; a larger result lives shorter and a smaller one longer.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
-    usual, ages = patience == 1.0, lifespans_for(patience)
+    as_recorded, ages = patience == 1.0 and not usual, lifespans_for(patience)
     protected = pinned(view) if held else pinned(view) | view.held
     found: list[DeadResult] = []
     for name, use in situation.uses.items():
-        death = use.died if usual else dies_at(use, ages)
-        if death is None or (death > calls and not usual) or name in protected or (which is not None and not which(use)):
-            continue
         place = places.get(name)
-        if place is not None and items[place].mask is None:
-            # Scaled inline, because calling `scaled` would take a tenth of the total time; the coming call pays rent too.
-            found.append(DeadResult(place, round(sizes[place] * factor), calls - death + 1 if calls > death else 1))
+        if place is None or items[place].mask is not None:
+            continue
+        # Scaled inline, because calling `scaled` would take a tenth of the total time.
+        size = round(sizes[place] * factor)
+        by_size = usual and use.kind in _SIZED_KINDS
+        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(patience, usual, size) if by_size else ages)
+        if death is None or (death > calls and not as_recorded) or name in protected or (which is not None and not which(use)):
+            continue
+        # The coming call pays rent too.
+        found.append(DeadResult(place, size, calls - death + 1 if calls > death else 1))
     found.sort(key=_place, reverse=True)
     return found
 

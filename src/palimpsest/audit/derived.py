@@ -1,10 +1,11 @@
-"""The projections of this layer, as a session registers them with its log: metering, evidence, uses, cache state and rent."""
+"""The projections of this layer, as a session registers them with its log: metering, evidence, uses, cache state, its account and rent."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.pricing.cache_state import CacheProjection
 from palimpsest.audit.pricing.metering import Metering
+from palimpsest.audit.pricing.pauses import AccountProjection
 from palimpsest.audit.pricing.price import RentProjection
 from palimpsest.audit.tools.calls import Action
 from palimpsest.audit.uses import UsesProjection
@@ -21,6 +22,7 @@ class AuditProjections:
     evidence: EvidenceProjection
     uses: UsesProjection
     cache: CacheProjection
+    account: AccountProjection
     rent: RentProjection
 
     def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
@@ -36,8 +38,9 @@ class AuditProjections:
         self.evidence = EvidenceProjection()
         self.uses = UsesProjection(views)
         self.cache = CacheProjection(views, self.metering)
+        self.account = AccountProjection(self.metering, self.cache)
         self.rent = RentProjection(views, self.metering, self.evidence, tools_tokens=lambda: self.tools_tokens, parts=self._parts)
-        return self.metering, self.evidence, self.uses, self.cache, self.rent
+        return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent
 
     def _card_named(self, name: str) -> Card:
         """The card of a model that the log names: the card of the session, or one from `card_of`."""

@@ -13,18 +13,22 @@ from palimpsest.core.tokens.truncate import truncate_middle
 
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"
+COMMANDS: Final = "commands"
+# Lists of names, which folds of earlier versions wrote.
 NAMES: Final = "names"
 SEEN: Final = "names seen"
 NARRATIVE: Final = "narrative"
 # Prefix of the source of a user message that is shown in part; the id of the message follows.
 PARTIAL_MESSAGE: Final = "message "
+# Prefix of the source of a text that a file has after its recorded edits; the path follows.
+FILE_TEXT: Final = "file "
 
-_COMPUTED = frozenset({MESSAGES, EVIDENCE, NAMES, SEEN})
+_COMPUTED = frozenset({MESSAGES, EVIDENCE, COMMANDS, NAMES, SEEN})
 
 
 def is_computed(piece: Piece | Item) -> bool:
     """Whether a summary was computed from the log, without a model."""
-    return piece.kind == "summary" and (piece.source in _COMPUTED or piece.source.startswith(PARTIAL_MESSAGE))
+    return piece.kind == "summary" and (piece.source in _COMPUTED or piece.source.startswith((PARTIAL_MESSAGE, FILE_TEXT)))
 
 
 def is_fold_part(piece: Piece | Item) -> bool:
@@ -100,7 +104,6 @@ def _folder(path: str) -> str:
 
 EVIDENCE_TOKENS: Final = 4_000
 EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
-NAMES_TOKENS: Final = 2_400
 TURNS: Final = 3
 LONG, SHORT = 160, 60
 
@@ -144,18 +147,6 @@ def evidence_text(evidence: Evidence, shown_ids: AbstractSet[str], tokens: int) 
     if older:
         parts.append(f"Older messages of the user, by id, time and opening words:\n{truncate_middle(older, tokens // 2).text}")
     return "\n".join(part for part in parts if part)
-
-
-def names_block(names: Sequence[str], tokens: int = NAMES_TOKENS, *, factor: float = 1.0) -> str:
-    """The newest names that the model used, as many as fit into `tokens` tokens."""
-    shown: list[str] = []
-    room = float(tokens)
-    for name in reversed(names):
-        room -= estimate(f", {name}", factor)
-        if room < 0:
-            break
-        shown.append(name)
-    return ", ".join(shown)
 
 
 def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:

@@ -57,13 +57,16 @@ _KINDS: Final[Mapping[ToolClass, Kind]] = {
 
 @lru_cache(maxsize=16)
 def lifespans_for(patience: float) -> Mapping[Kind, Lifespans]:
-    """The lifespans scaled by `patience`; that of a superseded result is not scaled."""
+    """The lifespans scaled by `patience`; those of a superseded result and of an acknowledgement are not scaled."""
 
     def scaled(age: int | None) -> int | None:
         return None if age is None else max(1, round(age * patience))
 
     return {
-        kind: Lifespans(scaled(lifespans.unnamed), scaled(lifespans.named), lifespans.superseded) for kind, lifespans in LIFESPANS.items()
+        kind: lifespans
+        if kind == "acknowledgement"
+        else Lifespans(scaled(lifespans.unnamed), scaled(lifespans.named), lifespans.superseded)
+        for kind, lifespans in LIFESPANS.items()
     }
 
 

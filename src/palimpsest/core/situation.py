@@ -159,6 +159,23 @@ class Cache(Value, frozen=True):
         return max((prefix.tokens for prefix in self.prefixes if prefix.live(now)), default=0)
 
 
+class CacheAccount(Value, frozen=True):
+    """What the turns of a session cost with the cache as it was used, and as it would have been without any care for it.
+
+    All costs are in input tokens, replies included: `paid` really, with the reads that only kept a prefix alive; `short` and `long` without
+    such reads, if every prefix had lived for the default or for the extended lifetime. The other fields are pauses between calls that
+    outlast the default lifetime, in milliseconds and oldest first: `working` while a turn was open, `waiting` for the user. `ends` counts
+    sessions after which the user did not come back.
+    """
+
+    paid: float = 0.0
+    short: float = 0.0
+    long: float = 0.0
+    working: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    ends: int = 0
+
+
 class Use(Value, frozen=True):
     """Use of one tool result, in numbers of model calls: when it arrived, was last referred to, superseded, and became useless (`died`).
 
@@ -279,7 +296,8 @@ class JobSituation:
 
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
     calls in this session have cost, in US dollars, and `now` is in milliseconds. `used` are the tokens of the next request of a turn, as
-    the profile counts them.
+    the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
+    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds.
     """
 
     moment: JobMoment
@@ -297,3 +315,6 @@ class JobSituation:
     cache: Cache
     evidence: Evidence
     used: int = 0
+    account: CacheAccount = field(default_factory=CacheAccount)
+    earlier: CacheAccount = field(default_factory=CacheAccount)
+    lifetime: int = 300_000

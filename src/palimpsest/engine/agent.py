@@ -14,8 +14,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
-from palimpsest.core.ports import Provider
-from palimpsest.core.situation import JobMoment
+from palimpsest.core.ports import Provider, StateSlot
+from palimpsest.core.situation import CacheAccount, JobMoment
 from palimpsest.engine.calls.moments import resumed, switch
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
@@ -142,8 +142,13 @@ class Agent:
             self.session = Session.create(first, way, known, environment)
         source, tip = "resume" if resume else "startup", self.session.log.tip
         self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
-        keep = home.store.result_files(self.session.log.session)
-        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
+        keep, name, self._pauses = home.store.result_files(self.session.log.session), self.session.log.session, home.pauses
+        self.session.environment = replace(
+            environment,
+            keep=keep,
+            before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
+            earlier=lambda: _earlier(home.pauses, name),
+        )
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
         # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
@@ -206,7 +211,6 @@ class Agent:
         self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
         if parts:
             self.say(*await self.expand(parts))
-        self.jobs.turn_starts()
         if self._is_resumed:
             self._is_resumed = False
             await resumed(self.session)
@@ -293,6 +297,10 @@ class Agent:
     def close(self) -> None:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
         self.jobs.abandon()
+        if self.session.log.health.turns > 1:
+            from palimpsest.engine.jobs.earlier_caches import remember_cache  # noqa: PLC0415 - a start is measured in milliseconds
+
+            remember_cache(self._pauses, self.session)
         self.session.close()
 
     async def __aenter__(self) -> Self:
@@ -310,6 +318,15 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+def _earlier(slot: StateSlot, session: str) -> CacheAccount:
+    """Return what earlier sessions say about the pauses of the user."""
+    if slot.load() is None:
+        return CacheAccount()
+    from palimpsest.engine.jobs.earlier_caches import earlier_caches  # noqa: PLC0415 - a start is measured in milliseconds
+
+    return earlier_caches(slot, session)
 
 
 def _job_moment(event: Event) -> JobMoment | None:

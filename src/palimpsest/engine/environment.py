@@ -12,6 +12,7 @@ from typing import Protocol, Self, TypeVar
 from palimpsest.core.errors import NoModel
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
+from palimpsest.core.situation import CacheAccount
 from palimpsest.core.view import View
 from palimpsest.providers.retrying import DEFAULT, RetryPolicy
 from palimpsest.wire.encode import Encoder
@@ -133,7 +134,8 @@ class Environment:
     `provider` returns the provider for a card and a purpose, or raises `NoModel`. `keep` writes a file of the session that other programs
     can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may grant. `retries` is the retry policy
     of failed calls, `sleep` waits a number of seconds, and `chance` returns a random number from 0 to 1. `before_fold` gets the size of
-    the view in tokens before a fold that a policy planned is installed.
+    the view in tokens before a fold that a policy planned is installed. `earlier` returns what the caches of the user's earlier sessions
+    cost and the pauses in them; it is called once, when that first matters.
     """
 
     store: SessionStore
@@ -150,6 +152,7 @@ class Environment:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
     before_fold: Callable[[int], Awaitable[None]] = no_hooks
+    earlier: Callable[[], CacheAccount] = CacheAccount
 
     @property
     def offload_long(self) -> Offload:

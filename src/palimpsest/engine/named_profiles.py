@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.profiles.named import DEFAULT, PROFILES
+from palimpsest.profiles.named import DEFAULT, PROFILES, parse_name
 from palimpsest.profiles.named import profile as our_profile
 from palimpsest.profiles.profile import Profile
+from palimpsest.profiles.settings import may_be_recorded, require_known
 from palimpsest.tools.functions import entry_points
 from palimpsest.tools.tool import one_line
 
@@ -21,17 +23,20 @@ GROUP: Final = "palimpsest.profiles"
 def profile(name: str = DEFAULT, environment: Mapping[str, str] | None = None) -> Profile:
     """Return the profile of that name with the settings in `environment`: ours, an installed one, or that of `module:function`.
 
+    A name may carry settings (`NAME@KEY=VALUE`), which win; a function of another author lists the names of its settings as its
+    attribute `settings`.
     A module is imported, which runs its code, so such a name must come from the user and never from a log or a project's file. It may be
     in the current folder. Raises `BadInput` for an unknown name, and if the function fails or returns something else.
     """
-    if name in PROFILES:
+    plain_name = parse_name(name)[0]
+    if plain_name in PROFILES:
         return our_profile(name, environment)
-    module, colon, function = name.partition(":")
+    module, colon, function = plain_name.partition(":")
     if colon:
         return _made(name, lambda: _function_in(module, function), environment)
-    found = next((entry for entry in entry_points(GROUP) if entry.name == name), None)
+    found = next((entry for entry in entry_points(GROUP) if entry.name == plain_name), None)
     if found is None:
-        raise BadInput(f"there is no profile {name!r}; known are {', '.join(profile_names())}, or module:function", where="profile")
+        raise BadInput(f"there is no profile {plain_name!r}; known are {', '.join(profile_names())}, or module:function", where="profile")
     return _made(name, found.load, environment)
 
 
@@ -41,14 +46,24 @@ def profile_names() -> tuple[str, ...]:
 
 
 def is_profile_name(name: str) -> bool:
-    """Whether a recorded name is that of a profile at hand; the name of a function is none, because a log must not run code."""
+    """Whether a recorded name is that of a profile at hand.
+
+    The name of a function is none, because a log must not run code; nor is a name with settings that name files, texts or models.
+    """
+    try:
+        plain_name, settings = parse_name(name)
+        if settings:
+            return plain_name in PROFILES and may_be_recorded(settings) and bool(our_profile(name))
+    except BadInput:
+        return False
     return name in PROFILES or (bool(name) and ":" not in name and name in profile_names())
 
 
 def _made(name: str, load: Callable[[], object], environment: Mapping[str, str] | None) -> Profile:
     try:
-        factory = load()
-        made = factory(environment or {}) if callable(factory) else factory
+        factory, settings = load(), parse_name(name)[1]
+        require_known(name.partition("@")[0], settings, getattr(factory, "settings", ()))
+        made = factory({**(environment or {}), **settings}) if callable(factory) else factory
     except PalimpsestError:
         raise
     except Exception as error:
@@ -56,7 +71,7 @@ def _made(name: str, load: Callable[[], object], environment: Mapping[str, str] 
         raise BadInput(f"the profile {name!r} cannot be made: {one_line(f'{type(error).__name__}: {error}')}", where="profile") from error
     if not isinstance(made, Profile):
         raise BadInput(f"{name!r} returns {type(made).__name__}; it must be a function from settings to a Profile", where="profile")
-    return made
+    return replace(made, name=name) if settings else made
 
 
 def _function_in(module: str, function: str) -> object:

@@ -1,19 +1,22 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
+from functools import cached_property
 from threading import RLock
-from typing import Self
+from typing import Literal, Self
 
 import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.derived import AuditProjections
+from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
+from palimpsest.audit.pricing.keeping import chosen_lifetime, tariff_of
 from palimpsest.audit.tools.calls import declared_classes
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.log.undo import plan_undo
-from palimpsest.core.situation import Card, Moment, Situation
+from palimpsest.core.situation import CacheAccount, Card, Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.engine.environment import Environment, RequestEncoder
@@ -138,6 +141,31 @@ class Session:
     def used(self) -> int:
         """Tokens of the next request, as this profile counts them."""
         return self.profile.count(self.log.view, self.counter, self.tools_tokens)
+
+    @property
+    def lifetime(self) -> int:
+        """Lifetime of cache entries if nothing chooses, in milliseconds."""
+        fixed = self.profile.cache.lifetime
+        return HOUR_MS if (fixed if fixed in ("5m", "1h") else self.params.ttl) == "1h" else FIVE_MINUTES_MS
+
+    @cached_property
+    def earlier(self) -> CacheAccount:
+        """What the caches of the user's earlier sessions cost, and the pauses in them."""
+        return self.environment.earlier()
+
+    @property
+    def request_params(self) -> Params:
+        """The parameters of the next request, with the lifetime of its cache entries."""
+        own, tariff = self.lifetime, tariff_of(self.card)
+        if self.profile.cache.lifetime == "auto" and tariff is not None and tariff.long.ms != tariff.short.ms:
+            derived = self.derived
+            live = [prefix for prefix in derived.cache.value().prefixes if prefix.live(self.environment.clock.now())]
+            longest = max(live, key=lambda prefix: prefix.tokens, default=None)
+            cached = None if longest is None else (longest.tokens, longest.ttl)
+            account, loss = derived.account.value(), self.profile.cache.loss
+            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss)
+        ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
+        return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
 
     def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params, *, beside: bool = False) -> RequestEncoder:
         """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded.

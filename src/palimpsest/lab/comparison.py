@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from palimpsest.lab.outcome import OWN_CARDS, CardRun, Comparison, Outcome, ReplayedSession, figures
 from palimpsest.lab.probes.cycles import ProbedSession, SummarySource, probed
 from palimpsest.lab.recorded_bill import OwnCard, Ttl, own_card, own_ttl, recorded_outcome
+from palimpsest.lab.rereads.definitions import OFFICIAL, DefinitionName
 from palimpsest.lab.simulation.loading import LoadedSession
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulated_requests import CountedSummaries, RealSummaries
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import CARDS, ModelCard
@@ -28,7 +29,7 @@ class ReplayPlan:
     Without `cards`, each session is billed by the card of its own model, found among `known_cards`, with its own window or `window`;
     without `ttl`, its cache entries live as long as they did.
     `cycles` are the numbers of forced folds after which probes are asked. With `real`, a model writes the summaries instead of
-    an imitation. `settings` are the environment settings that change a profile, by profile.
+    an imitation. `settings` are the environment settings that change a profile, by profile. `rereads` is the definition that is billed.
     """
 
     profiles: tuple[Profile, ...]
@@ -40,6 +41,7 @@ class ReplayPlan:
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     known_cards: tuple[ModelCard, ...] = CARDS
     window: int | None = None
+    rereads: DefinitionName = OFFICIAL
 
     @property
     def against(self) -> str:
@@ -60,7 +62,7 @@ def replay_session(
 
     `on_progress` gets the number of replays done.
     """
-    recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+    recording, index = loaded.recording, RecordingIndex(loaded.recording.steps, plan.rereads)
     probed_session = ProbedSession(loaded.events) if plan.cycles else None
     by_card: dict[str, ReplayedSession] = {}
     done, parts = 0, 1 + len(plan.cycles)
@@ -82,7 +84,7 @@ def replay_session(
         outcomes: dict[str, Outcome] = {}
         for profile in plan.profiles:
             real = None if plan.real is None else CountedSummaries(plan.real)
-            outcome = replay(recording, profile, card, ttl=ttl, names=names, timing=plan.timing, real=real, on_progress=report_step)
+            outcome = replay(recording, profile, card, ttl=ttl, index=index, timing=plan.timing, real=real, on_progress=report_step)
             if probed_session is not None:
                 summary_source = SummarySource(recording.calibration.factor, real)
                 outcome = replace(outcome, probes=probed(probed_session, profile, card, reported_cycles(), summary_source))
@@ -101,7 +103,7 @@ def compared(sessions: Sequence[Mapping[str, ReplayedSession]], plan: ReplayPlan
     """Collect replayed sessions into one result for each card."""
     names = [card.name for card in plan.cards] or [OWN_CARDS]
     runs = [_card_run(tuple(each[name] for each in sessions)) for name in names]
-    return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against, plan.settings)
+    return Comparison(tuple(runs), tuple(profile.name for profile in plan.profiles), plan.against, plan.settings, plan.rereads)
 
 
 def _card_run(sessions: tuple[ReplayedSession, ...]) -> CardRun:
@@ -143,4 +145,5 @@ def _card_results(run: CardRun, comparison: Comparison) -> dict[str, object]:
         "ttl": run.ttl,
         "window": run.window,
         "settings": comparison.settings,
+        "billed_rereads": comparison.rereads,
     }

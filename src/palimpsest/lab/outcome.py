@@ -12,7 +12,7 @@ from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.wire.models.prices import FREE, Cost
 
-Purpose: TypeAlias = Literal["turn", "summary", "reread"]
+Purpose: TypeAlias = Literal["turn", "summary", "reread", "keep_alive"]
 EditKind: TypeAlias = Literal["fold", "mask", "unmask", "insert"]
 
 RECORDED = "recorded"
@@ -136,6 +136,7 @@ class ProbeScores(Value, frozen=True, omit_defaults=False):
 class Outcome(Value, frozen=True):
     """Result of one session under one profile and card; `plan_ms` and `probes` (by cycles) are set only if they were requested.
 
+    `rereads` are those that were billed, `rereads_by` the number by each definition; those of the others are counted, not billed.
     `offloads` counts results that the result limiter shortened, `refused` counts edits that the gate refused. `invalid` counts
     malformed requests; `faults` lists their first errors. `overflows` counts requests that exceeded the window before the profile
     reacted, `too_long` those that were sent too long. `stopped` says why the profile could not make the view fit: the imitated
@@ -160,6 +161,7 @@ class Outcome(Value, frozen=True):
     asked: int = 0
     failed: int = 0
     failure: str = ""
+    rereads_by: Mapping[str, int] = {}
 
     @property
     def cost(self) -> Cost:
@@ -225,17 +227,21 @@ class CardRun(Value, frozen=True):
 class Comparison(Value, frozen=True):
     """Result of one `pal replay`; `against` is the baseline profile for ratios, empty if it was not replayed.
 
-    `settings` are the environment settings that changed a profile, by profile.
+    `settings` are the environment settings that changed a profile, by profile; `rereads` names the definition of re-reads that is billed.
     """
 
     runs: tuple[CardRun, ...]
     profiles: tuple[str, ...]
     against: str = ""
     settings: Mapping[str, Mapping[str, str]] = {}
+    rereads: str = ""
 
 
 class Figures(Value, frozen=True, omit_defaults=False):
-    """Totals over one or more outcomes, under the names that `pal replay --json` prints."""
+    """Totals over one or more outcomes, under the names that `pal replay --json` prints.
+
+    `folds_per_100` counts folds per 100 recorded calls, so calls for summaries and re-reads do not lower it.
+    """
 
     calls: int = 0
     tokens_in: int = 0
@@ -248,6 +254,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     usd_parts: Mapping[str, float] = {}
     usd_of: Mapping[str, float] = {}
     folds: int = 0
+    folds_per_100: float = 0.0
     masks: int = 0
     offloads: int = 0
     invalid: int = 0
@@ -259,6 +266,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     failed: int = 0
     failure: str = ""
     rereads: int = 0
+    rereads_by: Mapping[str, int] = {}
     survival: SurvivalShares = SurvivalShares()
     probes: Mapping[str, Mapping[str, ProbeScores]] = {}
     plan_ms: float | None = None
@@ -273,6 +281,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
     edits = [edit.kind for outcome in many for edit in outcome.edits]
     cycles = dict.fromkeys(number for outcome in many for number in outcome.probes)
     survived = [edit.survived for outcome in many for edit in outcome.edits if edit.survived is not None]
+    definitions = dict.fromkeys(name for outcome in many for name in outcome.rereads_by)
     timed = [outcome.plan_ms for outcome in many if outcome.plan_ms is not None]
     return Figures(
         calls=len(calls),
@@ -286,6 +295,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         usd_parts={name: round(dollars, 6) for name, dollars in total.parts().items()},
         usd_of={name: round(sum((call.cost.total for call in calls if call.purpose == name), 0.0), 6) for name in get_args(Purpose)},
         folds=edits.count("fold"),
+        folds_per_100=round(100 * edits.count("fold") / len(turns), 2) if turns else 0.0,
         masks=edits.count("mask"),
         offloads=sum(outcome.offloads for outcome in many),
         invalid=sum(outcome.invalid for outcome in many),
@@ -297,6 +307,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         failed=sum(outcome.failed for outcome in many),
         failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
+        rereads_by={name: sum(outcome.rereads_by.get(name, 0) for outcome in many) for name in definitions},
         survival=survival(sum(survived, SurvivalCounts())),
         probes={"cycles": {each: mean_scores([outcome.probes[each] for outcome in many if each in outcome.probes]) for each in cycles}},
         plan_ms=round(sum(timed), 3) if timed else None,

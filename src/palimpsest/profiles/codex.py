@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from palimpsest.audit.fold_texts import EVIDENCE_TOKENS
 from palimpsest.core.situation import Moment
 from palimpsest.core.tokens.budget import Budget, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
@@ -90,7 +91,8 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
 
 def _handoff(settings: Mapping[str, str], inject: frozenset[Moment], trigger: HandoffTrigger, *, in_parts: bool = False) -> Handoff:
     prompt_text, prompt_file = settings.get("compact_prompt", "").strip(), settings.get("experimental_compact_prompt_file", "")
-    return Handoff(inject, trigger, in_parts=in_parts, prompt_text=prompt_text, prompt_file=prompt_file)
+    evidence = 0 if settings.get("PAL_EVIDENCE", "").strip().lower() in _OFF else EVIDENCE_TOKENS
+    return Handoff(inject, trigger, evidence_tokens=evidence, in_parts=in_parts, prompt_text=prompt_text, prompt_file=prompt_file)
 
 
 def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = False) -> Budget:

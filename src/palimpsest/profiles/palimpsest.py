@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -17,7 +17,7 @@ from palimpsest.policies.fold.narrate import Narrate
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.profiles.profile import Profile, for_any_model
-from palimpsest.profiles.settings import parse_number, quoted, strict_number
+from palimpsest.profiles.settings import cache_settings, parse_number, quoted, strict_number
 from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 
@@ -34,23 +34,32 @@ class ThriftNumbers:
     cover: how many times the rent must cover the price of an edit.
     gain: least tokens that a clear frees.
     patience: factor on the age at which a result counts as dead.
+    usual: most tokens of a result that lives as long as the table says; larger ones live shorter, and those below half of it longer.
     shrink: how many times smaller a fold must make the view.
+    early_at, cold_at: least tokens of a view that is folded before its window is full, and of one of which nothing is cached.
     bounds: what a fold keeps.
     """
 
-    cover: float = 2.0
+    cover: float = 1.0
     gain: int = 2_000
     patience: float = 1.0
-    shrink: float = 2.0
+    usual: int = 1_400
+    shrink: float = 1.7
+    early_at: int = 130_000
+    cold_at: int = 80_000
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# The ages of `balanced` are those of the specification; its bounds were chosen by `pal bench --choose` on one half of public sessions.
+# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were chosen by `pal bench --choose` on one
+# half of public sessions.
+_KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
-    "careful": ThriftNumbers(patience=2.0, bounds=Bounds(seen=10_000)),
-    "balanced": ThriftNumbers(bounds=Bounds(results=4_000, tail=5_000, seen=10_000)),
-    "thrifty": ThriftNumbers(gain=1_000, patience=0.25, shrink=1.7, bounds=Bounds(results=4_000, tail=5_000, recent=20)),
+    "careful": ThriftNumbers(patience=2.0, early_at=160_000, cold_at=110_000, bounds=replace(_KEPT, results=15_000, calls=8_000)),
+    "balanced": ThriftNumbers(bounds=_KEPT),
+    "thrifty": ThriftNumbers(patience=0.25, early_at=100_000, cold_at=70_000, bounds=replace(_KEPT, results=5_000, calls=3_000)),
 }
+# The bounds of each part that a fold can leave out.
+_PARTS: Final = {"dialogue": ("said",), "evidence": ("evidence", "commands"), "working_set": ("results",), "calls": ("calls",)}
 
 
 def palimpsest(environment: Mapping[str, str]) -> Profile:
@@ -59,8 +68,10 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     `PAL_COMPACT_AT` is the level at which a fold is due at the latest, in tokens or in percent of the window (`120000`, `60%`).
     `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
     `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
-    items, of the user's messages and of results in use. `PAL_PREVIEW_ABOVE` is the size in tokens above which a result is cut.
-    `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs.
+    items, of the user's messages and of the working set. `PAL_WITHOUT` names parts that a fold leaves out, to see what they are worth
+    (dialogue, evidence, working_set, calls, with `+` between them). `PAL_PREVIEW_ABOVE` is the size in tokens above which a result
+    is cut. `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the lifetime of cache
+    entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on` keeps the cache alive in pauses.
     """
     return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
 
@@ -74,9 +85,21 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         messages=_number(environment, "PAL_MESSAGES", numbers.bounds.messages),
         results=_number(environment, "PAL_RESULTS", numbers.bounds.results),
     )
+    without: dict[str, Any] = {bound: 0 for part in _parts_left_out(environment) for bound in _PARTS[part]}
+    bounds = replace(bounds, **without)
     narrative = _NARRATIVES[_one_of(environment, "PAL_NARRATIVE", "off", _NARRATIVES)]
-    fold = FoldFromLog(bounds=bounds, cover=numbers.cover, shrink=numbers.shrink, auto=auto, narrative=narrative)
+    fold = FoldFromLog(
+        bounds=bounds,
+        cover=numbers.cover,
+        shrink=numbers.shrink,
+        early_at=numbers.early_at,
+        cold_at=numbers.cold_at,
+        auto=auto,
+        narrative=narrative,
+    )
+    clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, usual=numbers.usual)
     compact_at = _compact_at(environment)
+    cache, jobs = cache_settings(environment)
 
     def budget(card: ModelCard) -> Budget:
         default = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit)
@@ -84,7 +107,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
 
     return Profile(
         "palimpsest",
-        (ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience), Narrate(fold), fold, Warn(), WatchCache()),
+        (clear, Narrate(fold), fold, Warn(), WatchCache()),
         budget,
         fallback=model_free_fallback(),
         strictness="full",
@@ -92,6 +115,8 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         limiter=for_any_model(PreviewLimiter(above=_number(environment, "PAL_PREVIEW_ABOVE", PREVIEW_ABOVE))),
         sources=palimpsest_sources(environment),
         mentioned_skills=our_skills,
+        cache=cache,
+        jobs=jobs,
     )
 
 
@@ -112,6 +137,14 @@ def _compact_at(environment: Mapping[str, str]) -> str:
     if text and (found is None or (digits != text and found > 100)):
         raise BadInput(f"PAL_COMPACT_AT is {quoted(text)}; give a number of tokens, or a share of the window such as 60%", where="profile")
     return text
+
+
+def _parts_left_out(environment: Mapping[str, str]) -> list[str]:
+    parts = environment.get("PAL_WITHOUT", "").lower().replace("+", " ").split()
+    unknown = [part for part in parts if part not in _PARTS]
+    if unknown:
+        raise BadInput(f"PAL_WITHOUT has {quoted(unknown[0])}; it can have {', '.join(_PARTS)}, with `+` between them", where="profile")
+    return parts
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from palimpsest.audit.gate import Strictness
+from palimpsest.audit.pricing.keeping import LIFETIME_LOSS
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.policy import Answer, Job, Policy, Want
 from palimpsest.core.projections.health import CIRCUIT
@@ -86,6 +87,17 @@ class MemoryRules(Struct, frozen=True):
 NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, summarises=False)
 
 
+class CacheRules(Struct, frozen=True):
+    """How a profile uses the cache of the provider.
+
+    lifetime: that of entries at breakpoints: as the parameters of the session have it, chosen by the pauses of the user, or fixed.
+    loss: the share of the cost of a session that choosing may lose.
+    """
+
+    lifetime: Literal["given", "auto", "5m", "1h"] = "given"
+    loss: float = LIFETIME_LOSS
+
+
 OUR_SOURCES: Final = palimpsest_sources({})
 
 
@@ -112,6 +124,7 @@ class Profile:
     memory: which parts of memory it has.
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     notes: what of long-term notes reaches the model.
+    cache: the lifetime of cache entries.
     """
 
     name: str
@@ -138,3 +151,9 @@ class Profile:
     jobs: tuple[Job, ...] = ()
     notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)
+    cache: CacheRules = field(default_factory=CacheRules)
+
+    @property
+    def program(self) -> str:
+        """The name without the settings that it carries."""
+        return self.name.partition("@")[0]

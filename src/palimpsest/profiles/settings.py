@@ -1,10 +1,13 @@
 """The settings of the profiles: their names, and how numbers and switches in them are read."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
+from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS
 from palimpsest.core.errors import BadInput
+from palimpsest.core.policy import Job
 from palimpsest.policies.notices import AddEvidence
+from palimpsest.profiles.profile import CacheRules
 
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11
@@ -18,6 +21,7 @@ _CLAUDE: Final = (
     "DISABLE_AUTO_COMPACT",
     "PAL_EVIDENCE",
 )
+_CLAUDE_MEASURED: Final = (*_CLAUDE, "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "proactive")
 _CODEX: Final = (
     "model_context_window",
     "model_auto_compact_token_limit",
@@ -31,6 +35,7 @@ _CODEX: Final = (
     "project_doc_max_bytes",
     "project_doc_fallback_filenames",
     "project_root_markers",
+    "PAL_EVIDENCE",
 )
 _OPENCODE: Final = (
     "compaction.auto",
@@ -42,6 +47,9 @@ _OPENCODE: Final = (
     "PAL_EVIDENCE",
 )
 
+_CACHE: Final = ("PAL_CACHE_TTL", "PAL_KEEP_ALIVE")
+_LIFETIMES: Final[dict[str, Literal["auto", "5m", "1h"]]] = {"auto": "auto", "5m": "5m", "1h": "1h"}
+
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "palimpsest": (
         "PAL_COMPACT_AT",
@@ -51,11 +59,23 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "PAL_TAIL",
         "PAL_MESSAGES",
         "PAL_RESULTS",
+        "PAL_WITHOUT",
         "PAL_PREVIEW_ABOVE",
         "PAL_INSTRUCTIONS",
+        *_CACHE,
     ),
+    "lossless": (*_CACHE, "PAL_INSTRUCTIONS"),
     "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
-    "claude-code-2.1.325": (*_CLAUDE, "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "proactive"),
+    "claude-code-2.1.325": _CLAUDE_MEASURED,
+    "context-editing": (
+        "clear_tool_uses.trigger",
+        "clear_tool_uses.keep",
+        "clear_tool_uses.clear_at_least",
+        "clear_tool_uses.exclude_tools",
+        "clear_tool_uses.clear_tool_inputs",
+        "clear_tool_uses.sticky",
+        *_CLAUDE_MEASURED,
+    ),
     "codex": _CODEX,
     "codex-0.166": (*_CODEX, "model_auto_compact_token_limit_scope", "features.remote_compaction_v2", "skills.max_context_tokens"),
     "opencode": (*_OPENCODE, "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_PRUNE", "OPENCODE_CONFIG_DIR"),
@@ -70,11 +90,39 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "classroom": ("told_from", "PAL_EVIDENCE"),
     "none": (),
 }
+# A log or a file must not decide which other files, addresses, texts or models are used.
+_NEVER_RECORDED: Final = frozenset(
+    {
+        "PAL_INSTRUCTIONS",
+        "compact_prompt",
+        "experimental_compact_prompt_file",
+        "developer_instructions",
+        "project_doc_fallback_filenames",
+        "project_root_markers",
+        "agent.compaction.model",
+        "instructions",
+        "OPENCODE_CONFIG_DIR",
+    }
+)
+
+
+def may_be_recorded(settings: Iterable[str]) -> bool:
+    """Whether settings may come from a log: numbers and switches may, names of files, texts and models may not."""
+    return _NEVER_RECORDED.isdisjoint(settings)
 
 
 def honoured_settings(profile: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a profile that an environment sets; an empty value does not set anything."""
     return {name: environment[name] for name in SETTINGS.get(profile, ()) if environment.get(name, "").strip()}
+
+
+def require_known(profile: str, settings: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `BadInput` for a setting that a profile does not read; the message lists those that it reads."""
+    read = tuple(known)
+    wrong = next((name for name in settings if name not in read), None)
+    if wrong is not None:
+        listed = f"its settings are {', '.join(read)}" if read else "it has no settings"
+        raise BadInput(f"{profile} does not read {quoted(wrong)}; {listed}", where="profile")
 
 
 def parse_number(text: str, least: int = 1) -> int | None:
@@ -109,6 +157,21 @@ def quoted(text: str) -> str:
 def is_on(settings: Mapping[str, str], name: str) -> bool:
     """Return whether a switch is set to `1`, `true`, `yes` or `on`; the default is off."""
     return settings.get(name, "").strip().lower() in _ON
+
+
+def cache_settings(settings: Mapping[str, str]) -> tuple[CacheRules, tuple[Job, ...]]:
+    """Return how the cache is used, and the job that keeps it alive if that is turned on; raise `BadInput` for a setting that is wrong.
+
+    `PAL_CACHE_TTL` is the lifetime of cache entries: auto, 5m or 1h. `PAL_KEEP_ALIVE=on` sends requests that keep the cache alive.
+    """
+    text = settings.get("PAL_CACHE_TTL", "").strip().lower() or "auto"
+    if text not in _LIFETIMES:
+        raise BadInput(f"PAL_CACHE_TTL is {quoted(text)}; it can be {', '.join(_LIFETIMES)}", where="settings")
+    if not is_on(settings, "PAL_KEEP_ALIVE"):
+        return CacheRules(_LIFETIMES[text]), ()
+    from palimpsest.policies.jobs.keep_alive import KeepAlive  # noqa: PLC0415 - off by default, and a start is measured in milliseconds
+
+    return CacheRules(_LIFETIMES[text], KEEP_ALIVE_LOSS), (KeepAlive(),)
 
 
 def evidence(settings: Mapping[str, str]) -> tuple[AddEvidence, ...]:

@@ -71,7 +71,7 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Home:
-    """A home in a folder with `sessions/`, `blobs/`, `index.sqlite`, `cards.toml` and `imports.json`."""
+    """A home in a folder with `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`, `imports.json` and `pauses.json`."""
 
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
@@ -105,6 +105,11 @@ class Home:
     def imports(self) -> FileStateSlot:
         """The cursors of imports: how far the sessions of other programs were read; the file can be deleted without loss."""
         return FileStateSlot(self.folder / "imports.json")
+
+    @property
+    def pauses(self) -> FileStateSlot:
+        """What the prompt caches of earlier sessions cost, and the pauses in them; the file can be deleted."""
+        return FileStateSlot(self.folder / "pauses.json")
 
     @property
     def index_path(self) -> Path:
@@ -166,6 +171,7 @@ class MemoryHome:
     store: MemorySessions = field(default_factory=MemorySessions)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     imports: MemoryStateSlot = field(default_factory=MemoryStateSlot)
+    pauses: MemoryStateSlot = field(default_factory=MemoryStateSlot)
     own: tuple[ModelCard, ...] = ()
     name: str = "memory"
     folder: None = None

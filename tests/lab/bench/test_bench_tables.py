@@ -43,6 +43,7 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
     assert list(tables_of(Report(3.0, (bar("fork", 0.2),), quick=False, took_s=1.0, machine=MACHINE))) == ["bench"]
 
 
+TITLES = "breakpoints, 5 min | breakpoints, 1 h | automatic"
 BEHIND = "After each score: folds made, of all that were forced."
 ROWS = (
     ProfileRow(
@@ -52,6 +53,8 @@ ROWS = (
         200,
         4,
         5,
+        2.5,
+        81_000,
         0,
         SurvivalShares(numbers=0.5),
         {
@@ -66,6 +69,8 @@ ROWS = (
         190,
         0,
         0,
+        0.0,
+        120_500,
         0,
         SurvivalShares(),
         {"1": ProbeScores(1.0, 1.0, 0, 2, 0, 2), "10": ProbeScores(1.0, 1.0, 0, 20, 0, 2)},
@@ -81,10 +86,10 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
     report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=ROWS, sessions=sessions)
     assert {place: table.splitlines() for place, table in tables_of(report).items()} == {
         "profiles": [
-            "| profile | breakpoints, 5 min | breakpoints, 1 h | automatic | calls | re-reads † | folds a 100 calls | invalid |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
-            "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 | 2.5 | 0 |",
-            "| `none` | - | - | - | 190 | 0 | 0.0 | 0 |",
+            f"| profile | {TITLES} | calls | re-reads † | folds a 100 calls | mean context | invalid |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+            "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 | 2.5 | 81,000 | 0 |",
+            "| `none` | - | - | - | 190 | 0 | 0.0 | 120,500 | 0 |",
             "",
             "† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known.",
         ],

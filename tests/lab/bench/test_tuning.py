@@ -51,7 +51,7 @@ def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the
     found = tune(GOLDEN / "claude", settings=settings, announce=messages.append)
     assert sum(found.sessions.values()) == len(messages)
     assert {(each.half, each.setting) for each in found.measured} == {
-        (half, f"patience {patience}, names 5,000")
+        (half, f"patience {patience}, said 6,000")
         for half in ("even", "odd")
         for patience in ("1, tail 15,000, results 15,000", "0.5, tail 8,000, results 8,000")
     }

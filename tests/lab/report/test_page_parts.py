@@ -202,5 +202,5 @@ def test_a_program_has_the_same_colour_on_every_page() -> None:
     assert profile_colours(("claude-code", "claude-code-2.1.325", "mine")) == {
         "claude-code": "c1",
         "claude-code-2.1.325": "c2",
-        "mine": "c6",
+        "mine": "c7",
     }

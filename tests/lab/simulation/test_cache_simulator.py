@@ -18,7 +18,7 @@ from palimpsest.lab.outcome import Purpose
 from palimpsest.lab.simulation.cache_simulator import BlockLayout, CacheSimulator
 from palimpsest.lab.simulation.loading import LoadedSession, load_foreign
 from palimpsest.lab.simulation.recording import RecordedSession, Step
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
@@ -52,12 +52,15 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
 
 
 def test_an_hour_costs_more_and_lasts_longer() -> None:
-    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh, "1h")
-    for simulator in (short, long):
-        simulator.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    short, long = CacheSimulator(SONNET, _weigh), CacheSimulator(SONNET, _weigh)
+    hour = Params(ttl="1h")
+    short.turn(View(HEAD, ITEMS[:1]), Params(), 0)
+    long.turn(View(HEAD, ITEMS[:1]), hour, 0)
 
     assert short.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 0, 5_600)
-    assert long.turn(View(HEAD, ITEMS[:3]), Params(), 300_000) == Usage(0, 2_500, 0, 3_100)
+    assert long.turn(View(HEAD, ITEMS[:3]), hour, 300_000) == Usage(0, 2_500, 0, 3_100)
+    # Each request has a lifetime of its own.
+    assert long.turn(View(HEAD, ITEMS), Params(), 600_000) == Usage(0, 5_600, 750)
 
 
 def test_a_mask_breaks_what_stands_behind_it() -> None:
@@ -111,7 +114,7 @@ def _smallest(folder: Path) -> Path:
 
 def _same_marks(recording: RecordedSession, name: str) -> int:
     """Walk a recording as a replay does and compare the breakpoints of each request with those that encoding it gives."""
-    simulation = Simulation(recording, NameIndex(recording.steps), profile(name), SONNET, "5m")
+    simulation = Simulation(recording, RecordingIndex(recording.steps), profile(name), SONNET, "5m")
     session = simulation.session
     for step in recording.steps:
         simulation.environment.clock.time = step.at

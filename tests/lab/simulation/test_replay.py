@@ -1,16 +1,21 @@
+from dataclasses import replace as with_fields
+from itertools import pairwise
+
 import pytest
+from msgspec.structs import replace
 from recorded import ended, recorded, replied, said, synthetic_session, used
 
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import Body, ModelReplied, Usage
-from palimpsest.core.items import Text
+from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, Usage
+from palimpsest.core.items import Text, text_of
+from palimpsest.core.policy import complete
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.lab.outcome import Outcome, figures
 from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.simulation.recording_index import RecordingIndex
+from palimpsest.lab.simulation.replay import Replay, replay
 from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.providers.scripted import Scripted
@@ -29,9 +34,9 @@ def _reading(reads: int, *, gap: int = 10) -> RecordedSession:
     """A session that reads many files of 3,000 tokens, and in the end edits the first of them."""
     timed = said(0, "Please find out where merge_window is used, and never touch the tests.")
     for number in range(reads):
-        output = f"# file {number}, symbol_{number}_here\n" + CODE * 110
+        output = f"# part {number}, symbol_{number}_here\n" + CODE * 110
         timed += used(gap * number + 1, f"c{number}", "Read", f'{{"file_path": "/repo/src/part/file_{number}.py"}}', output)
-    args = '{"file_path": "/repo/src/part/file_0.py", "old_string": "symbol_0_here", "new_string": "symbol_0_there"}'
+    args = '{"file_path": "/repo/src/part/file_0.py", "old_string": "# part 0, symbol_0_here", "new_string": "# part 0, symbol_0_there"}'
     timed += used(gap * reads + 1, "edit", "Edit", args, "ok")
     return recorded(*timed, *ended(gap * reads + 10))
 
@@ -73,7 +78,7 @@ def test_what_the_recording_does_not_show_stands_in_every_request() -> None:
 def test_something_hidden_that_a_later_call_uses_is_read_again_and_billed() -> None:
     outcome = replay(_reading(40), profile("classroom"), SONNET)
 
-    (reread,) = [each for each in outcome.rereads if "symbol_0_here" in each.names]
+    (reread,) = [each for each in outcome.rereads if "# part 0, symbol_0_here" in each.names]
     extra = [call for call in outcome.calls if call.purpose == "reread"]
     assert reread.step == 40
     assert reread.tokens > 2_000
@@ -88,7 +93,7 @@ def test_a_reread_and_an_edit_name_the_recorded_events() -> None:
     first = recording.steps[1].inputs[0].seq
 
     assert first in {event for edit in outcome.edits for event in edit.hides}
-    assert {each.event for each in outcome.rereads if "symbol_0_here" in each.names} == {first}
+    assert {each.event for each in outcome.rereads if "# part 0, symbol_0_here" in each.names} == {first}
 
 
 def test_a_program_that_sums_up_is_billed_for_it_at_its_own_level() -> None:
@@ -211,11 +216,12 @@ def test_edits_have_the_sizes_that_are_billed() -> None:
 @pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)
-    names = NameIndex(recording.steps)
-    levels = {each: Simulation(recording, names, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
+    index = RecordingIndex(recording.steps)
+    levels = {each: Simulation(recording, index, profile(each), model, "5m").session.budget.compact_at for each in PROFILES}
 
     assert levels == {
         "palimpsest": 160_000,
+        "lossless": None,
         "claude-code": 155_000,
         "claude-code-2.1.325": 167_000,
         "codex": 180_000,
@@ -225,3 +231,38 @@ def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says
         "classroom": 50_001,
         "none": 160_000,
     }
+
+
+def test_after_a_pause_the_summary_request_still_reads_what_the_last_call_wrote() -> None:
+    reads = _reading(80)
+    summary_step = next(call.step for call in replay(reads, profile("claude-code-2.1.325"), SONNET).calls if call.purpose == "summary")
+    # The call before the summary comes after ten minutes, so that the cache holds one entry: the end of that call's prompt.
+    pause = 600_000
+    steps = tuple(replace(step, at=step.at + pause) if step.number >= summary_step - 1 else step for step in reads.steps)
+    outcome = replay(with_fields(reads, steps=steps), profile("claude-code-2.1.325"), SONNET)
+    before, summary = next(pair for pair in pairwise(outcome.calls) if pair[1].purpose == "summary")
+
+    assert before.usage.cache_read == 0
+    assert summary.usage.cache_read == before.tokens
+
+
+def test_what_a_program_stated_at_its_start_is_stated_again_after_a_fold_but_not_what_a_command_printed() -> None:
+    rules, printed = Statement("agents_md", "Never touch the migrations."), Statement("command-output", "Set model to large.")
+    timed: list[tuple[int, Body]] = [(0, ContextStated((rules, printed)))]
+    timed += said(0, "Read all of it.")
+    for number in range(80):
+        timed += used(
+            10 * number + 1, f"c{number}", "Read", f'{{"file_path": "/repo/file_{number}.py"}}', f"# part {number}\n" + CODE * 110
+        )
+    recording = recorded(*timed, *ended(1_000))
+    seen: dict[str, list[str]] = {}
+    for name in ("claude-code-2.1.325", "opencode-1.18"):
+        index = RecordingIndex(recording.steps)
+        simulation = Simulation(recording, index, profile(name), SONNET, "5m")
+        replayed = Replay(simulation, index, ())
+        complete(replayed.replay_all(recording.steps, lambda *_: None))
+        view = simulation.session.log.view
+        assert any(item.kind == "summary" for item in view.items)
+        seen[name] = [text for text in (rules.text, printed.text) for item in view.items if text_of(item.content) == text]
+
+    assert seen == {"claude-code-2.1.325": [rules.text], "opencode-1.18": [rules.text]}

@@ -14,8 +14,8 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.lab.outcome import Figures, figures
 from palimpsest.lab.probes.cycles import ProbedSession
 from palimpsest.lab.simulation.loading import LoadedSession, load_log
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.synthetic.distributions import CALL_SHARES, QUANTILES, RESULT_TOKENS, sample, sample_tool_class
 from palimpsest.lab.synthetic.sessions import START, generate_events, synthetic_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
@@ -150,9 +150,9 @@ def taken() -> LoadedSession:
 
 @pytest.fixture(scope="module")
 def reported(taken: LoadedSession) -> dict[str, Figures]:
-    names = NameIndex(taken.recording.steps)
+    index = RecordingIndex(taken.recording.steps)
     return {
-        name: figures([replay(taken.recording, profile(name), SONNET, names=names)])
+        name: figures([replay(taken.recording, profile(name), SONNET, index=index)])
         for name in ("palimpsest", "claude-code-2.1.325", "none")
     }
 

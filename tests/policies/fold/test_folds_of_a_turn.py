@@ -11,11 +11,12 @@ from palimpsest.core.situation import Situation
 from palimpsest.engine.policies import run_policies
 from palimpsest.policies.fold.fold import FoldFromLog
 from palimpsest.profiles.named import profile
+from palimpsest.profiles.palimpsest import ThriftNumbers, with_numbers
 from palimpsest.profiles.profile import Profile
 
 
 def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
-    session = work(profile("palimpsest"))
+    session = work(Profile("ours", (FoldFromLog(),), profile("palimpsest").budget, strictness="full"))
     say(session, "read all of it")
     for number in range(70):
         use(session, f"c{number}", "Read", f'{{"file_path":"f{number}.py"}}', f"value_{number} = 1\n" * 400)
@@ -27,7 +28,8 @@ def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
 
 
 def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
-    session = work(profile("palimpsest"))
+    # Results live so long that clearing frees nothing before the turn had its folds.
+    session = work(with_numbers(ThriftNumbers(patience=100.0, usual=0), {}))
     say(session, "read all of it")
     edited: list[ViewEdited] = []
     for number in range(600):

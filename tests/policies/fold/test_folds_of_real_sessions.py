@@ -23,7 +23,7 @@ from palimpsest.wire.encode import encode
 # Bounds are those of a window of 200k; none of these sessions is too long to be looked at whole.
 ROOMY = replace(CLAUDE, window=3_000_000)
 TIMES = 3
-TOLD = ("evidence", "names")
+TOLD = ("evidence", "commands")
 
 
 def folded(place: Place, recorded_as: str) -> Iterator[tuple[Session, View, Fold]]:

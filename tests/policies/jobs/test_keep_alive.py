@@ -2,70 +2,83 @@
 
 import asyncio
 import json
+from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
 from job_stubs import MODEL, PlainJob, after_turns
 
-from palimpsest.audit.pricing.price import Rates
 from palimpsest.core.events import CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Text
+from palimpsest.core.policy import Ask
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.situation import Cache, CachedPrefix, JobSituation
+from palimpsest.core.situation import Cache, CacheAccount, CachedPrefix, JobSituation
 from palimpsest.engine.agent import Agent
-from palimpsest.policies.jobs.keep_alive import KeepAlive, reads_that_pay
+from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 from palimpsest.wire.models.cards import card
 
 TTL = 300_000
+RICH = CacheAccount(1_000_000, 1_000_000, 1_200_000)
 
 
-def situation(*, tokens: int = 50_000, now: int = 250_000, repeats: int = 0, model: str = MODEL, turn: int | None = None) -> JobSituation:
-    """An idle session whose prefix was cached at time 0 for five minutes."""
+@pytest.fixture(scope="module")
+def idle() -> JobSituation:
+    """A session after one turn that has cost a million input tokens; its first message was cached at time 0 for five minutes."""
     job = PlainJob(lambda _: ())
     after_turns("go", jobs=(job,))
-    cache = Cache((CachedPrefix("1.0", tokens, 0, TTL),))
-    return replace(job.situations[0], cache=cache, now=now, job=JobState(repeats=repeats), card=card(model), health=Health(turn=turn))
+    found = job.situations[0]
+    cache = Cache((CachedPrefix(found.view.items[0].id, 50_000, 0, TTL),))
+    return replace(found, cache=cache, now=250_000, job=JobState(), card=card(MODEL), health=Health(), account=RICH)
+
+
+def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituation:
+    return replace(given, cache=Cache((CachedPrefix(last or given.cache.prefixes[0].last, tokens, 0, TTL),)))
 
 
 @pytest.mark.parametrize(
-    ("given", "reads"),
+    ("changes", "reads"),
     [
-        pytest.param(situation(), True, id="shortly before the prefix expires"),
-        pytest.param(situation(now=50_000), False, id="it lives until the next moment"),
-        pytest.param(situation(now=TTL), False, id="it has expired"),
-        pytest.param(situation(tokens=7_999), False, id="too small"),
-        pytest.param(situation(repeats=2), True, id="the third in a row"),
-        pytest.param(situation(repeats=3), False, id="the fourth in a row"),
-        pytest.param(situation(turn=4), False, id="during a turn"),
-        pytest.param(situation(model="local/qwen3-0.6b"), False, id="a model that costs nothing"),
+        pytest.param({}, True, id="shortly before the prefix expires"),
+        pytest.param({"now": 50_000}, False, id="it lives until the next moment"),
+        pytest.param({"now": TTL}, False, id="it has expired"),
+        pytest.param({"job": JobState(repeats=1)}, True, id="the second in a row"),
+        pytest.param({"job": JobState(repeats=2)}, False, id="the third in a row, for a user of whom nothing is known"),
+        pytest.param({"job": JobState(repeats=2), "health": Health(turn=4)}, True, id="the third in a row while a tool runs"),
+        pytest.param({"job": JobState(repeats=11), "health": Health(turn=4)}, False, id="never the twelfth"),
+        pytest.param({"earlier": CacheAccount(ends=30)}, False, id="a user who leaves"),
+        pytest.param(
+            {"earlier": CacheAccount(waiting=(600_000,) * 30), "job": JobState(repeats=1)}, True, id="one who is back after ten minutes"
+        ),
+        pytest.param({"account": CacheAccount(90_000, 90_000, 99_000)}, False, id="more than a twentieth of the cost"),
+        pytest.param({"account": CacheAccount(80_000, 90_000, 99_000)}, True, id="paid by what was saved"),
+        pytest.param({"card": card("local/qwen3-0.6b")}, False, id="a model that costs nothing"),
     ],
 )
-def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(given: JobSituation, reads: bool) -> None:
-    assert (KeepAlive().plan(given) is not None) is reads
+def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(idle: JobSituation, changes: dict[str, object], reads: bool) -> None:
+    assert (KeepAlive().plan(replace(idle, **changes)) is not None) is reads  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("rates", "reads"),
-    [
-        pytest.param(Rates(1.25, 0.1), 11, id="five minutes at Anthropic"),
-        pytest.param(Rates(2.0, 0.1), 19, id="an hour at Anthropic"),
-        pytest.param(Rates(1.0, 0.25), 3, id="automatic"),
-        pytest.param(Rates(1.0, 1.0), 0, id="no cache"),
-        pytest.param(Rates(1.0, 0.0), 0, id="reads for nothing need no keeping"),
-    ],
-)
-def test_all_reads_in_a_row_cost_at_most_one_write(rates: Rates, reads: int) -> None:
-    assert reads_that_pay(rates) == reads
-    assert reads * rates.read <= max(0.0, rates.write - rates.read) + 1e-9
+def test_a_small_prefix_and_one_that_the_view_no_longer_has_are_not_read(idle: JobSituation) -> None:
+    assert KeepAlive().plan(with_prefix(idle, 7_999)) is None
+    assert KeepAlive().plan(with_prefix(idle, 50_000, "77.0")) is None
+    assert KeepAlive().plan(with_prefix(idle, 50_000, "head:0")) is None
 
 
-def test_pa_28_pings_have_the_cached_bytes_of_the_turn_and_stop_after_their_number() -> None:
+def test_only_what_is_cached_is_sent(idle: JobSituation) -> None:
+    plan = KeepAlive().plan(idle)
+    assert isinstance(plan, Generator)
+    want = next(plan)
+    assert isinstance(want, Ask)
+    assert want.items == idle.view.items[:1] != idle.view.items
+
+
+def test_pa_28_reads_have_the_cached_bytes_of_the_turn_and_stop_after_their_number() -> None:
     clock = FixedClock(1_000_000, 0)
-    wrote = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_write=50_000, output=1), model=MODEL)
+    wrote = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_write=50_000, output=50_000), model=MODEL)
     read = ModelReplied((Text("ok", "assistant"),), usage=Usage(cache_read=50_000, output=1), model=MODEL)
     provider, home = Scripted(wrote, *[read] * 9), Home.in_memory(clock)
 
@@ -90,11 +103,11 @@ def test_pa_28_pings_have_the_cached_bytes_of_the_turn_and_stop_after_their_numb
 
     log = home.open(asyncio.run(run()), write=False)
     purposes = [event.body.purpose for event in log.events() if isinstance(event.body, CallStarted)]
-    assert purposes == ["turn", *["job:keep_alive"] * 3]
+    assert purposes == ["turn", *["job:keep_alive"] * 2]
     bodies = [json.loads(request.body) for request in provider.requests]
     assert [{key: value for key, value in body.items() if key != "messages"} for body in bodies[1:]] == [
         {key: value for key, value in bodies[0].items() if key != "messages"}
-    ] * 3
+    ] * 2
     texts = [[block["text"] for message in body["messages"] for block in message["content"]] for body in bodies]
-    assert [text[:1] for text in texts[1:]] == [texts[0]] * 3
+    assert [text[:-1] for text in texts[1:]] == [texts[0]] * 2
     assert log.view.items[-1].content == Text("done", "assistant")

@@ -173,12 +173,13 @@ def test_variables_are_read_as_leniently_as_profiles_read_them(files: Files) -> 
 
 
 def test_settings_of_files_reach_the_profile_unless_a_variable_is_set(files: Files) -> None:
-    files.user.write_text('[context]\ntail = 900\nauto_compact = false\ncompact_at = "60%"\n')
+    files.user.write_text('[context]\ntail = 900\nauto_compact = false\ncompact_at = "60%"\n[jobs]\nkeep_alive = true\nindex = "off"\n')
     settings = files.resolve({"PAL_TAIL": "1_000"})
     assert settings.profile_environment({"PAL_TAIL": "1_000", "PAL_COMPACT_AT": " ", "A": "b"}) == {
         "PAL_TAIL": "1_000",
         "PAL_AUTO_COMPACT": "off",
         "PAL_COMPACT_AT": "60%",
+        "PAL_KEEP_ALIVE": "on",
         "A": "b",
     }
 
@@ -191,6 +192,6 @@ def test_only_variables_and_options_change_a_session_that_exists(files: Files) -
 
 def test_the_schema_has_every_own_setting_of_the_profiles_and_their_defaults() -> None:
     variables = {name for names in SETTINGS.values() for name in names if name.startswith("PAL_")}
-    assert {key.variable for key in KEYS.values() if key.name.startswith("context.")} == variables
+    assert {key.variable for key in KEYS.values() if key.name.startswith("context.") or key.name == "jobs.keep_alive"} == variables
     assert Config().profile == DEFAULT
     assert card(Config().model).name == Config().model

@@ -4,9 +4,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import shell_complete
@@ -39,6 +40,31 @@ class SuggestingGroup(click.Group):
             meant = nearest(args[0], self.list_commands(ctx))
             ctx.fail(f"No such command {args[0]!r}. {meant}".rstrip())
         return super().resolve_command(ctx, args)
+
+
+class TableGroup(SuggestingGroup):
+    """A group whose commands are named by a table and imported on use: (module and attribute below apps/cli, one line of help)."""
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:  # as `click.Group` declares them
+        super().__init__(*args, **kwargs)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all command names, in the order of the table."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command of that name; None if there is none."""
+        if cmd_name not in self._table:
+            return None
+        module, _, attribute = self._table[cmd_name][0].partition(":")
+        found: click.Command = getattr(import_module(f"palimpsest.apps.cli.{module}"), attribute)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table, for which no command is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
 
 
 def run_command_line(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:

@@ -65,7 +65,7 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
 def turn_request(session: Session) -> Outgoing:
     """Return the request for the current view, with cache breakpoints and a reply limit that fits the window."""
     session.log.catch_up()
-    params = with_anchors(session.params, session.derived.cache.value(), session.environment.clock.now())
+    params = with_anchors(session.request_params, session.derived.cache.value(), session.environment.clock.now())
     return Outgoing(session.log.view, session.card, session.tools, with_reply_limit(params, session.card, session.used))
 
 

@@ -114,7 +114,8 @@ def _params_of(want: Ask, session: Session, shown_view: View, tools: tuple[Tool,
     """Return the parameters of a side request; its reply is limited to what fits beside the prompt and the tools."""
     offers = want.tools or bool(want.grants)
     # Without tools there are no parallel calls, and some servers expect the request to say so.
-    params = replace(session.params, endpoint=want.endpoint, parallel=session.params.parallel and offers)
+    params = session.request_params
+    params = replace(params, endpoint=want.endpoint, parallel=params.parallel and offers)
     if want.breakpoint_rule:
         params = replace(params, breakpoint_rule=want.breakpoint_rule)
     if want.schema:

@@ -36,7 +36,7 @@ def profile_name_of(settings: Settings, recorded: str) -> str:
 def profile_of(settings: Settings, recorded: str, environment: Mapping[str, str]) -> Profile:
     """Return the profile of that name with its settings. Raises `BadInput` if there is none."""
     name, texts = profile_name_of(settings, recorded), settings.profile_environment(environment)
-    if name in PROFILES:
+    if name.partition("@")[0] in PROFILES:
         return our_profile(name, texts)
     from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - only profiles of other authors need it
 

@@ -12,8 +12,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import JobRan, Recalled
 from palimpsest.core.policy import Job
 from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.jobs.running import JobResult, committed, reason, run_job, spent_usd
+from palimpsest.core.situation import JobMoment
+from palimpsest.engine.jobs.running import JobResult, committed, job_situation, reason, run_job
 from palimpsest.engine.session import Session
 
 # Seconds that jobs get at the end of a session, and then once more to record that they were cancelled.
@@ -65,23 +65,18 @@ class Jobs:
             raise BadInput(f"two jobs have one name: {', '.join(names)}")
         self.jobs = joined
 
-    def turn_starts(self) -> None:
-        """The session is no longer idle."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-
     def turn_ended(self) -> None:
         """Record what waited for the end of the turn, and start the jobs that are due now."""
         self._record_held()
         self.start("turn_ends")
-        if self._idle is None and not self._is_closed and any("idle" in job.moments for job in self.jobs):
-            self._idle = asyncio.ensure_future(self._be_idle())
 
     def start(self, moment: JobMoment) -> None:
         """Start the jobs that are due at a moment, each in a task of its own, unless it is running."""
         if self._is_closed:
             return
+        if moment == "replied" and any("idle" in job.moments for job in self.jobs):
+            self._stop_idling()
+            self._idle = asyncio.ensure_future(self._be_idle())
         for job in self.jobs:
             if moment in job.moments and job.name not in self._running and self._is_due(job, moment):
                 self._running[job.name] = asyncio.ensure_future(self._run(job, moment))
@@ -99,7 +94,7 @@ class Jobs:
         """
         if self._is_closed:
             return
-        self.turn_starts()
+        self._stop_idling()
         try:
             if not at_once:
                 self.start("session_ends")
@@ -114,15 +109,26 @@ class Jobs:
     def abandon(self) -> None:
         """Start no more jobs, and record nothing more: the log is about to be closed."""
         self._is_closed = True
-        self.turn_starts()
+        self._stop_idling()
         for task in self._running.values():
             if not task.get_loop().is_closed():
                 task.cancel()
 
     async def _be_idle(self) -> None:
+        """Start jobs every four minutes after the newest call began, in turns too: a tool may run longer than a prompt cache lives."""
+        environment, called = self._session.environment, self._session.derived.cache.value().called
+        elapsed = 0.0 if called is None else (environment.clock.now() - called) / 1_000
+        wait = min(IDLE_SECONDS, max(0.0, IDLE_SECONDS - elapsed))
         while True:
-            await self._session.environment.sleep(IDLE_SECONDS)
-            self.start("idle")
+            await environment.sleep(wait)
+            wait = IDLE_SECONDS
+            if self._session.log.open_call is None:
+                self.start("idle")
+
+    def _stop_idling(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
 
     def _is_due(self, job: Job, moment: JobMoment) -> bool:
         """Whether a job may start: there is something new or the session is idle, and its pause is over."""
@@ -132,33 +138,11 @@ class Jobs:
             return False
         return state.at is None or self._session.environment.clock.now() - state.at >= _pause_ms(job, state)
 
-    def _situation(self, job: Job, moment: JobMoment) -> JobSituation:
-        session, log = self._session, self._session.log
-        with log.locked():
-            states, derived = log.jobs, session.derived
-            return JobSituation(
-                moment=moment,
-                session=log.session,
-                now=session.environment.clock.now(),
-                tip=log.tip,
-                path=log.path,
-                job=states.of(job.name),
-                has_news=states.lag(job.name) > 0,
-                usd=spent_usd(session, job.name),
-                view=log.view,
-                card=session.card,
-                health=log.health,
-                ledger=log.ledger,
-                cache=derived.cache.value(),
-                evidence=derived.evidence.value(),
-                used=session.used,
-            )
-
     async def _run(self, job: Job, moment: JobMoment) -> None:
         """Run a job once, and record how it ended."""
         run = _FinishedRun(job.name, self._session.log.tip, self._session.environment.clock.now(), JobResult("cancelled"))
         try:
-            situation = self._situation(job, moment)
+            situation = job_situation(self._session, job, moment)
             run = replace(run, tip=situation.tip)
             result = await run_job(self._session, job, situation)
             if result is not None and run.tip in self._session.log.path:

@@ -1,7 +1,7 @@
 """One run of a job: drives its plan in threads that can be abandoned, within its limits, and returns how it ended."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from threading import Thread
 from typing import Any, Final, Literal, TypeVar, cast, get_args
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
 from palimpsest.core.policy import Answer, Ask, Job, JobEnd, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
-from palimpsest.core.situation import JobSituation
+from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.calls.plans import answer_want
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import recorded_card
@@ -38,6 +38,33 @@ class JobResult(Struct, frozen=True):
     commit: Callable[[], JobEnd] | None = None
     cursor: int | None = None
     notice: str = ""
+
+
+def job_situation(session: Session, job: Job, moment: JobMoment) -> JobSituation:
+    """Return the situation of a job that is about to start."""
+    log = session.log
+    with log.locked():
+        states, derived = log.jobs, session.derived
+        return JobSituation(
+            moment=moment,
+            session=log.session,
+            now=session.environment.clock.now(),
+            tip=log.tip,
+            path=log.path,
+            job=states.of(job.name),
+            has_news=states.lag(job.name) > 0,
+            usd=spent_usd(session, job.name),
+            view=log.view,
+            card=session.card,
+            health=log.health,
+            ledger=log.ledger,
+            cache=derived.cache.value(),
+            evidence=derived.evidence.value(),
+            used=session.used,
+            account=derived.account.value(),
+            earlier=session.earlier,
+            lifetime=session.lifetime,
+        )
 
 
 async def run_job(session: Session, job: Job, situation: JobSituation) -> JobResult | None:
@@ -158,8 +185,8 @@ class _OwnSteps(Generator[Want, Answer, JobOutcome]):
             self._steps.close()
 
 
-async def _carried_out(session: Session, job: Job, situation: JobSituation) -> JobOutcome:
-    """Run the plan of a job to its end, answer its wants within its limits, and return its outcome."""
+def answers_of(session: Session, job: Job) -> Callable[[Want], Awaitable[Answer]]:
+    """Return what answers the wants of one run of a job, within the limits of the job."""
     calls = 0
 
     async def answer(want: Want) -> Answer:
@@ -174,8 +201,13 @@ async def _carried_out(session: Session, job: Job, situation: JobSituation) -> J
             want = replace(want, purpose=job_purpose(job.name), turns=turns)
         return await answer_want(want, session)
 
+    return answer
+
+
+async def _carried_out(session: Session, job: Job, situation: JobSituation) -> JobOutcome:
+    """Run the plan of a job to its end, answer its wants, and return its outcome."""
     plan = await in_abandoned_thread(lambda: job.plan(situation))
-    return await drive(_OwnSteps(plan), answer, in_abandoned_thread) if isinstance(plan, Generator) else plan
+    return await drive(_OwnSteps(plan), answers_of(session, job), in_abandoned_thread) if isinstance(plan, Generator) else plan
 
 
 def _check_budget(session: Session, job: Job, calls: int) -> None:

@@ -115,7 +115,7 @@ def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
     if not isinstance(files, ResultFiles):
         return None
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
-    folders = (home / _OWN_FOLDER, *((claude_folder() / _CLAUDE_FOLDER,) if session.profile.name == "claude-code" else ()))
+    folders = (home / _OWN_FOLDER, *((claude_folder() / _CLAUDE_FOLDER,) if session.profile.program == "claude-code" else ()))
     return TakeNotes(budget, memory.config, lambda: session.profile, files.folder / FILE, folders)
 
 

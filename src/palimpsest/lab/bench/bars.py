@@ -112,7 +112,7 @@ class Bar(Struct, frozen=True):
 
 
 class ProfileRow(Struct, frozen=True):
-    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, survival and probes."""
+    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, mean context, survival and probes."""
 
     profile: str
     usd: dict[str, float]
@@ -120,6 +120,8 @@ class ProfileRow(Struct, frozen=True):
     calls: int
     rereads: int
     folds: int
+    folds_per_100: float
+    mean: int
     invalid: int
     survival: SurvivalShares
     probes: dict[str, ProbeScores]

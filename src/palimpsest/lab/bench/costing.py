@@ -13,8 +13,8 @@ from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, ratio
 from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
 from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.profiles.named import profile
@@ -81,7 +81,7 @@ class _CostTable:
 
     def take(self, loaded: LoadedSession) -> None:
         """Replay one session under every profile and pricing run."""
-        recording, names = loaded.recording, NameIndex(loaded.recording.steps)
+        recording, index = loaded.recording, RecordingIndex(loaded.recording.steps)
         rounds = ProbedSession(loaded.events) if self._cycles else None
         self.sessions.append((loaded.id, loaded.format, recording.tokens))
         for each in self._profiles:
@@ -89,7 +89,7 @@ class _CostTable:
                 if run.ttl == "1h" and each.name not in (OURS, BASELINE):
                     continue
                 model = replay_card(run.card)
-                outcome = replay(recording, each, model, ttl=run.ttl, names=names)
+                outcome = replay(recording, each, model, ttl=run.ttl, index=index)
                 if rounds is not None and run is RUNS[0]:
                     summary_source = SummarySource(recording.calibration.factor)
                     outcome = replace(outcome, probes=probed(rounds, each, model, self._cycles, summary_source))
@@ -113,6 +113,8 @@ class _CostTable:
                     first.calls,
                     first.rereads,
                     first.folds,
+                    first.folds_per_100,
+                    first.mean,
                     sum(total.invalid for total in by_run.values()),
                     first.survival,
                     dict(first.probes["cycles"]),

@@ -37,14 +37,15 @@ def cost_table(rows: Sequence[ProfileRow]) -> str:
     """Return a table of the cost of each profile, as ratios to the baseline."""
     return (
         _table(
-            ("profile", *_PRICING_TITLES.values(), "calls", "re-reads †", "folds a 100 calls", "invalid"),
+            ("profile", *_PRICING_TITLES.values(), "calls", "re-reads †", "folds a 100 calls", "mean context", "invalid"),
             rows,
             lambda row: (
                 _profile_name(row),
                 *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
                 f"{row.calls:,}",
                 f"{row.rereads:,}",
-                f"{100 * row.folds / max(1, row.calls):.1f}",
+                f"{row.folds_per_100:.1f}",
+                f"{row.mean:,}",
                 str(row.invalid),
             ),
         )

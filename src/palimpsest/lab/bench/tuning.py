@@ -11,8 +11,8 @@ from palimpsest.lab.bench.costing import RUNS, PricingRun
 from palimpsest.lab.bench.tables import HALVES, split_halves
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.simulation.loading import LoadedSession, load_all
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.simulation.rereads import NameIndex
 from palimpsest.lab.simulation.simulation import replay_card
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
@@ -76,11 +76,11 @@ def _format_number(value: float) -> str:
 # A setting must stay below this on its own half, so that it has a margin on sessions that it was not tuned on.
 MOST_REREADS: Final = 0.9
 WORST: Final = 1.1
-# Tokens that a fold keeps of the tail and of results, and of names; ages follow from the lifetime table and are not tuned.
+# Tokens that a fold keeps of the tail and of results, and of what the agent said; ages follow from the lifetime table and are not tuned.
 _TAIL_AND_RESULTS: Final = ((15_000, 15_000), (12_000, 9_000), (8_000, 8_000), (5_000, 4_000))
-_NAMES: Final = (5_000, 10_000)
+_SAID: Final = (4_000, 8_000)
 SETTINGS: Final = tuple(
-    ThriftNumbers(bounds=Bounds(tail=tail, results=results, seen=seen)) for tail, results in _TAIL_AND_RESULTS for seen in _NAMES
+    ThriftNumbers(bounds=Bounds(tail=tail, results=results, said=said)) for tail, results in _TAIL_AND_RESULTS for said in _SAID
 )
 _PRICING_RUNS: Final = tuple(run for run in RUNS if run.ttl == "5m")
 
@@ -163,7 +163,7 @@ def tuning_markdown(found: TuningResult) -> str:
 def name_of(numbers: ThriftNumbers) -> str:
     """Return a readable name for a setting."""
     bounds = numbers.bounds
-    return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, names {bounds.seen:,}"
+    return f"patience {numbers.patience:g}, tail {bounds.tail:,}, results {bounds.results:,}, said {bounds.said:,}"
 
 
 class _SettingsTable:
@@ -178,11 +178,11 @@ class _SettingsTable:
 
     def take(self, loaded: LoadedSession) -> None:
         """Replay one session under the baseline and every setting."""
-        names = NameIndex(loaded.recording.steps)
+        index = RecordingIndex(loaded.recording.steps)
         self.tokens[loaded.id] = loaded.recording.tokens
         for name, each in self._profiles.items():
             for run in _PRICING_RUNS:
-                outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, names=names)
+                outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, index=index)
                 self._usd[name, run.bar, loaded.id] = outcome.cost.total
                 self._rereads[name, run.bar, loaded.id] = len(outcome.rereads)
 

@@ -25,8 +25,9 @@ PARTS = {
     "output": "output",
     "summaries": "summaries",
     "rereads": "re-reads",
+    "keep_alive": "keep-alive",
 }
-"""Parts of a cost bar: turn calls by part of the bill, then summaries, then re-reads."""
+"""Parts of a cost bar: turn calls by part of the bill, then summaries, re-reads, and requests that keep the cache alive."""
 
 WINDOW_GROUPS = {
     "head": ("head and tools", "c5"),
@@ -124,9 +125,9 @@ def scrollable_table(heads: Iterable[str], rows: Iterable[str], style: str) -> s
 
 PAGE_STYLE = """
 :root{--c0:#12805c;--c1:#c24e16;--c2:#2f6fd0;--c3:#8a4fc7;--c4:#8f6a00;--c5:#6b7280;--c6:#c4326f;--c7:#0b7a8c;--c8:#8b5e3c;
---cache-read:#4c83d6;--cache-write:#e0a32e;--input:#8f8a80;--output:#3c9a73;--summaries:#8a4fc7;--rereads:#cf3f36}
+--cache-read:#4c83d6;--cache-write:#e0a32e;--input:#8f8a80;--output:#3c9a73;--summaries:#8a4fc7;--rereads:#cf3f36;--keep-alive:#2f9fb3}
 @media (prefers-color-scheme:dark){:root{--c0:#57c99b;--c1:#f08a57;--c2:#78a9f5;--c3:#bf94ee;--c4:#dcb340;--c5:#a3aab5;--c6:#f07fae;
---c7:#4fc3d6;--c8:#c79b77;--cache-read:#6d9fe8;--cache-write:#d9a440;--input:#8a857a;--output:#55b78d;--summaries:#b387e6;--rereads:#f0746b}}
+--c7:#4fc3d6;--c8:#c79b77;--cache-read:#6d9fe8;--cache-write:#d9a440;--input:#8a857a;--output:#55b78d;--summaries:#b387e6;--rereads:#f0746b;--keep-alive:#4fc3d6}}
 body{max-width:76rem}
 .kicker{margin:0;color:var(--faint);font-size:.85rem}
 header h1{margin-bottom:.25rem}

@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from msgspec.structs import replace
+
 from palimpsest.core.format.texts import counted
 from palimpsest.foreign.exporting.html import STYLE
+from palimpsest.lab.curve import curve_points, has_curve
 from palimpsest.lab.outcome import OWN_CARDS, RECORDED, CardRun, Comparison, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.context import context_charts
+from palimpsest.lab.report.curve_plot import curve_chart
 from palimpsest.lab.report.losses import losses_tables
-from palimpsest.lab.report.markup import PAGE_STYLE, dollars, ratio_text, short_number, snippet
+from palimpsest.lab.report.markup import PAGE_STYLE, PALETTE, dollars, ratio_text, short_number, snippet
 from palimpsest.lab.report.plot import cost_bars, cost_parts, probe_charts, spending_chart, survival_charts
 from palimpsest.lab.report.tables import cards_table, profile_colours, profiles_table, sessions_table
 from palimpsest.lab.report.treemap import treemaps
@@ -59,7 +63,6 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
         # A total of some sessions beside totals of all would be compared by mistake.
         billed.pop(RECORDED, None)
     outcomes = {name: found for name, found in billed.items() if name != RECORDED}
-    colours = profile_colours(comparison.profiles) | {name: "c0" for name in outcomes if name not in comparison.profiles}
     heading = (
         f'<h2 id="{anchor}">{_card_title(run)}</h2>\n'
         if many
@@ -67,6 +70,27 @@ def _card_section(run: CardRun, anchor: str, comparison: Comparison, *, many: bo
     )
     yield f"{heading}{_headline(outcomes, comparison.against)}"
     yield f"<section>\n{profiles_table(billed, comparison.against)}{_recorded_note(run)}{_settings_note(comparison)}</section>\n"
+    if has_curve(outcomes):
+        yield _section("Dollars against re-reads", curve_chart(curve_points(run.sessions)))
+    shown = _told_apart(comparison.profiles)
+    charted = replace(run, sessions=tuple(_with_profiles(session, shown) for session in run.sessions))
+    yield from _charts(
+        charted, anchor, replace(comparison, profiles=shown), {name: billed[name] for name in billed if name in (*shown, RECORDED)}
+    )
+
+
+def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the profiles that charts can show apart, which is at most one for each colour; those without settings come first."""
+    return names if len(names) <= PALETTE else tuple(sorted(names, key=lambda name: "@" in name)[:PALETTE])
+
+
+def _with_profiles(session: ReplayedSession, names: tuple[str, ...]) -> ReplayedSession:
+    return replace(session, profiles={name: found for name, found in session.profiles.items() if name in names})
+
+
+def _charts(run: CardRun, anchor: str, comparison: Comparison, billed: dict[str, list[Outcome]]) -> Iterator[str]:
+    outcomes = {name: found for name, found in billed.items() if name != RECORDED}
+    colours = profile_colours(comparison.profiles)
     yield _section("Cost by part", cost_bars({name: cost_parts(found) for name, found in billed.items()}, comparison.against))
     survival_sections = _section("What survives, fold after fold", survival_charts(outcomes, colours))
     probes = probe_charts({name: figures(found).probes.get("cycles", {}) for name, found in outcomes.items()}, colours)

@@ -39,13 +39,19 @@ def downsampled(points: Sequence[Point], most: int = 600) -> list[Point]:
 
 
 class Plot:
-    """Coordinate system of a chart: `across` and `up` are the largest values of its axes, `head` and `foot` margins in pixels."""
+    """Coordinate system of a chart: `across` and `up` are the largest values of its axes, `first` and `floor` the smallest.
 
-    def __init__(self, across: float, up: float, height: int = 170, *, first: float = 0.0, head: int = 14, foot: int = 18) -> None:
+    `head` and `foot` are margins in pixels.
+    """
+
+    def __init__(
+        self, across: float, up: float, height: int = 170, *, first: float = 0.0, floor: float = 0.0, head: int = 14, foot: int = 18
+    ) -> None:
         self.height = height
         self._first = first
         self._across = max(across - first, 1e-9)
-        self._up = max(up, 1e-9)
+        self._floor = floor
+        self._up = max(up - floor, 1e-9)
         self._head = head
         self._room = height - head - foot
 
@@ -55,7 +61,7 @@ class Plot:
 
     def y(self, value: float) -> str:
         """Return the vertical position of a value, in pixels from the top."""
-        return f"{self._head + self._room * (1 - value / self._up):.1f}"
+        return f"{self._head + self._room * (1 - (value - self._floor) / self._up):.1f}"
 
     def grid(self, levels: Iterable[tuple[float, str]]) -> Iterator[str]:
         """Yield horizontal lines, each with its label."""
@@ -78,7 +84,7 @@ class Plot:
         if not places:
             return ""
         path = "M" + "L".join(places)
-        ends = (places[-1].split()[0], self.y(0), places[0].split()[0], self.y(0))
+        ends = (places[-1].split()[0], self.y(self._floor), places[0].split()[0], self.y(self._floor))
         area = f'<path class="area" d="{path}L{ends[0]} {ends[1]}L{ends[2]} {ends[3]}Z"/>' if filled else ""
         return (
             f'<svg class="{css_class}" width="100%" height="{self.height}" viewBox="0 0 {UNITS} {self.height}" preserveAspectRatio="none">'
@@ -105,6 +111,7 @@ def cost_parts(outcomes: Iterable[Outcome]) -> dict[str, float]:
         "output": own.output,
         "summaries": sum(call.cost.total for call in calls if call.purpose == "summary"),
         "rereads": sum(call.cost.total for call in calls if call.purpose == "reread"),
+        "keep_alive": sum(call.cost.total for call in calls if call.purpose == "keep_alive"),
     }
 
 

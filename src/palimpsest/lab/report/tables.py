@@ -16,12 +16,12 @@ from palimpsest.lab.report.markup import (
     snippet,
 )
 
-_COLUMNS = ("cost", "calls", "tokens in", "peak", "mean", "cached", "folds", "masks", "re-reads", "kept", "invalid")
+_COLUMNS = ("cost", "folds/100", "mean", "re-reads", "calls", "tokens in", "peak", "cached", "folds", "masks", "kept", "invalid")
 _KEPT_NOTE = """<p class="note">kept: of the user messages, edited files, read files and commands in what was folded, the mean share that
 still shows</p>
 """
 # Programs in the order of their colours, which no choice of profiles changes.
-_PROGRAMS = ("palimpsest", "claude-code", "codex", "opencode", "classroom", "none")
+_PROGRAMS = ("palimpsest", "claude-code", "codex", "opencode", "classroom", "none", "context-editing")
 _VERSION = re.compile(r"-\d[\d.]*$")
 # Columns that appear only if a value is not zero.
 _FAILURE_COLUMNS: Mapping[str, Callable[[Figures], int]] = {"too long": lambda total: total.too_long, "failed": lambda total: total.failed}
@@ -63,19 +63,20 @@ def _profile_row(name: str, total: Figures, baseline_usd: float, failures: Seque
     cells = (
         *((ratio_text(ratio(total.usd, baseline_usd)),) if baseline_usd else ()),
         dollars(total.usd),
+        f"{total.folds_per_100:.1f}",
+        short_number(total.mean),
+        "–" if name == RECORDED else f"{total.rereads:,}",
         f"{total.calls:,}",
         short_number(total.tokens_in),
         short_number(total.peak),
-        short_number(total.mean),
         cached,
         f"{total.folds:,}",
         f"{total.masks:,}",
-        "–" if name == RECORDED else f"{total.rereads:,}",
         survives,
         invalid,
         *(f'<b class="bad">{count:,}</b>' if count else "0" for count in failures),
     )
-    return f'<tr><th scope="row">{snippet(name, 40)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
+    return f'<tr><th scope="row">{snippet(name, 90)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 
 def sessions_table(run: CardRun, profiles: Sequence[str], against: str, anchors: Mapping[int, str]) -> str:

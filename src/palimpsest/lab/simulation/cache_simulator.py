@@ -1,7 +1,6 @@
 """Cache simulator: computes the bill of a request from its blocks, its cache breakpoints and the simulated cache state."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
@@ -12,7 +11,7 @@ from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.encoding.sendable import role_of
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import BreakpointRule, Params
+from palimpsest.wire.request import MAX_BREAKPOINTS, BreakpointRule, Params
 
 
 class BlockLayout:
@@ -77,19 +76,17 @@ class BlockLayout:
         """Number of blocks of the head."""
         return len(self._head)
 
-    def place_of(self, spot: BlockPosition) -> int:
-        """Return the index of a block among all blocks of the request."""
-        message, block = spot
-        return block if message == HEAD else self.starts[message] + block
+    def places_of(self, spots: Iterable[BlockPosition]) -> set[int]:
+        """Return the indexes of blocks among all blocks of the request."""
+        return {block if message == HEAD else self.starts[message] + block for message, block in spots}
 
 
 class CacheSimulator:
     """Simulated cache of one session with one model; bills one request after the other."""
 
-    def __init__(self, card: ModelCard, count: Callable[[Item], int], ttl: Literal["5m", "1h"] = "5m") -> None:
+    def __init__(self, card: ModelCard, count: Callable[[Item], int]) -> None:
         self._card = card
         self._rules = cache_rules(card)
-        self._long = ttl == "1h"
         self._layout = BlockLayout(count)
         self._count = count
         self._prompt = Prompt()
@@ -104,13 +101,20 @@ class CacheSimulator:
     def turn(self, view: View, params: Params, now: int) -> Usage:
         """Bill the request of a turn call at time `now`, in milliseconds."""
         self.size(view)
-        return self._bill(self._layout, self._prompt, self._breakpoint_spots(view, params), now)
+        return self._bill(self._layout.places_of(self._breakpoint_spots(view, params)), self._prompt, params, now)
 
     def aside(self, view: View, params: Params, now: int) -> Usage:
-        """Bill a side request; a prefix that it shares with the conversation is read from the same cache."""
+        """Bill a side request; it reads the longest prefix that the conversation has in the cache, wherever its own breakpoints are.
+
+        Claude Code marks the last assistant message of a summary request. That stands before the only entry which a call after a pause
+        wrote, so that by the marks alone the request would write everything again; where no recording tells, programs are billed less.
+        """
         layout = BlockLayout(self._count)
         layout.update(view.head, view.items)
-        return self._bill(layout, Prompt.of(layout.blocks), breakpoint_positions(self._rule(params), layout.heads, layout.messages), now)
+        prompt = Prompt.of(layout.blocks)
+        spots = breakpoint_positions(self._rule(params), layout.heads, layout.messages)
+        places = layout.places_of(spots)
+        return self._bill(places | set(self._longest_entry(prompt, now)[: MAX_BREAKPOINTS - len(places)]), prompt, params, now)
 
     def breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         """Return the item ids, or `head:n`, at the cache breakpoints of the request for a view."""
@@ -125,9 +129,13 @@ class CacheSimulator:
         wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
         return breakpoint_positions(rule, layout.heads, layout.messages, wanted)
 
-    def _bill(self, layout: BlockLayout, prompt: Prompt, spots: Iterable[BlockPosition], now: int) -> Usage:
-        places = sorted({layout.place_of(spot) for spot in spots})
-        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, self._long) for at in places])
+    def _longest_entry(self, prompt: Prompt, now: int) -> tuple[int, ...]:
+        """Return the last block of the longest live cached prefix of a prompt; nothing if there is none."""
+        live = [entry for entry in self._kept.entries if now - entry.used < entry.ttl and entry.at_block < len(prompt.links)]
+        return tuple(sorted(entry.at_block for entry in live if prompt.links[entry.at_block] == entry.link)[-1:])
+
+    def _bill(self, places: set[int], prompt: Prompt, params: Params, now: int) -> Usage:
+        billed = bill(prompt, self._kept, now, self._rules, [Breakpoint(at, params.ttl == "1h") for at in sorted(places)])
         self._kept = billed.contents
         return billed.usage
 

@@ -12,7 +12,7 @@ from palimpsest.core.situation import Card, Evidence
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.rereads import plain_name
+from palimpsest.lab.rereads.definitions import plain_name
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.request import Params
 
@@ -51,6 +51,7 @@ class SummaryStatistics(Value, frozen=True):
 # Measured on recorded sessions; a program without measurements has the values of the most similar one.
 SUMMARY_STATISTICS: Final[Mapping[str, SummaryStatistics]] = {
     "claude-code": SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78),
+    "context-editing": SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78),
     "codex": SummaryStatistics(2_000, 2_000, 0.89, 0.18, 0.23),
     "opencode": SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13),
     "classroom": SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13),

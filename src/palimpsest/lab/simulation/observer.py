@@ -15,7 +15,8 @@ from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.lab.outcome import EditKind, ReplayedEdit, WindowShare, survival
-from palimpsest.lab.simulation.rereads import NameIndex
+from palimpsest.lab.rereads.visible import is_name_list
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.rules.check import check_request
@@ -28,9 +29,9 @@ _MOST_FAULTS = 5
 class Observer:
     """Records the edits, malformed requests and the fullest view of one replay."""
 
-    def __init__(self, simulation: Simulation, names: NameIndex) -> None:
+    def __init__(self, simulation: Simulation, index: RecordingIndex) -> None:
         self._simulation = simulation
-        self._names = names
+        self._index = index
         self.edits: list[ReplayedEdit] = []
         self.faults: list[str] = []
         self.invalid = 0
@@ -115,10 +116,10 @@ class Observer:
         run = before[places.get(fold.first, 0) : places.get(fold.last, len(before)) + 1]
         recorded = sorted(self.recorded_seqs.keys() & {seq_of(item.id) for item in run})
         after = log.view if log.tip == seq else log.state_at(seq).view
-        visible = VisibleText([*texts_of(after.head), *texts_of(after.items)])
+        visible = VisibleText([*texts_of(after.head), *texts_of(item for item in after.items if not is_name_list(item))])
         # A message that every fold keeps is far from the rest, so not everything in between is read.
         span = list(log.reader.along(Path(tuple(EventRange(seq, seq) for seq in recorded))))
-        return survival_of(span, visible, numbers=self._names.numbers)
+        return survival_of(span, visible, numbers=self._index.numbers)
 
 
 def window_shares(view: View, count: Callable[[Item], int]) -> tuple[WindowShare, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Literal
 
@@ -14,10 +15,13 @@ from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
+from palimpsest.lab.rereads.definitions import DefinitionName
+from palimpsest.lab.rereads.visible import MissingContent
 from palimpsest.lab.simulation.imitated_summaries import filler_text
+from palimpsest.lab.simulation.keeping_alive import pause_until
 from palimpsest.lab.simulation.observer import Observer
 from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, Step
-from palimpsest.lab.simulation.rereads import MissingContent, NameIndex, RequiredNames
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import Simulation
 from palimpsest.profiles.profile import Profile
@@ -35,18 +39,18 @@ def replay(
     card: ModelCard,
     *,
     ttl: Literal["5m", "1h"] = "5m",
-    names: NameIndex | None = None,
+    index: RecordingIndex | None = None,
     timing: bool = False,
     real: RealSummaries | None = None,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Outcome:
-    """Replay a recording under a profile; `names` of the same recording may be shared between replays.
+    """Replay a recording under a profile; `index` of the same recording may be shared between replays.
 
     With `real`, a model writes the summaries; without, profiles of other programs get imitated ones. `on_progress` gets the steps done
     and their total.
     """
-    names = names or NameIndex(recording.steps)
-    replaying = _Replay(Simulation(recording, names, profile, card, ttl, real=real), names, _unseen_head(recording))
+    index = index or RecordingIndex(recording.steps)
+    replaying = Replay(Simulation(recording, index, profile, card, ttl, real=real), index, unseen_head(recording))
     work = replaying.replay_all(recording.steps, on_progress)
     # Without a real model nothing awaits, so no event loop is needed.
     if real is None:
@@ -56,20 +60,37 @@ def replay(
     return replaying.outcome(timing=timing)
 
 
-class _Replay:
-    """State of one replay."""
+def view_at(recording: RecordedSession, profile: Profile, card: ModelCard, number: int, index: RecordingIndex | None = None) -> View:
+    """Return the view that a profile would send for the recorded call `number`, counted from 0, after replaying all calls before it."""
+    index = index or RecordingIndex(recording.steps)
+    replaying = Replay(Simulation(recording, index, profile, card, "5m"), index, unseen_head(recording))
+    complete(replaying.replay_all(recording.steps[: number + 1], lambda *_: None))
+    return replaying.asked
 
-    def __init__(self, simulation: Simulation, names: NameIndex, head: tuple[Statement, ...]) -> None:
+
+class Replay:
+    """State of one replay; `asked` is the view for which the last recorded call was made.
+
+    Before the calls of the steps `folds`, it folds as if the user had asked for it.
+    """
+
+    def __init__(
+        self, simulation: Simulation, index: RecordingIndex, head: tuple[Statement, ...] = (), folds: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._folds = folds
         self._simulation = simulation
         self._session = simulation.session
-        self._required_names = names.required
-        self._observer = Observer(simulation, names)
+        self._index = index
+        self._observer = Observer(simulation, index)
         self._head = head
         self._rereads: list[Reread] = []
+        # By definition, the steps whose calls needed hidden content, once for each content.
+        self.needy_steps: dict[DefinitionName, list[int]] = {name: [] for name in index.keys}
         self._offloads = 0
         self._fetches = 0
         self._pending_fetches: list[MissingContent] | None = None
         self._fetching: MissingContent | None = None
+        self.asked = self._session.log.view
         simulation.on_policy_run = self._observer.record_policy_run
 
     async def replay_all(self, steps: Sequence[Step], on_progress: Callable[[int, int], None]) -> None:
@@ -77,10 +98,15 @@ class _Replay:
         for step in steps:
             await self._replay_step(step)
             on_progress(step.number + 1, len(steps))
+        await self._pause_until(None)
+
+    async def _pause_until(self, at: int | None) -> None:
+        await pause_until(self._session, at, self._simulation.environment.clock)
 
     async def _replay_step(self, step: Step) -> None:
         """Replay one recorded call: append its inputs, call, and end the turn if it ended there."""
         simulation, log = self._simulation, self._session.log
+        await self._pause_until(step.at)
         simulation.step = step.number
         simulation.environment.clock.time = step.at
         if not step.number and not any(isinstance(each.body, ContextStated) and each.body.head is not None for each in step.inputs):
@@ -91,6 +117,8 @@ class _Replay:
                 opened = True
                 await simulation.start_turn(_input_tokens(recorded_input.body, simulation))
             self._append_input(recorded_input)
+        if step.number in self._folds:
+            await simulation.fold()
         self._pending_fetches, simulation.answer = None, partial(self._answer, step)
         while await self._call(step):
             pass
@@ -119,6 +147,7 @@ class _Replay:
             calls=tuple(simulation.calls),
             edits=tuple(self._observer.edits),
             rereads=tuple(self._rereads),
+            rereads_by={name: len(steps) for name, steps in self.needy_steps.items()},
             census=self._observer.census(),
             offloads=self._offloads,
             invalid=self._observer.invalid,
@@ -136,7 +165,8 @@ class _Replay:
         Content that the recorded reply needs and the view does not show is fetched first, one item a call.
         """
         if self._pending_fetches is None:
-            self._pending_fetches = self._missing_content(self._required_names[step.number], view)
+            self.asked = view
+            self._pending_fetches = self._missing_content(step.number, view)
         if not self._pending_fetches:
             return step.reply, step.output, "turn"
         self._fetching = missing = self._pending_fetches.pop(0)
@@ -144,11 +174,19 @@ class _Replay:
         call = replace(missing.call, call_id=f"again_{self._fetches}", ref="", given="")
         return ModelReplied((call,), stop="tool_use"), self._simulation.calibration.scaled(palimpsest_size(call)), "reread"
 
-    def _missing_content(self, required: RequiredNames, view: View) -> list[MissingContent]:
-        if not required.names and not required.edited:
-            return []
-        self._simulation.visible_names.update(view)
-        return self._simulation.visible_names.missing(required)
+    def _missing_content(self, step: int, view: View) -> list[MissingContent]:
+        """Return the contents that a step needs and the view does not show, by the definition that is billed; count them by all."""
+        billed: list[MissingContent] = []
+        for name, visible_keys in self._simulation.visible_keys.items():
+            # Updated at each call, because what was shown once and is hidden since must be known.
+            visible_keys.update(view)
+            missing = visible_keys.missing(self._index.keys[name].required[step])
+            self.needy_steps[name] += [step] * len(missing)
+            if name == self._index.billed:
+                billed = missing
+            else:
+                visible_keys.add_fetched(missing)
+        return billed
 
     def _append_fetched(self, step: Step, seq: int, missing: MissingContent) -> None:
         """Append the result of a call that fetched hidden content."""
@@ -158,7 +196,7 @@ class _Replay:
         recorded_seqs = self._observer.recorded_seqs
         recorded = recorded_seqs[seq] = recorded_seqs[event.seq] = recorded_seqs.get(seq_of(missing.item), -1)
         tokens = simulation.counter.item(self._session.log.view.items[-1])
-        self._rereads.append(Reread(step.number, simulation.now, missing.names, recorded, tokens))
+        self._rereads.append(Reread(step.number, simulation.now, missing.keys, recorded, tokens))
 
     def _append_input(self, recorded_input: RecordedInput) -> None:
         """Append one recorded input; a large result is shortened first by the profile's result limiter."""
@@ -174,12 +212,13 @@ class _Replay:
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
         bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
-        simulation.environment.record_result(returned.result)
+        simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:
             self._offloads += 1
-            simulation.visible_names.update(session.log.view)
-            simulation.visible_names.add_truncated(f"{event.seq}.0", returned.result)
+            for visible_keys in simulation.visible_keys.values():
+                visible_keys.update(session.log.view)
+                visible_keys.add_truncated(f"{event.seq}.0", returned.result)
         return event
 
 
@@ -188,7 +227,7 @@ def _input_tokens(message: UserSaid, simulation: Simulation) -> int:
     return sum(counter.scaled(counter.rule(part)) for part in message.parts)
 
 
-def _unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
+def unseen_head(recording: RecordedSession) -> tuple[Statement, ...]:
     """Return a head of three blocks with as many tokens as the recording does not contain."""
     small = sum(palimpsest_size(Text(text)) for text in (_OPENING, _CLOSING))
     raw = round(recording.calibration.unseen / recording.calibration.factor) - small

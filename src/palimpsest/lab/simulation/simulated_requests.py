@@ -106,7 +106,7 @@ class SummaryProvider:
     def __init__(
         self, session: Session, factor: float, real: RealSummaries | None = None, before_summary: BeforeSummary = lambda *_: None
     ) -> None:
-        statistics = summary_statistics_of(session.profile.name)
+        statistics = summary_statistics_of(session.profile.program)
         self._session = session
         self._factor = factor
         self._real = real

@@ -1,6 +1,5 @@
 """A session that runs a recording under a profile through the engine: its environment, and the bill of its requests, which are not sent."""
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace as with_fields
 from time import perf_counter
@@ -9,30 +8,30 @@ from typing import Final, Literal, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.audit.entities import argument_texts
-from palimpsest.audit.tools.calls import action_of, result_text
-from palimpsest.audit.visibility.result_index import normalized_path
 from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
-from palimpsest.core.events import TURN, ModelReplied, SessionOpened, Usage
+from palimpsest.core.events import TURN, ContextStated, ModelReplied, SessionOpened, Statement, Usage
 from palimpsest.core.events.deltas import Delta
-from palimpsest.core.items import ToolCall, ToolResult
+from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.policy import Look
-from palimpsest.core.ports import BlobStore, Provider, Sendable
+from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.situation import Moment
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.core.view import View
+from palimpsest.core.view import View, shown
 from palimpsest.engine.calls.call import call, turn_request
-from palimpsest.engine.calls.moments import end_turn, start_turn
+from palimpsest.engine.calls.moments import compact, end_turn, start_turn
 from palimpsest.engine.calls.sending import send
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import BilledCall, Purpose
+from palimpsest.lab.rereads.visible import VisibleKeys
 from palimpsest.lab.simulation.cache_simulator import CacheSimulator
 from palimpsest.lab.simulation.imitated_summaries import SummaryStatistics, sampled_names
+from palimpsest.lab.simulation.keeping_alive import KEEP_ALIVE_PURPOSE, SHORT_REPLY, KeepAliveProvider
+from palimpsest.lab.simulation.recorded_files import RecordedFiles
 from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.rereads import NameIndex, VisibleNames
+from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SimulatedRequest, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
@@ -46,8 +45,10 @@ Result = TypeVar("Result")
 WINDOW: Final = 200_000
 # Replies are recorded, so the reply limit of a card matters only to the trigger formulas of imitated programs.
 _REPLY_LIMIT: Final = 32_000
-# Line numbers as programs print them before the lines of a file.
-_LINE_NUMBER: Final = re.compile(r"^ *\d+(?:→|\t|: )", re.MULTILINE)
+# Sources of context that reports what happened at the prompt, such as commands of the program itself; it is stated once.
+_EVENT_SOURCES: Final = frozenset(
+    {"", "command", "command-caveat", "command-output", "developer", "ide", "interrupted", "local_command", "meta"}
+)
 
 
 def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = WINDOW) -> ModelCard:
@@ -61,35 +62,25 @@ def for_replay(model: ModelCard, window: int) -> ModelCard:
     return replace(found, reply=max(found.reply, min(_REPLY_LIMIT, window // 2)), input_limit=None)
 
 
-class ReplayEnvironment:
-    """Recorded time, blobs and files of a replay; a file has the content that was last read or written."""
+def lasting_context(recording: RecordedSession) -> tuple[Statement, ...]:
+    """Return what the program stated before its first call and states again after a fold: instructions, skills, agents, environment."""
+    inputs = recording.steps[0].inputs if recording.steps else ()
+    stated = [statement for each in inputs if isinstance(each.body, ContextStated) for statement in each.body.items]
+    return tuple(statement for statement in stated if statement.source not in _EVENT_SOURCES)
 
-    def __init__(self, blobs: BlobStore) -> None:
-        self.clock = FixedClock()
-        self.blobs = OverlayBlobs(blobs)
-        self._files: dict[str, str] = {}
-        self._calls: dict[str, ToolCall] = {}
+
+class ReplayEnvironment:
+    """Recorded time, blobs and files of a replay."""
+
+    def __init__(self, recording: RecordedSession) -> None:
+        self.clock = FixedClock(recording.steps[0].at if recording.steps else 0)
+        self.blobs = OverlayBlobs(recording.blobs)
+        self.files = RecordedFiles(recording.cwd)
         self._saved_names: set[str] = set()
 
     def for_session(self) -> Environment:
         """Return the environment for a session; it has no models."""
         return Environment(MemorySessions(), self.blobs, self.clock, self._save_file, self._read_file, offload=inline, retries=NO_RETRIES)
-
-    def record_call(self, call: ToolCall) -> None:
-        """Record a tool call; a write call sets the content of its file."""
-        self._calls[call.call_id] = call
-        action = action_of(call)
-        if action.kind == "write" and action.paths:
-            self._files[normalized_path(action.paths[0].path)] = max(argument_texts(call), key=len, default="")
-
-    def record_result(self, result: ToolResult) -> None:
-        """Record a tool result; the result of a read call sets the content of its file."""
-        call = self._calls.pop(result.call_id, None)
-        if call is None or result.error:
-            return
-        action = action_of(call)
-        if action.kind == "read" and len(action.paths) == 1:
-            self._files[normalized_path(action.paths[0].path)] = _LINE_NUMBER.sub("", result_text(result))
 
     def _save_file(self, name: str, data: bytes) -> str:
         self._saved_names.add(name)
@@ -98,7 +89,7 @@ class ReplayEnvironment:
     def _read_file(self, want: Look) -> str | None:
         if want.what != "file":
             return None
-        return "" if want.name in self._saved_names else self._files.get(normalized_path(want.name))
+        return "" if want.name in self._saved_names else self.files.text(want.name)
 
 
 class Simulation:
@@ -111,7 +102,7 @@ class Simulation:
     def __init__(
         self,
         recording: RecordedSession,
-        names: NameIndex,
+        index: RecordingIndex,
         profile: Profile,
         card: ModelCard,
         ttl: Literal["5m", "1h"],
@@ -121,20 +112,20 @@ class Simulation:
         # Without a separate prompt limit, the same formula triggers at the same size for all cards.
         card = replace(card, input_limit=None)
         self.calibration = recording.calibration
-        self.environment = ReplayEnvironment(recording.blobs)
-        self.environment.clock.time = recording.steps[0].at if recording.steps else 0
-        self.visible_names = VisibleNames(names)
+        self.environment = ReplayEnvironment(recording)
+        self.visible_keys = {name: VisibleKeys(keys) for name, keys in index.keys.items()}
         self.counter = TokenCounter(palimpsest_size, self.calibration.factor, drops_cached=card.cache_edits)
-        self.simulator = CacheSimulator(card, self.counter.item, ttl)
+        self.simulator = CacheSimulator(card, self.counter.item)
         self.session = Session.create(SessionOpened(recording.session, cwd=recording.cwd), profile, card, self.environment.for_session())
         self.session.params = replace(self.session.params, ttl=ttl)
-        self.session.derived.remember_names(names.shown, names.used_in)
+        self.session.derived.remember_names(index.shown, index.used_in)
         self._summaries = SummaryProvider(self.session, self.calibration.factor, real, self._sample_names)
         encoder = simulated_encoder(self.session, self._breakpoints)
         self.session.environment = with_fields(self.session.environment, provider=self._provider, encoder=encoder, offload=self._timed)
         self.answer: Callable[[View], tuple[ModelReplied, int, Purpose]]
         self.on_policy_run: Callable[[Moment, PolicyRun], None] = lambda *_: None
         self.calls: list[BilledCall] = []
+        self._lasting_context = lasting_context(recording)
         self.step = 0
         self.stopped = ""
         self.overflows = 0
@@ -144,9 +135,10 @@ class Simulation:
 
     def _sample_names(self, marker: str, statistics: SummaryStatistics) -> None:
         """Let a summary keep as many names as those of the imitated program."""
-        self.visible_names.update(self.session.log.view)
         evidence = self.session.derived.evidence.value()
-        self.visible_names.add_sampled(marker, sampled_names(self.visible_names.visible(), statistics, evidence))
+        for visible_keys in self.visible_keys.values():
+            visible_keys.update(self.session.log.view)
+            visible_keys.add_sampled(marker, sampled_names(visible_keys.visible(), statistics, evidence))
 
     @property
     def now(self) -> int:
@@ -162,15 +154,27 @@ class Simulation:
         """Start a turn with `incoming` tokens of input."""
         await self._record_moment("turn_starts", start_turn(self.session, incoming=incoming))
 
+    async def fold(self) -> None:
+        """Fold now, as if the user had asked for it."""
+        await self._record_moment("asked", compact(self.session))
+
     async def end_turn(self) -> None:
         """End the turn."""
         await self._record_moment("turn_ends", end_turn(self.session))
+
+    async def restate_context(self) -> None:
+        """State the lasting context of the session again that a fold removed, as every program does."""
+        log = self.session.log
+        visible = {text_of(content) for item in log.view.items if item.kind == "context" and (content := shown(item)) is not None}
+        removed = tuple(statement for statement in self._lasting_context if statement.text not in visible)
+        if removed:
+            log.append(ContextStated(removed))
 
     async def call(self) -> ModelReplied:
         """Make one call through the engine. A request that stays too long is sent unchanged, because the recorded work went on."""
         overflows_before = self.overflows
         try:
-            reply = await call(self.session, after_policies=self.on_policy_run)
+            reply = await call(self.session, after_policies=self.on_policy_run, after_fold=self.restate_context)
         except (TooFull, PromptTooLong) as error:
             if isinstance(error, TooFull):
                 self.stopped = self.stopped or error.message
@@ -180,7 +184,7 @@ class Simulation:
             reply = await self._send_unchanged()
         for part in reply.parts:
             if isinstance(part, ToolCall):
-                self.environment.record_call(part)
+                self.environment.files.record_call(part)
         return reply
 
     async def _send_unchanged(self) -> ModelReplied:
@@ -192,12 +196,17 @@ class Simulation:
 
     async def _record_moment(self, moment: Moment, policy_run: Awaitable[PolicyRun]) -> None:
         try:
-            self.on_policy_run(moment, await policy_run)
+            run = await policy_run
+            self.on_policy_run(moment, run)
+            if run.folded:
+                await self.restate_context()
         except TooFull as error:
             self.stopped = self.stopped or error.message
 
     def _provider(self, card: ModelCard, purpose: str) -> Provider:
         """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
+        if purpose == KEEP_ALIVE_PURPOSE:
+            return KeepAliveProvider(self.bill_read)
         if purpose != TURN:
             self._summaries.provider(card, purpose)
         return self
@@ -228,6 +237,12 @@ class Simulation:
         usage = replace(usage, output=reply.usage.output)
         self._bill(usage, "summary")
         return replace(reply, usage=usage)
+
+    def bill_read(self, request: SimulatedRequest) -> Usage:
+        """Bill a request that only keeps the cache alive, which shares the cache of the conversation."""
+        usage = replace(self.simulator.aside(request.view, request.params, self.now), output=SHORT_REPLY)
+        self._bill(usage, "keep_alive")
+        return usage
 
     def _bill(self, usage: Usage, purpose: Purpose) -> None:
         self.calls.append(BilledCall(self.step, self.now, purpose, usage, cost(usage, self.session.card)))

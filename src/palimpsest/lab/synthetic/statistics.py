@@ -11,7 +11,7 @@ from palimpsest.audit.visibility.visible import readable_text
 from palimpsest.core.events import ContextStated, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, Value
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.rereads import plain_name
+from palimpsest.lab.rereads.definitions import plain_name
 
 CLASSES: Final[tuple[ToolClass, ...]] = ("read", "command", "search", "edit", "write", "agent", "plan", "other")
 _LARGE_TOKENS: Final = 100

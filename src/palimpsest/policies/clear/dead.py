@@ -28,8 +28,8 @@ class ClearDead:
 
     Under pressure it clears all dead results, also those that an undo brought back. From `compact_at` on it does so only if the share
     `room` of that level is free afterwards; else a fold is due, which breaks the cache once instead of twice. On overflow it does so if
-    the request fits afterwards. A lower `patience` lets results die younger: cheaper, but more of them are read again. In a turn that
-    had all its folds results die at once.
+    the request fits afterwards. A lower `patience` lets results die younger: cheaper, but more of them are read again. With `usual` tokens
+    a larger result dies younger and a smaller one older. In a turn that had all its folds results die at once.
     """
 
     name: str = "clear_dead"
@@ -39,6 +39,7 @@ class ClearDead:
     gain: int = 2_000
     room: float = 0.3
     patience: float = 1.0
+    usual: int = 0
 
     def plan(self, situation: Situation) -> Outcome:
         """Propose one edit that masks the dead results; nothing if the view was edited since the last call."""
@@ -46,14 +47,14 @@ class ClearDead:
         # A turn that had its folds can free tokens in no other way, so results die without a waiting time.
         patience, patience_under_pressure = (self.patience, 1.0) if situation.may_fold else (0.0, 0.0)
         if situation.moment == "overflow":
-            return clear_all(situation, situation.used - (budget.block_at or budget.window), patience_under_pressure)
+            return clear_all(situation, situation.used - (budget.block_at or budget.window), patience_under_pressure, self.usual)
         if level is not None and situation.used >= level:
-            cleared = clear_all(situation, situation.used - round(level * (1 - self.room)), patience_under_pressure)
+            cleared = clear_all(situation, situation.used - round(level * (1 - self.room)), patience_under_pressure, self.usual)
             if cleared or situation.may_fold:
                 return cleared
         if situation.cache.edited:
             return ()
-        dead = dead_results(situation, patience=patience)
+        dead = dead_results(situation, patience=patience, usual=self.usual)
         if not dead:
             return ()
         warm = warm_prefixes(situation, [result.place for result in reversed(dead)])
@@ -66,9 +67,9 @@ class ClearDead:
         return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
 
-def clear_all(situation: Situation, least: int = 0, patience: float = 1.0) -> Outcome:
+def clear_all(situation: Situation, least: int = 0, patience: float = 1.0, usual: int = 0) -> Outcome:
     """Mask all dead results in one edit at any price, also those an undo brought back; nothing if that frees fewer than `least` tokens."""
-    dead = dead_results(situation, held=True, patience=patience)
+    dead = dead_results(situation, held=True, patience=patience, usual=usual)
     if not dead or sum(result.gain for result in dead) < least:
         return ()
     dead = with_masks(dead, situation)

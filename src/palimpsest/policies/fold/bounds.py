@@ -7,7 +7,7 @@ from typing import Any
 FULL_WINDOW = 200_000
 # Tokens; halving a smaller part gains nothing.
 _LEAST_HALVED = 400
-_SCALED = ("messages", "listed", "evidence", "names", "seen", "narrative", "results", "tail")
+_SCALED = ("messages", "listed", "evidence", "said", "commands", "narrative", "results", "calls", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,12 @@ class Bounds:
 
     messages: user messages that stay whole.
     listed: older user messages by id, time and opening words; about 800 of them.
+    said: texts of the agent that stay whole; the last one of each turn first.
     evidence: evidence from the log.
-    names: names that the model used.
-    seen: names in folded results that the model did not use.
+    commands: commands of the last turns that the evidence has no room for.
     narrative: the account that a model wrote.
-    results: results in use, with their calls.
+    results: the working set: results in use with their calls, and the current texts of edited files.
+    calls: the newest other calls, with stubs in place of their results.
     tail: the newest items.
     recent: a result is in use if one of this many newest calls named it.
     needed_only: keep only the context that the model cannot work without.
@@ -29,11 +30,12 @@ class Bounds:
 
     messages: int = 20_000
     listed: int = 20_000
+    said: int = 6_000
     evidence: int = 4_000
-    names: int = 2_400
-    seen: int = 5_000
+    commands: int = 1_200
     narrative: int = 1_600
     results: int = 15_000
+    calls: int = 5_000
     tail: int = 15_000
     recent: int = 40
     needed_only: bool = False
@@ -41,8 +43,8 @@ class Bounds:
 
     @property
     def usual(self) -> int:
-        """Usual tokens of all parts but head and messages: evidence takes half of its bound, and results three fifths."""
-        return self.evidence // 2 + self.names + self.seen + self.tail + self.results * 3 // 5
+        """Usual tokens of all parts but head and messages: evidence takes half of its bound, and the working set three fifths."""
+        return self.evidence // 2 + self.said + self.calls + self.tail + self.results * 3 // 5
 
     def scaled(self, window: int) -> "Bounds":
         """Return the bounds for a window; below 200,000 tokens they shrink in proportion."""
@@ -60,15 +62,16 @@ USUAL_LEVEL = 2
 def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:
     """Yield the fallback levels from 2 to 5 with their bounds for a window, largest first.
 
-    Level 2 is the usual fold, 3 halves tail and results repeatedly, 4 keeps fewer messages and less evidence, 5 keeps the floor only.
+    Level 2 is the usual fold, 3 halves tail, working set and calls repeatedly, 4 keeps fewer messages and less evidence, 5 keeps only the
+    floor.
     """
     level = bounds.scaled(window)
     yield USUAL_LEVEL, level
     while max(level.tail, level.results) > _LEAST_HALVED:
-        level = replace(level, tail=level.tail // 2, results=level.results // 2)
+        level = replace(level, tail=level.tail // 2, results=level.results // 2, calls=level.calls // 2)
         yield 3, level
     few_messages = Bounds(messages=5_000, evidence=1_000).scaled(window)
-    without_parts = replace(level, names=0, seen=0, narrative=0, results=0, tail=0)
+    without_parts = replace(level, said=0, commands=0, narrative=0, results=0, calls=0, tail=0)
     level = replace(without_parts, messages=min(level.messages, few_messages.messages), evidence=min(level.evidence, few_messages.evidence))
     yield 4, level
     yield 4, replace(level, needed_only=True)

@@ -12,7 +12,7 @@ from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.fold.bounds import USUAL_LEVEL, Bounds, fallback_levels
+from palimpsest.policies.fold.bounds import FULL_WINDOW, USUAL_LEVEL, Bounds, fallback_levels
 from palimpsest.policies.fold.parts import fold_within
 from palimpsest.policies.fold_threshold import fold_threshold, shows_held_items
 
@@ -27,6 +27,8 @@ class FoldFromLog:
 
     cover: how many times the rent must cover the price of a fold.
     shrink: how many times smaller the view must become for a fold without pressure.
+    early_at: least tokens of a view, in a window of 200,000, that is folded without pressure.
+    cold_at: the same for a view of which nothing is cached, so that a fold costs nothing.
     auto: fold automatically; if false, only when the user asks or after an overflow.
     always: fold whenever it is planned; for the fallback, which is planned only when a fold is due.
     narrative: when a model writes a narrative; `off` also leaves out running notes.
@@ -38,6 +40,8 @@ class FoldFromLog:
     bounds: Bounds = field(default_factory=Bounds)
     cover: float = 2.0
     shrink: float = 2.0
+    early_at: int = 0
+    cold_at: int = 0
     auto: bool = True
     always: bool = False
     narrative: Narrative = "off"
@@ -58,7 +62,7 @@ class FoldFromLog:
         now = situation.tokens.total(situation.view) + situation.tools_tokens
         limit, most = self._limits(situation, floor.tokens, now)
         under_pressure, smallest = situation.moment == "overflow" or bool(self._reason_by_pressure(situation)), None
-        share = _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else _LARGEST_SHARE_AUTO
+        share = _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else min(_LARGEST_SHARE_AUTO, 1 / self.shrink)
         largest = now if under_pressure else now * share
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
             candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
@@ -67,11 +71,11 @@ class FoldFromLog:
                     continue
                 break
             if candidate.tokens <= limit:
-                return Proposal((candidate.fold,), why if number == USUAL_LEVEL else f"{why}; fallback level {number}")
+                return Proposal(candidate.edits, why if number == USUAL_LEVEL else f"{why}; fallback level {number}")
             smallest = candidate
         if smallest is None or smallest.tokens > most:
             return self._nothing_fits(situation, floor)
-        return Proposal((smallest.fold,), f"{why}; no fallback level leaves more room")
+        return Proposal(smallest.edits, f"{why}; no fallback level leaves more room")
 
     def due(self, situation: Situation) -> str:
         """Return why a fold is due now; empty if it is not."""
@@ -115,11 +119,13 @@ class FoldFromLog:
         return "the user is away, and the cache will have expired when they return"
 
     def _reason_by_rent(self, situation: Situation) -> str:
-        """Return why a fold pays: the rent covers its price, and the view would become much smaller."""
-        if not self._shrinks_much(situation):
+        """Return why a fold pays: the view is large, it would become much smaller, and the rent covers the price of a fold."""
+        window = situation.budget.window
+        share = min(1.0, window / FULL_WINDOW) if window else 1.0
+        if situation.used < min(self.early_at, self.cold_at) * share or not self._shrinks_much(situation):
             return ""
         price = price_of_fold(situation)
-        if situation.rent < self.cover * price:
+        if situation.rent < self.cover * price or situation.used < share * (self.early_at if price > 0 else self.cold_at):
             return ""
         return f"waiting has cost {situation.rent:,.0f} tokens, and a fold costs {price:,.0f}"
 

@@ -4,73 +4,34 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from palimpsest.audit.entities import argument_texts, names_of
+from palimpsest.audit.entities import argument_texts
 from palimpsest.audit.floor import REQUIRED_SOURCES, Floor
 from palimpsest.audit.fold_texts import (
+    COMMANDS,
     EVIDENCE,
-    MESSAGES,
-    NAMES,
     NARRATIVE,
-    PARTIAL_MESSAGE,
-    SEEN,
     SHORT,
-    count_earlier_messages,
     evidence_block,
     first_event_of_turns,
     is_fold_part,
-    names_block,
-    older_messages_block,
     short_command_line,
-    time_of,
     truncated,
 )
-from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, text_of
-from palimpsest.core.pairs import pairs_of, rounds, safe_cuts
-from palimpsest.core.redaction import redact
+from palimpsest.core.pairs import rounds, safe_cuts
 from palimpsest.core.situation import Situation
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.core.tokens.truncate import preview
 from palimpsest.core.view import CHANGED
 from palimpsest.policies.fold.bounds import Bounds
+from palimpsest.policies.fold.dialogue import dialogue
+from palimpsest.policies.fold.working_set import working_set
 from palimpsest.policies.fold_threshold import tokens_after
 
-_OLDER_TITLE = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
 _EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
 _MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
-_NAMES_TITLE = "[Names used lately, newest first]"
-_SEEN_TITLE = "[Names in results that are gone, newest first]"
 _TASK_CHARS = 60
-_SHORTEST_NAME = 3
-# Characters of one result that are searched for names; more would be slow.
-_SEARCHED_CHARS = 40_000
-_LONGEST_NAME, _LONGEST_WORD, _LONGEST_MIXED = 80, 40, 20
-_WORDS = lazy_pattern(r"[^A-Za-z0-9+=]+")
-_DIGITS = lazy_pattern(r"[0-9].*[0-9]")
 _NO_EVENTS: frozenset[int] = frozenset()
-
-
-def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int) -> tuple[Put, ...]:
-    """Return a list of the user messages that are no longer shown, within `room` tokens: id, time and opening words of the newest of them.
-
-    Only lines that fit are made, because a session of years has thousands of messages. A last line counts the others.
-    """
-    factor = situation.tokens.factor
-    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
-    lines: list[str] = []
-    for message in reversed(situation.evidence.user_messages):
-        if message.id in shown:
-            continue
-        if left >= 0:
-            lines.append(older_messages_block((message,)))
-            left -= estimate(lines[-1], factor) + factor
-        older += 1
-    if left < 0 and lines:
-        lines.pop()
-    omitted = older - len(lines)
-    counted = (f"- and {omitted} before them, which `recall` finds by their words",) if omitted else ()
-    return (_put(MESSAGES, "\n".join((_OLDER_TITLE, *counted, *reversed(lines)))),) if older else ()
 
 
 def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
@@ -87,46 +48,16 @@ def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] =
     return (_put(EVIDENCE, f"{_EVIDENCE_TITLE}\n{text}"),) if text else ()
 
 
-def used_names_part(situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
-    """Return the names that the model used, newest first; up to half of the bound goes to commands that the evidence has no room for."""
-    factor = situation.tokens.factor
-    room = bounds.names - estimate(_NAMES_TITLE, factor) - 8
-    more = _more_commands(situation, "\n".join(text_of(piece.content) for piece in evidence), kept, room // 2)
-    text = names_block(situation.evidence.names, room - estimate(more, factor), factor=factor) if room > 0 else ""
-    lines = [line for line in (more, text and f"{_NAMES_TITLE}\n{text}") if line]
-    return (_put(NAMES, "\n".join(lines)),) if lines else ()
-
-
-def seen_names_part(situation: Situation, bounds: Bounds, dropped: Sequence[Item]) -> tuple[Put, ...]:
-    """Return names in folded results that the model has not used, newest first, so that it can use them without reading again."""
-    factor = situation.tokens.factor
-    room = float(bounds.seen - estimate(_SEEN_TITLE, factor) - 8)
-    listed = set(situation.evidence.names)
-    found: list[str] = []
-    for item in reversed(dropped):
-        if room < _SHORTEST_NAME:
-            break
-        if item.mask is None and (item.kind == "result" or item.source == SEEN):
-            for name in names_of(text_of(item.content).removeprefix(_SEEN_TITLE)[:_SEARCHED_CHARS]):
-                if name not in listed and is_informative(name):
-                    listed.add(name)
-                    room -= estimate(f", {name}", factor) + factor
-                    if room < 0:
-                        break
-                    found.append(name)
-    return (_put(SEEN, redact(f"{_SEEN_TITLE}\n{', '.join(found)}")),) if found else ()
-
-
-def is_informative(name: str) -> bool:
-    """Return whether a name is worth listing; digests, keys and base64 are not."""
-    if len(name) > _LONGEST_NAME:
-        return False
-    longest = max((len(word) for word in _WORDS.split(name)), default=0)
-    return longest <= _LONGEST_WORD and not (_DIGITS.search(name) and longest > _LONGEST_MIXED)
+def more_commands_part(
+    situation: Situation, bounds: Bounds, evidence: Iterable[Put], kept: AbstractSet[int] = _NO_EVENTS
+) -> tuple[Put, ...]:
+    """Return the commands of the last turns that the evidence has no room for, newest first, as many as fit."""
+    text = "\n".join(text_of(piece.content) for piece in evidence)
+    more = _more_commands(situation, text, kept, bounds.commands)
+    return (_put(COMMANDS, more),) if more else ()
 
 
 def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[int], room: int) -> str:
-    """Return the commands of the last turns that are not in the evidence, newest first, as many as fit."""
     evidence, factor = situation.evidence, situation.tokens.factor
     first_seq = first_event_of_turns(evidence, elsewhere=kept)
     lines: list[str] = []
@@ -140,38 +71,15 @@ def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[i
     return "\n".join((_MORE_TITLE, *lines)) if lines else ""
 
 
-def excerpt_title(situation: Situation, item_id: str, cut: int) -> str:
-    """Return the line above a message of which the middle is cut."""
-    at = next((f", {time_of(message.at)}" for message in situation.evidence.user_messages if message.id == item_id), "")
-    return f"[Message {item_id} of the user{at}: {cut} tokens in the middle are left out, `recall` with the id shows it whole]"
-
-
 def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
-
-
-# Tokens; a message is not cut to less, only its opening words are listed then.
-_SHORTEST_CUT = 200
-# Tokens; messages up to this size are kept before longer ones.
-_SHORT_MESSAGE = 200
-# Added to the age in calls and to the tokens of a result, so that very new and very small ones do not outweigh all others.
-_EXTRA_AGE, _EXTRA_TOKENS = 2, 50
 
 
 class FoldCandidate(NamedTuple):
     """A fold, and the tokens of the request after it."""
 
-    fold: Fold
+    edits: tuple[Fold | Mask, ...]
     tokens: int
-
-
-class _ShownMessage(NamedTuple):
-    """A user message in the view: its items, or the excerpt that replaced it in an earlier fold, for which `is_complete` is false."""
-
-    id: str
-    items: tuple[Item, ...]
-    tokens: int
-    is_complete: bool
 
 
 def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
@@ -181,24 +89,23 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     if not cut:
         return None
     run, tail = items[:cut], items[cut:]
-    messages = _messages(situation, run, tail, bounds, floor)
+    messages = dialogue(situation, run, tail, bounds, floor)
     shown = _command_events(situation, tail)
     evidence = evidence_part(situation, bounds, shown)
-    results = _results(situation, run, tail, bounds, floor)
-    dropped = [item for item in run if item.id not in results]
+    work = working_set(situation, run, tail, bounds, floor)
     into: list[Put | Keep] = [
         *messages,
         *evidence,
-        *used_names_part(situation, bounds, evidence, shown),
-        *seen_names_part(situation, bounds, dropped),
+        *more_commands_part(situation, bounds, evidence, shown),
     ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}
     context = _current_context(situation, run, bounds)
     into += [Keep(item.id) for item in run if item.id in context and item.id not in kept]
-    into += [Keep(item.id) for item in run if item.id in results and item.id not in kept | context]
+    into += [Keep(item.id) for item in run if item.id in work.ids and item.id not in kept | context]
+    into += work.texts
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return FoldCandidate(fold, tokens_after(situation, run, fold))
+    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed)
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
@@ -227,66 +134,6 @@ def tail_start(situation: Situation, bound: int) -> int:
     return min(next(cut for cut in cuts if cut >= reach), last_round)
 
 
-def _messages(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> list[Put | Keep]:
-    """Return the user messages that stay, in their order.
-
-    If not all fit, short ones are kept before long ones, newest first. The first long one that does not fit is cut to its head and tail;
-    of older ones id, time and opening words are listed.
-    """
-    messages = _user_messages(situation, run)
-    room = bounds.messages
-    kept: dict[str, list[Put | Keep]] = {}
-    for message in messages:
-        if any(item.id in floor.ids for item in message.items):
-            kept[message.id] = [Keep(item.id) for item in message.items]
-            room = max(0, room - message.tokens)
-    for short in (True, False):
-        for message in reversed(messages):
-            if message.id in kept or (message.tokens <= _SHORT_MESSAGE) != short:
-                continue
-            if message.tokens > room:
-                if message.is_complete and (piece := _cut(situation, message, room)) is not None:
-                    kept[message.id] = [piece]
-                break
-            kept[message.id] = [Keep(item.id) for item in message.items]
-            room -= message.tokens
-    shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
-    older = older_messages_part(situation, shown, bounds.listed) if not bounds.floor_only else ()
-    return [*older, *(piece for message in messages for piece in kept.get(message.id, ()))]
-
-
-def _user_messages(situation: Situation, items: Iterable[Item]) -> list[_ShownMessage]:
-    """Return the user messages among some items, oldest first."""
-    messages: dict[str, list[Item]] = {}
-    for item in items:
-        if item.kind in ("user", "steering"):
-            messages.setdefault(item.id.rpartition(".")[0], []).append(item)
-        elif item.kind == "summary" and item.source.startswith(PARTIAL_MESSAGE):
-            messages[item.source] = [item]
-    return [
-        _ShownMessage(
-            name.removeprefix(PARTIAL_MESSAGE) if name.startswith(PARTIAL_MESSAGE) else parts[0].id,
-            tuple(parts),
-            sum(situation.tokens.item(item) for item in parts),
-            not name.startswith(PARTIAL_MESSAGE),
-        )
-        for name, parts in messages.items()
-    ]
-
-
-def _cut(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
-    """Return the head and the tail of a message within `room` tokens; `None` if there is too little room."""
-    if room < _SHORTEST_CUT:
-        return None
-    counter = situation.tokens
-    text = "\n".join(text_of(item.content) for item in message.items)
-    room -= _SHORTEST_CUT // 2
-    bounded = preview(text, room, room * 2 // 3, room // 3, counter.factor)
-    if not bounded.cut:
-        return None
-    return Put("summary", Text(f"{excerpt_title(situation, message.id, bounded.cut)}\n{bounded.text}"), f"{PARTIAL_MESSAGE}{message.id}")
-
-
 def _narrative(run: Sequence[Item], bounds: Bounds, narrative: Put | None) -> list[Put | Keep]:
     """Return the narrative: the given one, else the newest in the view; empty if the bounds have no room for one."""
     if bounds.floor_only or not bounds.narrative:
@@ -308,31 +155,3 @@ def _current_context(situation: Situation, run: Sequence[Item], bounds: Bounds) 
         or (not (bounds.floor_only or bounds.needed_only) and source.removesuffix(CHANGED) + CHANGED not in facts)
     }
     return {item.id for item in run if item.id in wanted}
-
-
-def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> set[str]:
-    """Return the ids of the floor, and of results in use with their calls: recently named and small ones first.
-
-    Small ones come first because more of them fit.
-    """
-    counter, calls = situation.tokens, situation.health.calls
-    kept = {item.id for item in run if item.id in floor.ids}
-    if not bounds.results:
-        return kept
-    pairs = {result.id: (call, result) for call, result in pairs_of((*run, *tail))}
-    named: list[tuple[float, int, int, tuple[Item, Item]]] = []
-    for place, item in enumerate(run):
-        use = situation.uses.get(item.id)
-        if use is None or use.last_named is None or use.died is not None or item.mask is not None or item.id in kept:
-            continue
-        pair = pairs.get(item.id)
-        if calls - use.last_named <= bounds.recent and pair is not None:
-            tokens = sum(counter.item(half) for half in pair)
-            worth = 1 / ((_EXTRA_AGE + calls - use.last_named) * (_EXTRA_TOKENS + tokens))
-            named.append((worth, place, tokens, pair))
-    room = bounds.results
-    for _, _, tokens, kept_pair in sorted(named, key=lambda candidate: candidate[:2], reverse=True):
-        if tokens <= room:
-            room -= tokens
-            kept.update(item.id for item in kept_pair)
-    return kept

@@ -49,6 +49,7 @@ class Handoff:
 
     inject: moments at which the fold repeats the stated context; at others it is stated again with the next turn.
     kept_tokens: bound of the user messages that stay.
+    evidence_tokens: bound of the evidence from the log after the summary; 0 for none.
     in_parts: a message that is cut becomes three parts.
     prompt_text, prompt_file: replace the built-in prompt; the text wins.
     """
@@ -56,6 +57,7 @@ class Handoff:
     inject: frozenset[Moment]
     trigger: HandoffTrigger = field(default_factory=HandoffTrigger)
     kept_tokens: int = KEPT_TOKENS
+    evidence_tokens: int = EVIDENCE_TOKENS
     in_parts: bool = False
     prompt_text: str = ""
     prompt_file: str = ""
@@ -85,9 +87,9 @@ class Handoff:
     def _proposal(self, situation: Situation, run: HandoffRun, answer: TrimmedReply, why: str) -> Outcome:
         summary = last_message(answer.reply)
         level = situation.budget.compact_at or situation.budget.window
-        fold, size = self._fold(situation, run, summary, self.kept_tokens, EVIDENCE_TOKENS)
+        fold, size = self._fold(situation, run, summary, self.kept_tokens, self.evidence_tokens)
         # A summary may be longer than the conversation: then less and less is kept until it fits.
-        for kept, bound, evidence in ((self.kept_tokens // 4, level // 4, EVIDENCE_TOKENS // 4), (_LEAST, level // 16, 0)):
+        for kept, bound, evidence in ((self.kept_tokens // 4, level // 4, self.evidence_tokens // 4), (_LEAST, level // 16, 0)):
             if size + situation.incoming < level and size < situation.tokens.total(situation.view) + situation.tools_tokens:
                 break
             cut_summary = truncate_middle(summary, bound).text

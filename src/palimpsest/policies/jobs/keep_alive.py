@@ -3,53 +3,65 @@
 from dataclasses import dataclass
 from typing import Final
 
-from palimpsest.audit.pricing.price import Rates, rates_of
+from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS, MOST_READS, allowance, joined, reads_worth, tariff_of
+from palimpsest.audit.pricing.pauses import KEEP_ALIVE
+from palimpsest.core.items import Item
 from palimpsest.core.policy import Ask, JobLimits, JobPlan, JobSteps, ask
 from palimpsest.core.situation import CachedPrefix, JobMoment, JobSituation
 from palimpsest.policies.prompt import prompt
 
 # Tokens of a prefix from which on its reading costs more than the rest of the request.
 _SMALLEST: Final = 8_000
-_LIMITS: Final = JobLimits(usd=0.5, calls=1, seconds=60.0)
+# Tokens of a reply of one word and of the line that asks for it, at the price of a reply.
+_SHORT_REPLY: Final = 40
+# No limit in dollars: what may be lost is a share of what the session costs.
+_LIMITS: Final = JobLimits(calls=1, seconds=60.0)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Reads the cached prefix once before it expires, at most `most` times in a row while the user is away.
+    """Reads the cached prefix once before it expires, at most `most` times in a row while no request comes.
 
-    It rents or buys: all reads in a row together cost no more than writing the prefix again would have cost more than a read, so the loss
-    is bounded if the user does not come back. `interval_ms` is the time until the next moment `idle`, in milliseconds. Only models with
-    known prices are asked, because only there it is known that anything is saved.
+    It rents or buys: it reads as long as the pauses seen so far make it likely that the next request comes in time, and never more than
+    `loss` of what the session would have cost without it is lost. `interval_ms` is the time until the next moment `idle`, in milliseconds.
+    Only models with known prices are asked, because only there it is known that anything is saved.
     """
 
-    most: int = 3
+    most: int = MOST_READS
     interval_ms: int = 240_000
+    loss: float = KEEP_ALIVE_LOSS
     limits: JobLimits = _LIMITS
-    name: str = "keep_alive"
+    name: str = KEEP_ALIVE
     moments: frozenset[JobMoment] = frozenset({"idle"})
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return `None` unless the prefix expires before the next moment and one more read pays."""
-        live = [prefix for prefix in situation.cache.prefixes if prefix.live(situation.now)]
-        prefix = max(live, key=lambda each: each.tokens, default=None)
-        if prefix is None or not self._is_due(prefix, situation) or not situation.card.prices.input:
+        prefix = max((each for each in situation.cache.prefixes if each.live(situation.now)), key=lambda each: each.tokens, default=None)
+        if prefix is None or prefix.tokens < _SMALLEST or situation.now + self.interval_ms < prefix.at + prefix.ttl:
             return None
-        reads = situation.job.repeats + 1
-        return _read_prefix(situation) if reads <= min(self.most, reads_that_pay(rates_of(situation.card, situation.cache))) else None
+        items = _items_of(prefix, situation)
+        return _read(items) if items and self._pays(prefix, situation) else None
 
-    def _is_due(self, prefix: CachedPrefix, situation: JobSituation) -> bool:
-        expires = prefix.at + prefix.ttl
-        return prefix.tokens >= _SMALLEST and situation.now + self.interval_ms >= expires and situation.health.turn is None
+    def _pays(self, prefix: CachedPrefix, situation: JobSituation) -> bool:
+        tariff = tariff_of(situation.card)
+        if tariff is None:
+            return False
+        account, done = joined(situation.account, situation.earlier), situation.job.repeats
+        price = tariff.read * prefix.tokens + tariff.output * _SHORT_REPLY
+        affordable = done + int(allowance(account, situation.lifetime, self.loss) / price)
+        working, most = situation.health.turn is not None, min(self.most, affordable)
+        return reads_worth(account, tariff, prefix.ttl, self.interval_ms, working=working, done=done, most=most) > done
 
 
-def reads_that_pay(rates: Rates) -> int:
-    """Return how many reads of a prefix together cost at most what writing it costs more than one read."""
-    # Prices are decimals, and (2.0 - 0.1) / 0.1 is a little below 19.
-    return int((rates.write - rates.read) / rates.read + 1e-9) if rates.read > 0 else 0
+def _items_of(prefix: CachedPrefix, situation: JobSituation) -> tuple[Item, ...]:
+    """The items of the view up to the end of a prefix; none if it ends in the head or is no longer in the view."""
+    items = situation.view.items
+    place = next((place for place, item in enumerate(items) if item.id == prefix.last), None)
+    return () if place is None else items[: place + 1]
 
 
-def _read_prefix(situation: JobSituation) -> JobSteps:
+def _read(items: tuple[Item, ...]) -> JobSteps:
     # The same head, items and tools as the last request of the turn: its bytes are those that the provider has cached. The limit of the
     # reply stays, too, for a smaller one may change the thinking budget, on which caches depend.
-    yield from ask(Ask(situation.view.items, prompt("keep_alive"), "keep_alive"))
+    yield from ask(Ask(items, prompt("keep_alive"), KEEP_ALIVE))
     return ()

@@ -59,6 +59,10 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
     preview_above: Annotated[
         _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
     ] = None
+    cache_ttl: Annotated[
+        Literal["auto", "5m", "1h"],
+        Meta(description="How long the provider's prompt cache lives: 5m, 1h, or auto: chosen by your pauses."),
+    ] = "auto"
     instructions: Annotated[
         str, Meta(description="Further instruction files, patterns and URLs, with commas between.", extra=_example('"docs/*.md"'))
     ] = ""
@@ -152,10 +156,12 @@ class JobsConfig(Struct, frozen=True, kw_only=True):
     keep_alive: Annotated[
         bool, Meta(description="Keep the provider's prompt cache warm while you are away, by small requests that cost money.")
     ] = False
-    keep_alive_most: Annotated[_Count, Meta(description="Most requests of keep_alive in a row.")] = 3
+    keep_alive_most: Annotated[_Count, Meta(description="Most requests of keep_alive in a row.")] = 11
     max_usd: Annotated[
         _Dollars | None,
-        Meta(description="Most US dollars of one job in a session; unset: titles 0.05, keep_alive 0.5.", extra=_example("0.1")),
+        Meta(
+            description="Most US dollars of one job in a session; unset: titles 0.05, keep_alive by what it saves.", extra=_example("0.1")
+        ),
     ] = None
     exit_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=3600)], Meta(description="Seconds that jobs get when a session ends, before they are cancelled.")
@@ -236,6 +242,10 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
 _ONLY_IN_FILES: Final = frozenset({"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "terminal", "providers", "hooks"})
 
 
+# The one job that a profile knows of, too: what it risks for the cache depends on it.
+KEEP_ALIVE_KEY: Final = "jobs.keep_alive"
+
+
 class Key(Struct, frozen=True):
     """One key. In `name`, `*` stands for the name of a provider. `variable` is empty if no environment variable sets the key.
 
@@ -284,7 +294,7 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
 def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
-    from_environment = not name.startswith(
+    from_environment = name == KEEP_ALIVE_KEY or not name.startswith(
         ("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "terminal.", "providers.", "hooks")
     )
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.reading import ConfigFile, ConfigProblem, checked_value, credential_hook, read_config
-from palimpsest.stores.config.schema import KEYS, Config, Key, key_of
+from palimpsest.stores.config.schema import KEEP_ALIVE_KEY, KEYS, Config, Key, key_of
 
 FILE_NAME: Final = "config.toml"
 PROJECT_FILE: Final = Path(".palimpsest") / FILE_NAME
@@ -59,7 +59,8 @@ class Settings(Struct, frozen=True):
         texts = dict(environment)
         for key in KEYS.values():
             setting = self.settings.get(key.name)
-            if key.name.startswith("context.") and setting is not None and not texts.get(key.variable, "").strip():
+            is_of_profiles = key.name.startswith("context.") or key.name == KEEP_ALIVE_KEY
+            if is_of_profiles and setting is not None and not texts.get(key.variable, "").strip():
                 texts[key.variable] = _as_text(setting.value)
         return texts
 
@@ -144,6 +145,8 @@ def _add_project(found: dict[str, Setting], project: ConfigFile) -> tuple[Config
             refused.append(ConfigProblem(place, f"a project file may not set {name}, so it is ignored; set it in your own file"))
         elif name == "profile" and ":" in str(value):
             refused.append(ConfigProblem(place, "a project file may not name a function as profile, because that would run its code"))
+        elif name == "profile" and "@" in str(value):
+            refused.append(ConfigProblem(place, "a project file may not name a profile with settings, which can name other files"))
         elif earlier is None:
             found[name] = Setting(name, value, place)
         elif isinstance(value, tuple) and isinstance(earlier.value, tuple):

@@ -10,8 +10,6 @@ from msgspec import Struct
 from palimpsest.core.items import Image
 from palimpsest.tools.files.confined import LARGEST_FILE, entries_of, read_file
 from palimpsest.tools.files.images import SUFFIXES, image_format, image_problem
-from palimpsest.tools.files.notebook import Cell, notebook_cells
-from palimpsest.tools.files.pdf import MOST_PAGES, pdf_text
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define
 from palimpsest.tools.workspace import Workspace
 
@@ -65,7 +63,7 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
         return _image(name, data, workspace)
     if path.suffix.lower() == ".ipynb":
         workspace.saw(path, data)
-        return _notebook(name, notebook_cells(name, data), arguments, workspace)
+        return _notebook(name, data, arguments, workspace)
     if b"\0" in data[:8_192]:
         raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
     workspace.saw(path, data)
@@ -88,7 +86,10 @@ def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
     return ToolOutput(text, (Image(found.media, workspace.keep(data)),), paths=(name,))
 
 
-def _notebook(name: str, cells: Sequence[Cell], arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+def _notebook(name: str, data: bytes, arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+    from palimpsest.tools.files.notebook import notebook_cells  # noqa: PLC0415 - few sessions read one, and a start is measured
+
+    cells = notebook_cells(name, data)
     if not cells:
         return ToolOutput(f"{name} has no cells", paths=(name,))
     first = _first(name, arguments, len(cells), "cell")
@@ -102,6 +103,8 @@ def _notebook(name: str, cells: Sequence[Cell], arguments: ReadArguments, worksp
 async def _pdf(name: str, data: bytes, arguments: ReadArguments) -> ToolOutput:
     if b"%PDF-" not in data[:1_024]:
         raise ToolError(f"{name} is no PDF file", where=name)
+    from palimpsest.tools.files.pdf import MOST_PAGES, pdf_text  # noqa: PLC0415 - few sessions read one, and a start is measured
+
     found = await pdf_text(name, data, max(1, arguments.offset), max(1, min(arguments.limit, MOST_PAGES)))
     first = _first(name, arguments, found.total, "page")
     pages = [f"[page {number}]\n{text.strip()}" for number, text in enumerate(found.pages, first)]

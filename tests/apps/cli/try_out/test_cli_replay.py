@@ -8,6 +8,7 @@ from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
+from palimpsest.lab.curve import curve_names
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.jsonl import JsonlSessions
 
@@ -99,7 +100,7 @@ def test_a_model_without_a_card_is_billed_by_a_stand_in_that_a_footnote_names(tm
     result = pal("replay", "strange", "--profiles", "none")
     lines = result.stdout.splitlines()
     assert (result.exit_code, lines[0]) == (0, "claude-sonnet-4-5[1m], window 1,000,000, cache entries last 5m")
-    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0", "0"]
+    assert lines[3].split() == ["recorded", "$4.50", "[1]", "0.0", "1.0M"]
     assert lines[4] == "[1] no card is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
 
 
@@ -152,7 +153,7 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", " , "), "--card names no card"),
         ((LONG, "--profiles", ""), "--profiles names no profile"),
         ((LONG, "--profiles", ","), "--profiles names no profile"),
-        ((LONG, "--into", __file__), "--into works only with --agreement"),
+        ((LONG, "--into", __file__), "--into works only with --agreement or --curve"),
         ((), "Missing argument"),
     ],
 )
@@ -305,3 +306,37 @@ def test_a_log_of_ours_that_holds_lines_of_another_program_is_replayed_once(tmp_
     path = pal.home.store.path_of("claude-d2b453cc-7e13-4d39-b892-57dac4f124e1")
 
     assert [row["format"] for row in pal.json("replay", str(path), "--profiles", "none")["sessions"]] == ["palimpsest"]
+
+
+def test_the_curve_compares_ours_with_the_rival_at_each_trigger(pal: Pal, tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("<!-- curve begins -->\n<!-- curve ends -->\n")
+    words = ("replay", SMALL, "--curve", "--plot", str(tmp_path / "plot.svg"), "--html", str(tmp_path / "page.html"))
+    found = pal.json(*words, "--into", str(document))
+
+    assert list(found["total"]) == [*curve_names(), *(["recorded"] if "recorded" in found["total"] else [])]
+    assert [judged["rival"] for judged in found["curve"]] == [name for name in curve_names() if name.startswith("claude-code-2.1.325")]
+    assert all(one["folds_per_100"] >= 0 for one in found["total"].values())
+    assert document.read_text(encoding="utf-8").count("| `claude-code-2.1.325@CLAUDE_CODE_AUTO_COMPACT_WINDOW=") == 5
+    assert (tmp_path / "plot.svg").read_text(encoding="utf-8").count("<circle") > len(curve_names())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<h3>Dollars against re-reads</h3>") == 1
+    # The charts of single sessions draw as many profiles as there are colours.
+    assert page.count('class="drawn"') == 9 + ("recorded" in found["total"])
+
+
+def test_the_curve_is_printed_for_people_with_a_verdict_for_each_trigger(pal: Pal) -> None:
+    lines = pal("replay", SMALL, "--curve", "--card", "claude-sonnet-4-5", COLUMNS="160").stdout.splitlines()
+    title = lines.index("ours against each trigger of claude-code-2.1.325, by the setting that does best here")
+
+    assert [line.split()[0] for line in lines[title + 2 : title + 8]] == [
+        *(f"CLAUDE_CODE_AUTO_COMPACT_WINDOW={window}" for window in (113000, 133000, 153000, 173000, 183000)),
+        "default",
+    ]
+    assert {line.split()[-1] for line in lines[title + 2 : title + 8]} <= {"ok", "MISSED"}
+
+
+def test_a_document_has_one_place_for_one_card(pal: Pal, tmp_path: Path) -> None:
+    result = pal("replay", SMALL, "--profiles", "none", "--card", "gpt-5.5,claude-sonnet-4-5", "--plot", str(tmp_path / "plot.svg"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a curve is about one card; name one with --card, or none" in result.stderr

@@ -1,11 +1,10 @@
 """`pal memory`: a table of its commands, each imported on use."""
 
-from importlib import import_module
 from typing import Final
 
 import click
 
-from palimpsest.apps.cli.command_line import SuggestingGroup
+from palimpsest.apps.cli.command_line import TableGroup
 
 # Name: (module and attribute below apps/cli, one line of help). `pal memory --help` needs only this table.
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -26,28 +25,11 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-class MemoryGroup(SuggestingGroup):
-    """A group that imports a command's module only when that command is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return all command names, in the order of the table."""
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command of that name; None if there is none."""
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        found: click.Command = getattr(import_module(f"palimpsest.apps.cli.{module}"), attribute)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
-
-
-@click.group(cls=MemoryGroup, epilog='\b\nExamples:\n  pal memory add "Tests run with make check." --kind project\n  pal memory list')
+@click.group(
+    cls=TableGroup,
+    table=_COMMANDS,
+    epilog='\b\nExamples:\n  pal memory add "Tests run with make check." --kind project\n  pal memory list',
+)
 def memory() -> None:
     """Notes that outlive a session: about you, this project, and where things are.
 

@@ -2,38 +2,44 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal
 
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.engine_session import provider_of
-from palimpsest.apps.cli.opening.home import AnyHome, expand_path, find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, complete_session, open_log
+from palimpsest.apps.cli.opening.home import AnyHome, find_home
+from palimpsest.apps.cli.opening.logs import cards_of, complete_session
 from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.apps.cli.try_out.replay_table import print_comparison, print_rows
-from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders, require_report_path, write_report
+from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
+from palimpsest.apps.cli.try_out.replay_checks import CHECKS
+from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders, find_sessions
+from palimpsest.apps.cli.try_out.replay_table import print_comparison
+from palimpsest.apps.cli.try_out.report_files import (
+    document_option,
+    insert_tables,
+    require_placeholders,
+    require_report_path,
+    require_writable,
+    write_report,
+)
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, PalimpsestError, PromptTooLong, ProviderError
+from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
 from palimpsest.engine.named_profiles import profile
-from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.own_logs import OwnLogs
-from palimpsest.foreign.reading.transcript import ReadProblem
-from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
 from palimpsest.lab.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
+from palimpsest.lab.curve import curve_names
 from palimpsest.lab.outcome import Comparison, ReplayedSession
 from palimpsest.lab.report.losses import with_hidden_events
-from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
+from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, OFFICIAL, DefinitionName
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import WINDOW, replay_card
+from palimpsest.profiles.named import parse_name, split_names
 from palimpsest.profiles.profile import Profile
 from palimpsest.profiles.settings import honoured_settings
 from palimpsest.wire.encode import encode
@@ -43,45 +49,26 @@ from palimpsest.wire.request import Params, Tool, adapted_params
 
 # Invalid key, no access, unknown model: all further requests would fail the same way.
 _PERMANENT_STATUSES = frozenset({401, 403, 404})
-Loader: TypeAlias = Callable[[], LoadedSession | ReadProblem]
 DEFAULT_PROFILES = ",".join(COMPARED)
-_AGREEMENT_TABLE = "agreement"
 _EXAMPLES = """\b
 Examples:
   pal replay last
   pal replay ~/.claude/projects --card claude-sonnet-4-5 --card gpt-5.5
-  pal replay session.jsonl --profiles palimpsest,codex --html report.html"""
-
-
-class SessionLoaders(NamedTuple):
-    """Loaders of the named sessions, and the files that were skipped with the reason."""
-
-    loaders: list[Loader]
-    skipped: list[ReadProblem]
-
-    def next(self, load: Loader) -> LoadedSession | None:
-        """Load a session; if it cannot be replayed, record the reason in `skipped` and return None."""
-        loaded = load()
-        if isinstance(loaded, ReadProblem):
-            self.skipped.append(loaded)
-        elif not loaded.recording.steps:
-            self.skipped.append(ReadProblem(loaded.source, "it has no recorded reply of a model, so there is nothing to replay"))
-        else:
-            return loaded
-        return None
-
-    def error_without_sessions(self) -> BadInput:
-        """Return the error for the case that no session could be loaded."""
-        first = self.skipped[0]
-        more = f" ({len(self.skipped) - 1} others cannot be replayed either)" if len(self.skipped) > 1 else ""
-        return BadInput(first.why + more, where=first.where)
+  pal replay session.jsonl --profiles palimpsest,codex --html report.html
+  pal replay ~/.claude/projects --curve --html report.html
+  pal replay last --profiles palimpsest,claude-code-2.1.325@CLAUDE_CODE_AUTO_COMPACT_WINDOW=120000"""
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("arguments", nargs=-1, required=True, metavar="SESSION|FILE|FOLDER…", shell_complete=complete_session)
 @click.option(
-    "--profiles", default=DEFAULT_PROFILES, show_default=True, metavar="NAMES", help="Profiles to replay under, separated by commas."
+    "--profiles",
+    show_default=DEFAULT_PROFILES,
+    metavar="NAMES",
+    help="Profiles to replay under, separated by commas; NAME@KEY=VALUE,KEY=VALUE gives one its settings.",
 )
+@click.option("--curve", is_flag=True, help="Also replay under programs at several triggers and settings, and compare ours with each.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write dollars against re-reads as an SVG.")
 @click.option("--card", "cards", multiple=True, metavar="NAME", help="Model card for prices; repeatable; default: the session's own model.")
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), help="Lifetime of cache entries at breakpoints; default: as in the session.")
 @click.option(
@@ -94,13 +81,23 @@ class SessionLoaders(NamedTuple):
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT", help="Write an HTML report.")
 @click.option("--model", default="", metavar="NAME", help="Let this model write the summaries; default: imitated summaries, offline.")
 @click.option("--timing", is_flag=True, help="Also measure the time of planning.")
+@click.option(
+    "--rereads",
+    type=click.Choice(DEFINITION_NAMES),
+    default=OFFICIAL,
+    show_default=True,
+    help="Which re-reads are billed; all three definitions are counted.",
+)
 @click.option("--agreement", is_flag=True, help="Instead, compare the simulated cache with the recorded usage.")
-@document_option(help="Insert the table of --agreement into a document, at its placeholder.")
+@click.option("--calibrate", is_flag=True, help="Instead, compare predicted re-reads with those after recorded compactions.")
+@document_option(help="Insert the table of --agreement, --calibrate or --curve into a document, at its placeholder.")
 @json_option
 def replay(
     *,
     arguments: tuple[str, ...],
-    profiles: str,
+    profiles: str | None,
+    curve: bool,
+    plot: Path | None,
     cards: tuple[str, ...],
     ttl: Literal["5m", "1h"] | None,
     window: int | None,
@@ -108,7 +105,9 @@ def replay(
     page: Path | None,
     model: str,
     timing: bool,
+    rereads: DefinitionName,
     agreement: bool,
+    calibrate: bool,
     into: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -117,17 +116,23 @@ def replay(
     Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
-    if into and not agreement:
-        raise click.UsageError("--into works only with --agreement")
+    if agreement and calibrate:
+        raise click.UsageError("--agreement and --calibrate exclude each other")
+    check = CHECKS.get("agreement" if agreement else "calibration" if calibrate else "")
+    if into and check is None and not curve:
+        raise click.UsageError("--into works only with --agreement, --calibrate and --curve")
     home = find_home()
-    if agreement:
-        require_placeholders(into, (_AGREEMENT_TABLE,))
-        _report_agreement(_find_sessions(home, arguments), into, as_json=as_json)
+    if check is not None:
+        check(find_sessions(home, arguments), into, as_json=as_json)
         return
     if page is not None:
         require_report_path(page)
-    replayed_profiles = _profiles(profiles)
-    settings = {each.name: found for each in replayed_profiles if (found := honoured_settings(each.name, os.environ))}
+    if plot is not None:
+        require_writable(plot, "--plot")
+    if curve:
+        require_placeholders(into, CURVE_TABLES)
+    replayed_profiles = _profiles(profiles, curve=curve)
+    settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
     plan = ReplayPlan(
         replayed_profiles,
@@ -139,8 +144,9 @@ def replay(
         settings,
         known,
         window,
+        rereads,
     )
-    sources = _find_sessions(home, arguments)
+    sources = find_sessions(home, arguments)
     _print_settings(plan)
     try:
         comparison = _replay(sources, plan, with_report=page is not None)
@@ -148,22 +154,34 @@ def replay(
         raise rejected.error from rejected
     if page is not None:
         write_report(comparison, page)
+    if plot is not None:
+        write_plot(comparison, plot)
+    insert_tables(into, curve_tables(comparison) if into else {})
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:
-        emit(as_builtins(comparison))
+        emit(as_builtins(comparison) | ({"curve": curve_json(comparison)} if curve else {}))
     else:
         print_comparison(console(), comparison)
+        if curve:
+            print_judgements(console(), comparison)
     outcomes = [outcome for run in comparison.runs for session in run.sessions for outcome in session.profiles.values()]
     if sources.skipped or any(outcome.invalid or outcome.failed for outcome in outcomes):
         click.get_current_context().exit(FINDINGS)
 
 
-def _profiles(names: str) -> tuple[Profile, ...]:
-    wanted = dict.fromkeys(names.replace(",", " ").split())
-    if not wanted:
+def _profiles(names: str | None, *, curve: bool) -> tuple[Profile, ...]:
+    given = None if names is None else split_names(names)
+    if given == ():
         raise click.UsageError("--profiles names no profile")
-    return tuple(profile(name, os.environ) for name in wanted)
+    wanted = (*(given or ()), *curve_names()) if curve else given or COMPARED
+    return tuple(profile(name, os.environ) for name in dict.fromkeys(wanted))
+
+
+def _environment_settings(name: str) -> dict[str, str]:
+    """Return the settings of the environment that a profile reads and its name does not set."""
+    plain_name, own = parse_name(name)
+    return {setting: value for setting, value in honoured_settings(plain_name, os.environ).items() if setting not in own}
 
 
 def _cards(known: tuple[ModelCard, ...], names: tuple[str, ...], window: int) -> tuple[ModelCard, ...]:
@@ -206,44 +224,6 @@ def _offset_progress(show_progress: Callable[[float], None], offset: int) -> Cal
     return lambda done: show_progress(offset + done)
 
 
-def _report_agreement(sources: SessionLoaders, into: tuple[Path, ...], *, as_json: bool) -> None:
-    """Compare the simulated cache with recorded usage for all sessions; print the result, or insert it into documents."""
-    sessions: list[SessionAgreement] = []
-    silent = 0
-    with progress_bar("comparing", len(sources.loaders)) as show_progress:
-        for number, load in enumerate(sources.loaders, 1):
-            loaded = sources.next(load)
-            one = compare_cache(loaded.id, loaded.format, loaded.events) if loaded is not None else None
-            sessions += [one] if one is not None else []
-            silent += loaded is not None and one is None
-            show_progress(number)
-    for bad in sources.skipped:
-        click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
-    if not sessions:
-        raise BadInput("none of these sessions reports cache reads", where=_AGREEMENT_TABLE)
-    agreement = agreement_of(sessions, silent)
-    insert_tables(into, {_AGREEMENT_TABLE: agreement_markdown(agreement)})
-    if as_json:
-        emit(agreement)
-    else:
-        _print_agreement(agreement)
-    if sources.skipped:
-        click.get_current_context().exit(FINDINGS)
-
-
-def _print_agreement(agreement: Agreement) -> None:
-    screen = console()
-    rows = [
-        (plain(one.session), one.format, f"{one.calls:,}", f"{one.reported:,}", f"{one.simulated:,}", f"{one.error:.2%}")
-        for one in agreement.sessions
-    ]
-    print_rows(screen, ("session", "format", "calls", "read", "simulated", "error"), rows, left=2)
-    for name, error in agreement.median.items():
-        screen.print(f"median error of {name}: {error:.2%}")
-    if agreement.silent:
-        screen.print(f"sessions that report no cache reads: {agreement.silent}")
-
-
 class _ModelRejected(Exception):
     """The first request failed permanently; not a `PalimpsestError`, because policies continue after those."""
 
@@ -275,40 +255,3 @@ def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
             raise
 
     return ask
-
-
-def _find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
-    """Find the sessions for arguments: ids, files and folders. Raises `BadInput` if there are none."""
-    found, skipped = list[Loader](), list[ReadProblem]()
-    for argument in arguments:
-        path = Path(os.path.abspath(expand_path(argument)))  # noqa: PTH100 - links are not resolved
-        if not path.exists():
-            found.append(_own_loader(home, argument))
-            continue
-        # Logs of this program hold lines of others, so they are recognised first.
-        below = find_sources((OwnLogs(), *FORMATS), [path])
-        own = [source for source in below.sources if source.format == OWN_FORMAT]
-        found += [_own_loader(home, source.path) for source in own]
-        found += [partial(load_foreign, source) for source in below.sources if source.format != OWN_FORMAT]
-        skipped += below.skipped
-    if not found:
-        raise (
-            SessionLoaders(found, skipped).error_without_sessions()
-            if skipped
-            else BadInput("there is no session to replay", where=", ".join(arguments))
-        )
-    return SessionLoaders(found, skipped)
-
-
-def _own_loader(home: AnyHome, argument: str) -> Loader:
-    found = find_session(home, argument)
-    name = found.name
-
-    def load() -> LoadedSession | ReadProblem:
-        try:
-            with open_log(found, whole=True) as log:
-                return load_log(log, found.blobs, name)
-        except PalimpsestError as error:
-            return ReadProblem(name, error.message)
-
-    return load

@@ -12,10 +12,15 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import NO_MODEL, OWN_CARDS, RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 from palimpsest.lab.report.markup import mean_survival
+from palimpsest.lab.rereads.definitions import DEFINITION_NAMES
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
-_COLUMNS = ("cost", "ratio", "worst", "calls", "peak", "mean", "folds", "masks", "re-reads", "kept", "invalid", "long", "failed", "plan ms")
-_WIDE_COLUMNS = frozenset({"calls", "peak", "mean"})
+_COLUMNS = (
+    *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
+    *("kept", "invalid", "long", "failed", "plan ms"),
+)
+_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks"})
+_MOST_COLUMNS = 9
 _VERSION = re.compile(r"-\d[\d.]*$")
 
 
@@ -65,7 +70,8 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
     for run in comparison.runs:
         screen.print(Text(plain(_title(run)), style="bold"))
         figures_by_profile = {name: figures(outcomes) for name, outcomes in run.outcomes.items()}
-        if len(run.sessions) > 1:
+        # A column for each of many profiles would fit no screen.
+        if len(run.sessions) > 1 and len(comparison.profiles) <= _MOST_COLUMNS:
             _print_sessions(screen, run, comparison)
         _print_total(screen, run, comparison, figures_by_profile)
         _print_probes(screen, {name: one for name, one in figures_by_profile.items() if name != RECORDED})
@@ -168,8 +174,9 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "peak": short(total.peak),
         "mean": short(total.mean),
         "folds": f"{total.folds:,}",
+        "folds/100": f"{total.folds_per_100:.1f}",
         "masks": f"{total.masks:,}",
-        "re-reads": f"{total.rereads:,}",
+        "re-reads": " / ".join(f"{number:,}" for number in total.rereads_by.values()),
         "kept": f"{mean_survival(total.survival):.0%}" if total.folds else "",
         "invalid": f"{total.invalid:,}",
         "long": f"{total.too_long:,}",
@@ -179,10 +186,16 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
-    notes = ["re-reads: content that was hidden when a later recorded call needed it, billed as one more call; names in a fold need none"]
+    names = " / ".join(DEFINITION_NAMES)
+    notes = [
+        f"re-reads: hidden content that a later recorded call needs, by {names}; those by {comparison.rereads} are billed as one more call"
+    ]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
+    notes.append(
+        "folds/100: folds per 100 recorded calls; mean: tokens of a usual request; no replay can price what they mean for the work"
+    )
     notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")

@@ -1,0 +1,124 @@
+"""The account of a session's cache: what its calls cost, what they would have cost otherwise, and the pauses between them."""
+
+from typing import ClassVar, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS
+from palimpsest.audit.pricing.cache_state import CacheProjection
+from palimpsest.audit.pricing.keeping import Lifetime, Tariff, tariff_of
+from palimpsest.audit.pricing.metering import Metering
+from palimpsest.core.events import CallStarted, Event, ModelReplied, TurnStarted, Usage
+from palimpsest.core.items import Value
+from palimpsest.core.projections.jobs import job_purpose
+from palimpsest.core.projections.projection import Scope, StateProjection
+from palimpsest.core.situation import CacheAccount
+
+KEEP_ALIVE: Final = "keep_alive"
+# The newest pauses of each kind that are kept; older ones say less about the user of today.
+MOST_PAUSES: Final = 64
+
+
+class StartedCall(Value, frozen=True):
+    """A call on its way: the pause before it in milliseconds, the tokens of the prefix that it can read, and whether that is live."""
+
+    pause: int = 0
+    prefix: int = 0
+    live: bool = False
+
+
+class _AccountSnapshot(Value, frozen=True):
+    """The account, the newest call, its time in milliseconds, and whether a turn has started since."""
+
+    account: CacheAccount = CacheAccount()
+    call: StartedCall | None = None
+    called: int | None = None
+    new_turn: bool = False
+
+
+class AccountProjection(StateProjection):
+    """Projection of the account of the cache, from the calls of turns and the reads that kept a prefix alive."""
+
+    name: ClassVar = "cache_account"
+    version: ClassVar = 1
+    watches: ClassVar = frozenset({TurnStarted, CallStarted, ModelReplied})
+    scope: ClassVar[Scope] = "path"
+    state_type: ClassVar = _AccountSnapshot
+
+    def __init__(self, metering: Metering, cache: CacheProjection) -> None:
+        self._metering = metering
+        self._cache = cache
+        self.reset()
+
+    def start_from(self, state: _AccountSnapshot) -> None:
+        """Replace the state."""
+        self._state = state
+
+    def snapshot(self) -> bytes:
+        """The state as JSON."""
+        return msgspec.json.encode(self._state)
+
+    def value(self) -> CacheAccount:
+        """The account after the last event."""
+        return self._state.account
+
+    def take(self, event: Event) -> None:
+        """Apply one event, before the cache state takes in the reply to a call."""
+        state, body = self._state, event.body
+        match body:
+            case TurnStarted():
+                self._state = replace(state, new_turn=True)
+            case CallStarted(purpose="turn"):
+                self._start_call(event.at)
+            case ModelReplied(purpose="turn", usage=usage) if usage.prompt:
+                tariff = tariff_of(self._metering.card)
+                if state.call is not None and tariff is not None:
+                    self._state = replace(state, account=after_call(state.account, state.call, usage, tariff), call=None)
+            case ModelReplied(purpose=purpose, usage=usage) if purpose == job_purpose(KEEP_ALIVE):
+                tariff = tariff_of(self._metering.card)
+                if tariff is not None:
+                    self._state = replace(state, account=replace(state.account, paid=state.account.paid + price(usage, tariff)))
+            case _:
+                pass
+
+    def _start_call(self, at: int) -> None:
+        state, prefixes = self._state, self._cache.value().prefixes
+        pause = 0 if state.called is None else max(0, at - state.called)
+        longest = max(prefixes, key=lambda prefix: prefix.tokens, default=None)
+        call = StartedCall(pause) if longest is None else StartedCall(pause, longest.tokens, longest.live(at))
+        account = with_pause(state.account, pause, working=not state.new_turn)
+        self._state = _AccountSnapshot(account, call, at)
+
+
+def with_pause(account: CacheAccount, pause: int, *, working: bool) -> CacheAccount:
+    """The account after a pause of so many milliseconds; one that no cache notices is not kept."""
+    if pause <= FIVE_MINUTES_MS:
+        return account
+    if working:
+        return replace(account, working=(*account.working, pause)[-MOST_PAUSES:])
+    return replace(account, waiting=(*account.waiting, pause)[-MOST_PAUSES:])
+
+
+def after_call(account: CacheAccount, call: StartedCall, usage: Usage, tariff: Tariff) -> CacheAccount:
+    """The account after a reply: what was paid, and what the same call would have cost under each lifetime without keep-alive."""
+    # What was read says what could be read, unless the prefix had expired.
+    prefix = usage.cache_read if call.live else max(usage.cache_read, min(call.prefix, usage.prompt))
+    reply, cached = tariff.output * usage.output, usage.prompt - usage.input
+
+    def plain(lifetime: Lifetime) -> float:
+        read = min(prefix, cached) if call.pause < lifetime.ms else 0
+        return usage.input + tariff.read * read + lifetime.write * (cached - read) + reply
+
+    return replace(
+        account,
+        paid=account.paid + price(usage, tariff),
+        short=account.short + plain(tariff.short),
+        long=account.long + plain(tariff.long),
+    )
+
+
+def price(usage: Usage, tariff: Tariff) -> float:
+    """What a call cost, in input tokens."""
+    written = tariff.short.write * usage.cache_write + tariff.long.write * usage.cache_write_long
+    return usage.input + tariff.read * usage.cache_read + written + tariff.output * usage.output
