@@ -14,6 +14,7 @@ from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refr
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
+from palimpsest.audit.pricing.two_bills import newest_bill
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
@@ -45,7 +46,8 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     """List sessions, the one with the newest event first; the first row is the session that `last` names.
 
     On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
-    end, which every command takes. Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on
+    end, which every command takes. The cost of a session of the gateway is followed by what it would have been without.
+    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on
     standard error (exit code 1).
     """
     home = find_home()
@@ -59,7 +61,7 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     if limit is not None or not (everything or as_json):
         rows = rows[: limit or _DEFAULT_LIMIT]
     if as_json:
-        emit([as_builtins(row, cost_of(row, cards)) for row in rows])
+        emit([as_builtins(row, cost_of(row, cards)) | _without_gateway(home, row) for row in rows])
     elif not rows:
         click.echo("no sessions yet; `pal demo` shows what pal can do" if chosen.is_empty else "no session matches; see `pal sessions`")
     else:
@@ -139,9 +141,23 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
 def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = dollars(cost_of(row, cards)) if row.usage else "-"
+    if without := _without_gateway(home, row):
+        price = f"{price} of {dollars(without['usd_without'])}"
     context = _context(home, row, cards)
     share = "-" if context is None else f"{percent_of(context.tokens, context.window)}%"
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
+
+
+def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float]:
+    """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
+    if row.origin != "gateway":
+        return {}
+    try:
+        with open_log(find_session(home, row.id)) as log:
+            bill = newest_bill(log)
+    except PalimpsestError:
+        return {}
+    return {} if bill is None else {"usd_without": bill.usd_without}
 
 
 class _Context(NamedTuple):

@@ -1,0 +1,113 @@
+"""One conversation behind the gateway: its requests as its profile edits them, its replies, and its two bills, all in its log."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader
+from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill, TwoBills, newest_bill
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Failed, ModelReplied, ViewEdited
+from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.mirror.elements import OWNER
+from palimpsest.stores.home import AnyHome
+from palimpsest.stores.logs.undo_queue import UndoQueue
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.past_requests import card_on_wire
+from palimpsest.wire.stream import decode_response, decoder
+
+Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
+_CLEARING: Final = {"PAL_AUTO_COMPACT": "off"}
+PROFILES: Final[Mapping[Mode, tuple[str, Mapping[str, str]]]] = {
+    "watch": ("none", {}),
+    "lossless": ("lossless", {}),
+    # Folding stays with the client, unless the user asks for it.
+    "palimpsest": ("palimpsest", _CLEARING),
+    "thrifty": ("palimpsest", _CLEARING | {"PAL_THRIFT": "thrifty"}),
+}
+
+
+class Exchange(NamedTuple):
+    """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time."""
+
+    given: GivenRequest
+    messages: Sequence[Any]
+    body: bytes
+    edits: int = 0
+
+
+class RecordedConversation:
+    """A conversation with its log; one thread at a time uses it."""
+
+    def __init__(self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome) -> None:
+        self.conversation = conversation
+        self.wire = wire
+        self.mode: Mode = mode
+        session = conversation.session
+        self.bill = newest_bill(session.log) or GatewayBill(mode)
+        self._card = card_on_wire(session.card, wire)
+        self._clock = home.clock
+        self._undos = UndoQueue(home.folder, conversation.id)
+        self._reader = RequestReader()
+        self._blocks = RequestBlocks(self._card.name)
+        self._bills = TwoBills(self._card)
+
+    def prepare(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+        """Record what is new in a request and return what to send. Raises `BadInput` if the messages cannot be read."""
+        self._undo_queued()
+        given = self._reader.read(self.wire, body, fields)
+        before = self.conversation.session.log.tip
+        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
+        if self.mode == "watch":
+            return Exchange(given, given.messages, body)
+        log = self.conversation.session.log
+        bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
+        edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
+        return Exchange(given, messages, given.body_with(messages), edits)
+
+    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> BilledCall | None:
+        """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
+
+        `sent_as_given` says that the request was sent as the client gave it, whatever was prepared.
+        """
+        try:
+            decoded = self._decoded(reply, streamed=streamed)
+        except PalimpsestError as error:
+            self.note("reply", error.kind, error.message)
+            return None
+        self.conversation.observe(decoded if streamed else msgspec.json.decode(reply))
+        if not decoded.usage.prompt:
+            return None
+        given = self._blocks.of(exchange.given, exchange.given.messages)
+        is_same = sent_as_given or exchange.messages is exchange.given.messages
+        sent = given if is_same else self._blocks.of(exchange.given, exchange.messages)
+        call = self._bills.add(given, sent, decoded.usage, self._clock.now())
+        self.bill = self.bill.plus(call)
+        self.conversation.session.log.append(self.bill.noted())
+        return call
+
+    def note(self, what: str, kind: str, message: str) -> None:
+        """Record that something failed: the request was sent as it was given, or its reply was not understood."""
+        with suppress(PalimpsestError, OSError):
+            self.conversation.session.log.append(Failed(f"gateway {what}", kind, message))
+
+    def close(self) -> None:
+        """Make the log durable and close it."""
+        self.conversation.close()
+
+    def _decoded(self, reply: bytes, *, streamed: bool) -> ModelReplied:
+        if not streamed:
+            return decode_response(self.wire, reply, self._card)
+        stream = decoder(self.wire, self._card)
+        stream.feed(reply)
+        return stream.finish()
+
+    def _undo_queued(self) -> None:
+        for undo in self._undos.take():
+            try:
+                self.conversation.undo(undo.event, edits=undo.edits, why=undo.why)
+            except PalimpsestError as error:
+                self.note("undo", error.kind, error.message)
