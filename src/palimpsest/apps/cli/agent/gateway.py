@@ -107,8 +107,8 @@ def bill_line(bill: GatewayBill) -> str:
     """Return the bill of all requests in one line: what they cost, and what they would have cost directly."""
     if not bill.requests:
         return "pal gateway: no request was recorded"
-    calls = counted(bill.requests, "request")
-    return f"pal gateway: {calls}, {dollars(bill.usd)}; sent directly the same would have cost {dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
+    without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
+    return f"pal gateway: {counted(bill.requests, 'request')}, {dollars(bill.usd)}; sent directly the same would have cost {without}"
 
 
 def _share(usd: float, without: float) -> str:

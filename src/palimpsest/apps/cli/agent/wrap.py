@@ -93,7 +93,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], gateway: "subpr
         program = subprocess.Popen(command, env=environment)  # noqa: S603 - the program that the user named
         for name, process in (("program", program), ("gateway", gateway)):
             threading.Thread(target=_wait, args=(process, name, ended), daemon=True).start()
-        if ended.get() == "gateway" and program.poll() is None:
+        if ended.get() == "gateway":
             click.echo(
                 f"pal wrap: the gateway has ended (exit code {gateway.poll()}), so {agent} cannot reach its model any more; leave it and "
                 f"go on directly with `{_AGAIN[agent]}`, nothing of its session is lost",
