@@ -84,9 +84,7 @@ class OpenConversations:
         return lane.recorded
 
     def _open(self, name: ConversationName, wire: WireName, model: str) -> RecordedConversation:
-        profile, settings = PROFILES[self._mode]
-        if self._fold:
-            settings = {key: value for key, value in settings.items() if key != "PAL_AUTO_COMPACT"}
+        profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
         parent = self._mains.get(name.client, "") if name.agent else ""
         opener = EventRef(parent, 0) if parent else None
         for session in (name.session, *(f"{name.session}.{number}" for number in range(2, 2 + _OTHERS))):

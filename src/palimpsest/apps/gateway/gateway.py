@@ -2,20 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import httpx
+from msgspec import Raw
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
 from palimpsest.apps.gateway.forwarding import Upstreams, connect, returned_headers, send
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
-from palimpsest.apps.gateway.recorded import Exchange, Mode
-from palimpsest.apps.gateway.routing import WIRES, conversation_name
+from palimpsest.apps.gateway.recorded import Exchange, Mode, RecordedConversation
+from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
 from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill
-from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.items import Value
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import WireName
@@ -27,6 +28,7 @@ _BYTES_OF_DEADLINE: Final = 700_000
 _MOST_BYTES: Final = 64_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
+_LONGEST_NOTE: Final = 500
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -44,14 +46,17 @@ class RequestReport(Value, frozen=True):
     ms: float
 
 
-class _Call(NamedTuple):
-    """A call on its way: its conversation, the task that prepares it, whether what was prepared is sent, and the time of it."""
+@dataclass
+class _Call:
+    """A call on its way: its conversation once that is known, what is prepared for it, and whether that is sent; `ms` until then."""
 
-    lane: Lane
-    prepared: "asyncio.Task[Exchange]"
-    sent_as_given: bool
-    edits: int
-    ms: float
+    begun: float
+    sent: asyncio.Event
+    prepared: "asyncio.Task[Exchange]" = field(init=False)
+    lane: Lane | None = None
+    sent_as_given: bool = True
+    edits: int = 0
+    ms: float = 0.0
 
 
 class Gateway:
@@ -100,40 +105,50 @@ class Gateway:
 
     async def _prepared_or_given(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
         try:
-            return await self._prepared(request, wire, body, time.perf_counter())
+            return await self._prepared(request, wire, body)
         except Exception as error:  # noqa: BLE001 - no error of ours may stop the request of a client
             self._warn(f"a request was passed on without a record ({error!r})"[:500])
             return None
 
-    async def _prepared(self, request: Request, wire: WireName, body: bytes, begun: float) -> _Call | None:
+    async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
         """Prepare a request; `None` if it belongs to no conversation. After the deadline it is sent as it is, and recorded later."""
+        call = _Call(time.perf_counter(), asyncio.Event())
         fields = fields_of(body)
         if fields is None or not is_followed(wire, fields):
             return None
-        try:
-            name = conversation_name(wire, request.headers, fields)
-        except PalimpsestError:
-            return None
-        lane = await self._conversations.lane(name)
-        task = asyncio.create_task(self._conversations.prepare(lane, wire, text_at(fields, "model"), body, fields))
+        name = conversation_name(wire, request.headers, fields)
+        call.prepared = asyncio.create_task(self._prepare(call, name, wire, body, fields))
         if self.mode == "watch":
-            # Nothing is changed, so nothing is waited for.
-            return _Call(lane, task, sent_as_given=True, edits=0, ms=(time.perf_counter() - begun) * 1_000)
+            # Nothing is changed, so that the request does not wait; it is recorded once it is sent.
+            call.ms = (time.perf_counter() - call.begun) * 1_000
+            return call
         seconds = self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
-        await asyncio.wait((task,), timeout=seconds - (time.perf_counter() - begun))
-        late = not task.done()
-        failed = late or task.exception() is not None
-        if late:
-            self._keep(self._note_late(lane, task, seconds))
-        edits = 0 if failed else task.result().edits
-        return _Call(lane, task, sent_as_given=failed, edits=edits, ms=(time.perf_counter() - begun) * 1_000)
+        await asyncio.wait((call.prepared,), timeout=seconds - (time.perf_counter() - call.begun))
+        if not call.prepared.done():
+            self._keep(self._note_late(call, seconds))
+        elif call.prepared.exception() is None:
+            call.sent_as_given, call.edits = False, call.prepared.result().edits
+        call.ms = (time.perf_counter() - call.begun) * 1_000
+        return call
 
-    async def _note_late(self, lane: Lane, task: "asyncio.Task[Exchange]", seconds: float) -> None:
-        await asyncio.wait((task,))
+    async def _prepare(self, call: _Call, name: ConversationName, wire: WireName, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+        if self.mode == "watch":
+            await call.sent.wait()
+        call.lane = await self._conversations.lane(name)
+        return await self._conversations.prepare(call.lane, wire, text_at(fields, "model"), body, fields)
+
+    async def _note_late(self, call: _Call, seconds: float) -> None:
+        await asyncio.wait((call.prepared,))
+        message = f"the edits took longer than {seconds * 1_000:.0f} ms; the request was sent as it was given"
+        await self._note(call, "request", "deadline", message)
+
+    async def _note(self, call: _Call, what: str, kind: str, message: str) -> None:
+        lane = call.lane
+        if lane is None or lane.recorded is None:
+            self._warn(message)
+            return
         recorded = lane.recorded
-        if recorded is not None:
-            message = f"the edits took longer than {seconds * 1_000:.0f} ms; the request was sent as it was given"
-            await self._conversations.run(lane, lambda: recorded.note("request", "deadline", message))
+        await self._conversations.run(lane, lambda: recorded.note(what, kind, message))
 
     async def _passed(self, request: Request, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
         """Send a request on, and return the reply, which is passed back as it arrives and recorded at its end."""
@@ -141,11 +156,13 @@ class Gateway:
         try:
             reply = await send(self._client, request.method, url, request.headers.raw, body)
         except httpx.HTTPError as error:
-            await self._ended(call, None)
+            self._keep(self._ended(call, None))
             return _error(502, f"pal gateway: the provider at {httpx.URL(url).host} cannot be reached ({type(error).__name__})")
         except BaseException:
-            await self._ended(call, None)
+            self._keep(self._ended(call, None))
             raise
+        if call is not None:
+            call.sent.set()
         response = StreamingResponse(self._chunks(reply, call), reply.status_code)
         response.raw_headers = returned_headers(reply.headers)
         return response
@@ -167,7 +184,7 @@ class Gateway:
             self._keep(self._ended(call, data, streamed=streamed))
             await reply.aclose()
 
-    def _keep(self, work: Any) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
@@ -176,30 +193,26 @@ class Gateway:
         """Record the end of a call, and report it; errors of this are noted in the log of its conversation."""
         if call is None:
             return
+        call.sent.set()
         await asyncio.wait((call.prepared,))
-        recorded, failed = call.lane.recorded, call.prepared.exception()
+        lane, failed = call.lane, call.prepared.exception()
         try:
-            if recorded is None:
-                return
             if failed is not None:
-                await self._conversations.run(call.lane, lambda: recorded.note("request", "internal", repr(failed)[:500]))
-            elif reply is not None:
-                exchange = call.prepared.result()
-                as_given = call.sent_as_given
+                await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])
+            elif reply is not None and lane is not None and lane.recorded is not None:
+                recorded, exchange, as_given = lane.recorded, call.prepared.result(), call.sent_as_given
                 billed = await self._conversations.run(
-                    call.lane, lambda: recorded.observe(exchange, reply, streamed=streamed, sent_as_given=as_given)
+                    lane, lambda: recorded.observe(exchange, reply, streamed=streamed, sent_as_given=as_given)
                 )
-                self._reported(call, billed)
+                self._reported(call, recorded, billed)
         except Exception as error:  # noqa: BLE001 - the record of a reply that the client already has
-            message = repr(error)[:500]
-            if recorded is not None:
-                await self._conversations.run(call.lane, lambda: recorded.note("reply", "internal", message))
+            await self._note(call, "reply", "internal", repr(error)[:_LONGEST_NOTE])
         finally:
-            await self._conversations.release(call.lane)
+            if lane is not None:
+                await self._conversations.release(lane)
 
-    def _reported(self, call: _Call, billed: BilledCall | None) -> None:
-        recorded = call.lane.recorded
-        if billed is None or recorded is None:
+    def _reported(self, call: _Call, recorded: RecordedConversation, billed: BilledCall | None) -> None:
+        if billed is None:
             return
         self.total = self.total.plus(billed)
         bill = recorded.bill

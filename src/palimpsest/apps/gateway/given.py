@@ -23,6 +23,7 @@ _FIELDS: Final[dict[WireName, tuple[str, str]]] = {
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.encode
+_MARK: Final = BREAKPOINT.encode()
 
 
 class GivenRequest(NamedTuple):
@@ -36,15 +37,41 @@ class GivenRequest(NamedTuple):
     system: Any
     tools: list[Any]
 
-    def body_with(self, messages: Sequence[Any]) -> bytes:
-        """Return the bytes with other messages: all others, and the messages that are the client's own, stay byte for byte."""
-        if messages is self.messages:
+    def body_with(self, messages: Sequence[Any], lifetime: str = "") -> bytes:
+        """Return the bytes with other messages, and another lifetime of all cache entries unless it is empty.
+
+        All else, and the messages that are the client's own, stay byte for byte.
+        """
+        if messages is self.messages and not lifetime:
             return self.body
         given = {id(message): raw for message, raw in zip(self.messages, self.raw_messages, strict=True)}
-        listed = b",".join(given.get(id(message)) or _encode(message) for message in messages)
+        listed = b",".join(_relived(given.get(id(message)) or _encode(message), lifetime) for message in messages)
         field = _FIELDS[self.wire][0]
-        entries = (_encode(key) + b":" + (b"[" + listed + b"]" if key == field else bytes(raw)) for key, raw in self.fields.items())
+        entries = (
+            _encode(key) + b":" + (b"[" + listed + b"]" if key == field else _relived(bytes(raw), lifetime))
+            for key, raw in self.fields.items()
+        )
         return b"{" + b",".join(entries) + b"}"
+
+
+def _relived(raw: bytes, lifetime: str) -> bytes:
+    """A part of a request with another lifetime at its breakpoints; the same bytes if it has none or the lifetime is empty."""
+    if not lifetime or _MARK not in raw:
+        return raw
+    return _encode(_with_lifetime(msgspec.json.decode(raw), lifetime))
+
+
+def _with_lifetime(value: Any, lifetime: str) -> Any:
+    if isinstance(value, list):
+        return [_with_lifetime(entry, lifetime) for entry in value]
+    if not is_json(value):
+        return value
+    # Only what a breakpoint can be set at is looked at, so that a text or an argument of that name stays as it is.
+    changed = {key: _with_lifetime(entry, lifetime) if key == "content" else entry for key, entry in value.items()}
+    mark = changed.get(BREAKPOINT)
+    if is_json(mark):
+        changed[BREAKPOINT] = {**{key: entry for key, entry in mark.items() if key != "ttl"}, **({"ttl": "1h"} if lifetime == "1h" else {})}
+    return changed
 
 
 class RequestReader:
@@ -115,17 +142,17 @@ class RequestBlocks:
         self._factor = FAMILY_FACTORS[family_of(model)]
         self._known: dict[bytes, tuple[str, int]] = {}
 
-    def of(self, request: GivenRequest, messages: Sequence[Any]) -> BilledRequest:
-        """Return the blocks of a request with these messages, and its breakpoints."""
-        own = {id(message): raw for message, raw in zip(request.messages, request.raw_messages, strict=True)}
+    def of(self, request: GivenRequest, messages: Sequence[Any], lifetime: str = "") -> BilledRequest:
+        """Return the blocks of a request with these messages, and its breakpoints with this lifetime; empty is that of the client."""
+        given = {id(message): raw for message, raw in zip(request.messages, request.raw_messages, strict=True)}
         known: dict[bytes, tuple[str, int]] = {}
         blocks: list[tuple[str, int]] = []
         breakpoints: list[Breakpoint] = []
-        for value, raw in self._parts(request, messages, own):
+        for value, raw in self._parts(request, messages, given):
             blocks.append(known.setdefault(raw, self._known.get(raw) or self._block(value, raw)))
-            lifetime = _lifetime(value) if BREAKPOINT.encode() in raw else ""
-            if lifetime:
-                breakpoints.append(Breakpoint(len(blocks) - 1, lifetime == "1h"))
+            own = lifetime_of(value) if _MARK in raw else ""
+            if own:
+                breakpoints.append(Breakpoint(len(blocks) - 1, (lifetime or own) == "1h"))
         self._known = self._known | known if len(self._known) < 2 * len(known) + 64 else known
         return BilledRequest(blocks, breakpoints)
 
@@ -142,8 +169,8 @@ class RequestBlocks:
         return digest_of_message(plain), max(1, round(self._factor * estimate_bytes(raw)))
 
 
-def _lifetime(value: Any) -> str:
-    """The lifetime of the last breakpoint in a message, a part of the system prompt or the tools; empty if there is none."""
+def lifetime_of(value: Any) -> str:
+    """Return the lifetime of the last breakpoint in a message, a part of the system prompt or the tools; empty if there is none."""
     if not is_json(value):
         return ""
     entries = [value, *tables_at(value, "content"), *tables_at(value, "tools")]

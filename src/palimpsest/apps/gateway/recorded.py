@@ -1,17 +1,19 @@
 """One conversation behind the gateway: its requests as its profile edits them, its replies, and its two bills, all in its log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader
+from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of
 from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
 from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.engine.conversation.following import end_call
 from palimpsest.mirror.elements import OWNER
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
@@ -20,23 +22,20 @@ from palimpsest.wire.past_requests import card_on_wire
 from palimpsest.wire.stream import decode_response, decoder
 
 Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
-_CLEARING: Final = {"PAL_AUTO_COMPACT": "off"}
-PROFILES: Final[Mapping[Mode, tuple[str, Mapping[str, str]]]] = {
-    "watch": ("none", {}),
-    "lossless": ("lossless", {}),
-    # Folding stays with the client, unless the user asks for it.
-    "palimpsest": ("palimpsest", _CLEARING),
-    "thrifty": ("palimpsest", _CLEARING | {"PAL_THRIFT": "thrifty"}),
-}
+PROFILES: Final[Mapping[Mode, str]] = {"watch": "none", "lossless": "lossless", "palimpsest": "gateway", "thrifty": "gateway-thrifty"}
 
 
 class Exchange(NamedTuple):
-    """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time."""
+    """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time.
+
+    `lifetime` is that of its cache entries if it is not the client's.
+    """
 
     given: GivenRequest
     messages: Sequence[Any]
     body: bytes
     edits: int = 0
+    lifetime: str = ""
 
 
 class RecordedConversation:
@@ -54,19 +53,22 @@ class RecordedConversation:
         self._reader = RequestReader()
         self._blocks = RequestBlocks(self._card.name)
         self._bills = TwoBills(self._card)
+        self._lifetime = ""
 
     def prepare(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
         """Record what is new in a request and return what to send. Raises `BadInput` if the messages cannot be read."""
         self._undo_queued()
         given = self._reader.read(self.wire, body, fields)
         before = self.conversation.session.log.tip
-        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
         if self.mode == "watch":
+            self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
             return Exchange(given, given.messages, body)
+        lifetime = self._chosen_lifetime(given)
+        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
         log = self.conversation.session.log
         bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
         edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
-        return Exchange(given, messages, given.body_with(messages), edits)
+        return Exchange(given, messages, given.body_with(messages, lifetime), edits, lifetime)
 
     def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> BilledCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
@@ -82,12 +84,27 @@ class RecordedConversation:
         if not decoded.usage.prompt:
             return None
         given = self._blocks.of(exchange.given, exchange.given.messages)
-        is_same = sent_as_given or exchange.messages is exchange.given.messages
-        sent = given if is_same else self._blocks.of(exchange.given, exchange.messages)
+        is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
+        sent = given if is_same else self._blocks.of(exchange.given, exchange.messages, exchange.lifetime)
         call = self._bills.add(given, sent, decoded.usage, self._clock.now())
         self.bill = self.bill.plus(call)
         self.conversation.session.log.append(self.bill.noted())
         return call
+
+    def _chosen_lifetime(self, given: GivenRequest) -> str:
+        """Choose the lifetime of the cache entries by the pauses so far; empty if it is the one that the client has chosen."""
+        session = self.conversation.session
+        own = next((found for part in _marked_parts(given) if (found := lifetime_of(part))), "")
+        if not own or self._card.cache != "breakpoints":
+            return ""
+        session.params = replace(session.params, ttl="1h" if own == "1h" else "5m")
+        chosen = session.request_params.ttl
+        if chosen != self._lifetime and (chosen != own or self._lifetime):
+            why = f"cache entries live for {'an hour' if chosen == '1h' else 'five minutes'} from here on, by the pauses so far"
+            end_call(session.log)
+            session.log.append(ViewEdited((), "cache_lifetime", why, "before_call"))
+        self._lifetime = chosen
+        return "" if chosen == own else chosen
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""
@@ -111,3 +128,10 @@ class RecordedConversation:
                 self.conversation.undo(undo.event, edits=undo.edits, why=undo.why)
             except PalimpsestError as error:
                 self.note("undo", error.kind, error.message)
+
+
+def _marked_parts(given: GivenRequest) -> Iterator[Any]:
+    """The parts of a request that may have breakpoints, the newest message first."""
+    yield from reversed(given.messages)
+    yield from given.system if isinstance(given.system, list) else ()
+    yield {"tools": given.tools}
