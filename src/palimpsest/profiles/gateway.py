@@ -1,4 +1,4 @@
-"""The profiles `gateway` and `gateway-thrifty`, for conversations of other programs: clear what is dead, and leave folding to the program."""
+"""The profiles `gateway` and `gateway-thrifty`: clear what is dead in the conversation of another program, and leave folding to it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
 from palimpsest.apps.gateway.forwarding import Upstreams, connect, returned_headers, send
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
+from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
 from palimpsest.apps.gateway.recorded import Exchange, Mode, RecordedConversation
 from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
 from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill
@@ -28,6 +29,7 @@ _BYTES_OF_DEADLINE: Final = 700_000
 _MOST_BYTES: Final = 64_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
+_LONGER_WITH_EDITS: Final = 10
 _LONGEST_NOTE: Final = 500
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -57,6 +59,7 @@ class _Call:
     sent_as_given: bool = True
     edits: int = 0
     ms: float = 0.0
+    request: SentCall | None = None
 
 
 class Gateway:
@@ -72,6 +75,8 @@ class Gateway:
         warn: Callable[[str], None] = lambda _message: None,
         fold: bool = False,
         deadline_ms: float = DEADLINE_MS,
+        keeps_alive: bool = False,
+        pause: Pause = asyncio.sleep,
     ) -> None:
         self.mode: Mode = mode
         self.total = GatewayBill(mode)
@@ -82,6 +87,7 @@ class Gateway:
         self._conversations = OpenConversations(home, mode, fold=fold)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
+        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive and mode != "watch" else None
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
@@ -124,6 +130,9 @@ class Gateway:
             return call
         seconds = self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
         await asyncio.wait((call.prepared,), timeout=seconds - (time.perf_counter() - call.begun))
+        if call.lane is not None and call.lane.recorded is not None and call.lane.recorded.is_edited:
+            # What is cached is the edited list: to send the original would cost far more than to wait.
+            await asyncio.wait((call.prepared,), timeout=seconds * _LONGER_WITH_EDITS)
         if not call.prepared.done():
             self._keep(self._note_late(call, seconds))
         elif call.prepared.exception() is None:
@@ -135,6 +144,8 @@ class Gateway:
         if self.mode == "watch":
             await call.sent.wait()
         call.lane = await self._conversations.lane(name)
+        if self._keeper is not None:
+            self._keeper.begun(call.lane)
         return await self._conversations.prepare(call.lane, wire, text_at(fields, "model"), body, fields)
 
     async def _note_late(self, call: _Call, seconds: float) -> None:
@@ -163,6 +174,7 @@ class Gateway:
             raise
         if call is not None:
             call.sent.set()
+            call.request = SentCall(url, request.headers.raw, body if isinstance(body, bytes) else b"")
         response = StreamingResponse(self._chunks(reply, call), reply.status_code)
         response.raw_headers = returned_headers(reply.headers)
         return response
@@ -210,6 +222,8 @@ class Gateway:
         finally:
             if lane is not None:
                 await self._conversations.release(lane)
+                if self._keeper is not None and call.request is not None and reply is not None:
+                    self._keeper.ended(lane, call.request)
 
     def _reported(self, call: _Call, recorded: RecordedConversation, billed: BilledCall | None) -> None:
         if billed is None:
@@ -232,6 +246,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Finish what is being recorded, and close all conversations and connections."""
+        if self._keeper is not None:
+            await self._keeper.close()
         if self._recording:
             await asyncio.wait(tuple(self._recording))
         await self._conversations.close()

@@ -18,6 +18,7 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
 from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models.prices import cost
 from palimpsest.wire.past_requests import card_on_wire
 from palimpsest.wire.stream import decode_response, decoder
 
@@ -45,6 +46,7 @@ class RecordedConversation:
         self.conversation = conversation
         self.wire = wire
         self.mode: Mode = mode
+        self.is_edited = False
         session = conversation.session
         self.bill = newest_bill(session.log) or GatewayBill(mode)
         self._card = card_on_wire(session.card, wire)
@@ -65,6 +67,7 @@ class RecordedConversation:
             return Exchange(given, given.messages, body)
         lifetime = self._chosen_lifetime(given)
         messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
+        self.is_edited = messages is not given.messages
         log = self.conversation.session.log
         bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
         edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
@@ -105,6 +108,10 @@ class RecordedConversation:
             session.log.append(ViewEdited((), "cache_lifetime", why, "before_call"))
         self._lifetime = chosen
         return "" if chosen == own else chosen
+
+    def add_read(self, reply: ModelReplied) -> None:
+        """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
+        self.bill = replace(self.bill, usd=self.bill.usd + cost(reply.usage, self._card).total)
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from msgspec import structs
-
-from palimpsest.core.policy import Outcome, Policy
+from palimpsest.core.policy import Plan, Policy
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.profiles.profile import Profile
@@ -33,7 +31,7 @@ class InGateway:
         """Whether the policy makes the view smaller."""
         return self.policy.shrinks
 
-    def plan(self, situation: Situation) -> Outcome:
+    def plan(self, situation: Situation) -> Plan:
         """Return what the policy proposes."""
         return self.policy.plan(replace(situation, budget=self.budget))
 
@@ -42,4 +40,6 @@ def behind_gateway(client: Profile, gateway: Profile, card: ModelCard) -> Profil
     """Return the profile of a client behind a gateway: requests, breakpoints and compactions are the client's."""
     budget = gateway.budget(card)
     policies = tuple(InGateway(policy, budget) for policy in gateway.policies if policy.moments & {"before_call"} and policy.shrinks)
-    return replace(client, name=f"{client.name} behind {gateway.name}", policies=(*policies, *client.policies), jobs=gateway.jobs, cache=gateway.cache)
+    return replace(
+        client, name=f"{client.name} behind {gateway.name}", policies=(*policies, *client.policies), jobs=gateway.jobs, cache=gateway.cache
+    )

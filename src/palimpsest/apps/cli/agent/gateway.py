@@ -53,9 +53,19 @@ fold_option = click.option("--fold", is_flag=True, help="Also fold, in palimpses
 )
 @click.option("--json-stream", is_flag=True, help="Print one JSON object for each request.")
 @click.option("--wrapped", type=int, default=None, hidden=True, metavar="FD", help="For `pal wrap`: report to FD, end with standard input.")
+@click.option("--keep-alive", is_flag=True, hidden=True, help="For `pal wrap`, which knows when the client is gone.")
 @json_option
 def gateway(
-    *, mode: str, fold: bool, port: int, anthropic: str, openai: str, json_stream: bool, wrapped: int | None, as_json: bool
+    *,
+    mode: str,
+    fold: bool,
+    keep_alive: bool,
+    port: int,
+    anthropic: str,
+    openai: str,
+    json_stream: bool,
+    wrapped: int | None,
+    as_json: bool,
 ) -> None:
     """Listen on this machine, pass requests on to the provider, and record them as sessions, until Ctrl-C.
 
@@ -80,7 +90,9 @@ def gateway(
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
-        gateway = Gateway(home, cast("Mode", mode), upstreams, report=report, warn=_warn, fold=fold)
+        gateway = Gateway(
+            home, cast("Mode", mode), upstreams, report=report, warn=_warn, fold=fold, keeps_alive=keep_alive and wrapped is not None
+        )
         stop = stopped_by_signals()
         if wrapped is not None:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)

@@ -34,8 +34,9 @@ Examples:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @mode_option
 @fold_option
+@click.option("--keep-alive", is_flag=True, help="Keep the cache alive in pauses, within 5 % of the cost; needs an API key of Anthropic.")
 @json_option
-def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, as_json: bool) -> None:
+def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_alive: bool, as_json: bool) -> None:
     """Start Claude Code or Codex with a gateway of its own; ARGS are those of the program.
 
     The gateway ends with the program, and its bill is printed then. The exit code is that of the program. If the gateway
@@ -49,7 +50,7 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, as_js
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
     gateway = subprocess.Popen(  # noqa: S603 - this program itself
-        [*command, *(["--fold"] if fold else [])],
+        [*command, *(["--fold"] if fold else []), *(["--keep-alive"] if keep_alive else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=(writing,),
