@@ -17,7 +17,7 @@ from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
 from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
 from palimpsest.apps.gateway.recorded import Exchange, Mode, RecordedConversation
 from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
-from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill
+from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall
 from palimpsest.core.items import Value
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import WireName
@@ -225,7 +225,7 @@ class Gateway:
                 if self._keeper is not None and call.request is not None and reply is not None:
                     self._keeper.ended(lane, call.request)
 
-    def _reported(self, call: _Call, recorded: RecordedConversation, billed: BilledCall | None) -> None:
+    def _reported(self, call: _Call, recorded: RecordedConversation, billed: PricedCall | None) -> None:
         if billed is None:
             return
         self.total = self.total.plus(billed)

@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of
-from palimpsest.audit.pricing.two_bills import BilledCall, GatewayBill, TwoBills, newest_bill
+from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
 from palimpsest.engine.conversation.conversation import Conversation
@@ -73,7 +73,7 @@ class RecordedConversation:
         edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
         return Exchange(given, messages, given.body_with(messages, lifetime), edits, lifetime)
 
-    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> BilledCall | None:
+    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
 
         `sent_as_given` says that the request was sent as the client gave it, whatever was prepared.

@@ -27,7 +27,7 @@ class BilledRequest(NamedTuple):
     breakpoints: Sequence[Breakpoint] = ()
 
 
-class BilledCall(Value, frozen=True):
+class PricedCall(Value, frozen=True):
     """What a call cost in dollars, what it would have cost as it was given, and the tokens of both prompts."""
 
     usd: float = 0.0
@@ -46,7 +46,7 @@ class GatewayBill(Value, frozen=True):
     tokens_given: int = 0
     tokens_sent: int = 0
 
-    def plus(self, call: BilledCall) -> Self:
+    def plus(self, call: PricedCall) -> Self:
         """Return the bill after another call."""
         return type(self)(
             self.mode,
@@ -93,7 +93,7 @@ class TwoBills:
         self._cache_given: CacheContents = EMPTY_CACHE
         self._cache_sent: CacheContents = EMPTY_CACHE
 
-    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> BilledCall:
+    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
         estimated = sum(tokens for _, tokens in sent.blocks)
         # Sizes are estimates; the reported prompt says by how much they are off.
@@ -103,7 +103,7 @@ class TwoBills:
         paid = cost(usage, self._card).total
         more = cost(_scaled(given_usage, factor), self._card).total - cost(_scaled(sent_usage, factor), self._card).total
         tokens = round(factor * self._given.tokens)
-        return BilledCall(paid, max(0.0, paid + more), tokens, usage.prompt or self._sent.tokens)
+        return PricedCall(paid, max(0.0, paid + more), tokens, usage.prompt or self._sent.tokens)
 
     def _bill(self, before: Prompt, request: BilledRequest, cache: CacheContents, now: int) -> tuple[Prompt, Usage, CacheContents]:
         prompt = Prompt.of(request.blocks, before)

@@ -58,7 +58,7 @@ class GatewayRow(Value, frozen=True):
     invalid: int = 0
 
 
-class _TwoBills(Simulation):
+class _DirectBilling(Simulation):
     """A simulation that also bills each request of the conversation as the client gave it: without masks, with the client's lifetime."""
 
     def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
@@ -113,8 +113,8 @@ def gateway_rows(
 
 def _replayed(
     recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"]
-) -> tuple[Figures, _TwoBills]:
-    simulation = _TwoBills(recording, index, used, card, ttl)
+) -> tuple[Figures, _DirectBilling]:
+    simulation = _DirectBilling(recording, index, used, card, ttl)
     simulation.bill_directly(card, ttl)
     replaying = Replay(simulation, index, unseen_head(recording))
     complete(replaying.replay_all(recording.steps, lambda *_: None))

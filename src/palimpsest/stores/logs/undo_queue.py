@@ -47,7 +47,7 @@ class UndoQueue:
             return ()
         taken = self._path.with_suffix(".taken")
         try:
-            # Whoever asks from now on writes to a new file.
+            # An undo that is asked for from now on goes to a new file.
             self._path.replace(taken)
             with taken.open("rb") as file:
                 lines = file.read(_MOST_BYTES).splitlines()
