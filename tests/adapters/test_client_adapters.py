@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -169,3 +170,14 @@ def test_what_has_no_list_is_sent_as_it_is_and_all_else_is_the_clients_own(serve
     assert client.conversations.all() == ()
     assert client.api_key == "k"
     assert client.responses.with_raw_response is not None
+
+
+def test_the_lines_of_the_readme_run_as_they_stand_there(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, url in (("ANTHROPIC", server.url), ("OPENAI", f"{server.url}/v1")):
+        monkeypatch.setenv(f"{name}_API_KEY", "k")
+        monkeypatch.setenv(f"{name}_BASE_URL", url)
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    lines = readme.partition("```py\n")[2].partition("```")[0]
+    names = {"anthropic": anthropic, "openai": openai, "messages": [{"role": "user", "content": "Hello"}]}
+    exec(lines, names)  # noqa: S102 - the lines of our own page
+    assert [path for path, _ in server.requests] == ["/v1/messages", "/v1/responses"]

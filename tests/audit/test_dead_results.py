@@ -5,6 +5,7 @@ from typing import Never
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 from situations import prefix, situation, used, words
 from stubs import stub_of
 from working_days import PROFILE, Step, steps, take_back, tell
@@ -130,3 +131,20 @@ def test_sizes_are_those_of_the_view_that_was_asked_for() -> None:
     items = tuple(words(f"{number}.0", 10**number) for number in range(6))
     for end in (2, 3, 6, 4):
         assert counter.sizes_of(View(items=items[:end])).sizes == tuple(palimpsest_size(item.content) for item in items[:end])
+
+
+def test_a_large_result_dies_sooner_than_a_small_one_and_a_report_does_not() -> None:
+    sizes = (350, 700, 1_400, 2_800, 11_200)
+    items = tuple(item for number, size in enumerate(sizes) for item in used(2 * number + 2, "Bash", "{}", size))
+    uses = {f"{2 * number + 3}.0": Use(0, kind="other") for number in range(len(sizes))}
+    died_after = {
+        size: next(calls for calls in range(100) if place in _dead_places(items, uses, calls))
+        for size, place in zip(sizes, range(1, 2 * len(sizes), 2), strict=True)
+    }
+    assert died_after == {350: 16, 700: 8, 1_400: 4, 2_800: 2, 11_200: 1}
+    reports = {name: replace_struct(use, kind="report") for name, use in uses.items()}
+    assert (_dead_places(items, reports, 39), _dead_places(items, reports, 40)) == ([], [9, 7, 5, 3, 1])
+
+
+def _dead_places(items: tuple[Item, ...], uses: dict[str, Use], calls: int) -> list[int]:
+    return [result.place for result in dead_results(situation(items, uses=uses, calls=calls), usual=1_400)]

@@ -44,7 +44,7 @@ def test_every_profile_of_the_curve_can_be_made_and_the_rival_compacts_where_it_
     assert [each.name for each in made] == list(dict.fromkeys(curve_names()))
     assert rival == [*TRIGGERS, 167_000]
     assert list(by_program(point(name, 1.0, 0) for name in curve_names())) == [
-        *("palimpsest", "claude-code-2.1.325", "claude-code", "context-editing", "codex-0.166", "opencode-1.18")
+        *("palimpsest", "claude-code-2.1.325", "lossless", "claude-code", "context-editing", "codex-0.166", "opencode-1.18")
     ]
 
 
@@ -154,7 +154,7 @@ def test_the_summary_says_what_speaks_against_ours_too() -> None:
     assert curve_summary(run) == (
         f"On 2 recorded sessions, replayed without a model, `palimpsest` costs 0.833x of what `{RIVAL}` costs at its default trigger, "
         "with 2 re-reads against 2 (by each definition: *text* 2 : 2, *names* 4 : 4), 50.0 folds per 100 calls against 50.0, "
-        "and a mean context of 2,000 tokens against 2,000. A rival that is told to compact earlier costs less too; the best of our "
+        "and a mean context of 2,000 tokens against 2,000. A rival that compacts earlier costs less too; the best of our "
         "settings for each trigger, chosen on the same sessions: at its default 0.833x of its dollars with 2 : 2 re-reads. That is "
         "enough for our bar at 1 of 1 triggers (its default). Whether tasks succeed as often is not known: no replay can tell."
     )

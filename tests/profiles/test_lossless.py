@@ -25,7 +25,7 @@ from palimpsest.lab.simulation.replay import replay
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import CacheRules
+from palimpsest.profiles.profile import CacheChoice
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models.cards import ModelCard, card
 
@@ -105,13 +105,13 @@ def test_pa_28_a_replay_keeps_the_cache_alive_as_the_engine_does_and_bills_it() 
 @pytest.mark.parametrize(
     ("settings", "cache", "jobs"),
     [
-        ({}, CacheRules("auto", 0.01), ()),
-        ({"PAL_CACHE_TTL": "1H"}, CacheRules("1h", 0.01), ()),
-        ({"PAL_KEEP_ALIVE": "on", "PAL_CACHE_TTL": "5m"}, CacheRules("5m", 0.05), (KeepAlive(),)),
+        ({}, CacheChoice("auto", 0.01), ()),
+        ({"PAL_CACHE_TTL": "1H"}, CacheChoice("1h", 0.01), ()),
+        ({"PAL_KEEP_ALIVE": "on", "PAL_CACHE_TTL": "5m"}, CacheChoice("5m", 0.05), (KeepAlive(),)),
     ],
 )
 @pytest.mark.parametrize("name", ["lossless", "palimpsest"])
-def test_lifetime_and_keep_alive_are_settings(name: str, settings: dict[str, str], cache: CacheRules, jobs: tuple[KeepAlive, ...]) -> None:
+def test_lifetime_and_keep_alive_are_settings(name: str, settings: dict[str, str], cache: CacheChoice, jobs: tuple[KeepAlive, ...]) -> None:
     found = profile(name, settings)
     assert (found.cache, found.jobs) == (cache, jobs)
 

@@ -73,7 +73,7 @@ def test_what_a_fold_keeps_can_be_set() -> None:
         ("PAL_COMPACT_AT", "-5", "give a number of tokens, or a share of the window such as 60%"),
         ("PAL_TAIL", "long", "give a number of tokens"),
         ("PAL_THRIFT", "greedy", "it can be careful, balanced, thrifty"),
-        ("PAL_WITHOUT", "names", "it can have dialogue, evidence, working_set, calls, with `+` between them"),
+        ("PAL_WITHOUT", "names", "it can have dialogue, evidence, work, calls, with `+` between them"),
         ("PAL_NARRATIVE", "always", "it can be off, auto, asked"),
         ("PAL_AUTO_COMPACT", "maybe", "it can be on, 1, true, yes, off, 0, false, no"),
     ],
@@ -111,21 +111,22 @@ def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> No
     patience = [THRIFT[name].patience for name in THRIFT_NAMES]
     kept = [THRIFT[name].bounds.results + THRIFT[name].bounds.calls for name in THRIFT_NAMES]
     levels = [(THRIFT[name].early_at, THRIFT[name].cold_at) for name in THRIFT_NAMES]
-    assert patience == sorted(patience, reverse=True) == [2.0, 1.0, 0.25]
+    assert patience == sorted(patience, reverse=True) == [1.0, 1.0, 0.5]
     assert kept == sorted(kept, reverse=True)
     assert levels == sorted(levels, reverse=True)
     clear = policy(profile("palimpsest", {"PAL_THRIFT": "thrifty"}), "clear_dead")
-    assert clear == ClearDead(cover=1.0, patience=0.25, usual=1_400)
+    assert clear == ClearDead(cover=1.0, patience=0.5, usual=1_400)
 
 
 @pytest.mark.parametrize(
     ("parts", "zero"),
-    [("dialogue", {"said"}), ("evidence", {"evidence", "commands"}), ("working_set+calls", {"results", "calls"}), (" ", set())],
+    [("dialogue", {"said"}), ("evidence", {"evidence", "commands"}), ("work+calls", {"results", "calls"}), (" ", set())],
 )
 def test_parts_of_a_fold_can_be_left_out_to_see_what_they_are_worth(parts: str, zero: set[str]) -> None:
     fold = policy(profile("palimpsest", {"PAL_WITHOUT": parts}), "fold")
     assert isinstance(fold, FoldFromLog)
-    assert fold.bounds == replace(THRIFT["balanced"].bounds, **dict.fromkeys(zero, 0))
+    without: dict[str, Any] = dict.fromkeys(zero, 0)
+    assert fold.bounds == replace(THRIFT["balanced"].bounds, **without)
 
 
 def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:

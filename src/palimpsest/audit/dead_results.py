@@ -136,13 +136,14 @@ class DeadResult(Value, frozen=True):
 
 # Factors on the lifespan of a result by the length in bits of its size in eighths of the usual size: each doubling halves it.
 _SHARES: Final = (4.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
-# A report of a sub-agent is dear to get again, however long it is.
-_SIZED_KINDS: Final[frozenset[Kind]] = frozenset({"read", "other"})
+# A report of a sub-agent is dear to get again, however long it is, and a file that was read is often edited much later.
+_SMALLEST_SHARES: Final[Mapping[Kind, float]] = {"other": 0.0, "read": 0.5}
 
 
-def _lifespans_by_size(patience: float, usual: int, tokens: int) -> Mapping[Kind, Lifespans]:
+def _lifespans_by_size(patience: float, usual: int, tokens: int, kind: Kind) -> Mapping[Kind, Lifespans]:
     """The lifespans of a result of that size; rent grows with the size, so that a large result lives for fewer calls."""
-    return lifespans_for(patience * _SHARES[min(len(_SHARES) - 1, (tokens * 8 // usual).bit_length())])
+    share = _SHARES[min(len(_SHARES) - 1, (tokens * 8 // usual).bit_length())]
+    return lifespans_for(patience * max(_SMALLEST_SHARES[kind], share))
 
 
 def dead_results(
@@ -169,8 +170,8 @@ def dead_results(
             continue
         # Scaled inline, because calling `scaled` would take a tenth of the total time.
         size = round(sizes[place] * factor)
-        by_size = usual and use.kind in _SIZED_KINDS
-        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(patience, usual, size) if by_size else ages)
+        by_size = usual and use.kind in _SMALLEST_SHARES
+        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(patience, usual, size, use.kind) if by_size else ages)
         if death is None or (death > calls and not as_recorded) or name in protected or (which is not None and not which(use)):
             continue
         # The coming call pays rent too.

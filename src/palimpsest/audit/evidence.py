@@ -19,10 +19,11 @@ from palimpsest.audit.tools.outcomes import (
     summary_of_tests,
 )
 from palimpsest.audit.tools.tasks import recorded_open_tasks, task_change, task_key, with_task_number
-from palimpsest.core.events import Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
-from palimpsest.core.items import Content, Text, ToolCall, text_of
+from palimpsest.core.events import Event, Interrupted, ModelReplied, TaskChanged, ToolReturned, UserSaid
+from palimpsest.core.events.event_items import items_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
 from palimpsest.core.projections.projection import Scope, StateProjection
-from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
+from palimpsest.core.situation import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
 MOST_COMMANDS: Final = 400
@@ -51,8 +52,8 @@ class EvidenceProjection(StateProjection):
     """
 
     name: ClassVar = "evidence"
-    watches: ClassVar = frozenset({UserSaid, ModelReplied, ToolReturned, TaskChanged})
-    version: ClassVar = 5
+    watches: ClassVar = frozenset({UserSaid, ModelReplied, Interrupted, ToolReturned, TaskChanged})
+    version: ClassVar = 6
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = Evidence
 
@@ -89,6 +90,9 @@ class EvidenceProjection(StateProjection):
                 self._add_message(event.seq, event.at, event.body)
             case ModelReplied(purpose="turn") as reply:
                 self._add_reply(reply)
+                self._add_closing(event.at, items_of(event.seq, reply))
+            case Interrupted() as interrupted:
+                self._add_closing(event.at, items_of(event.seq, interrupted))
             case ToolReturned():
                 self._add_result(event.seq, event.body)
             case TaskChanged():
@@ -128,6 +132,20 @@ class EvidenceProjection(StateProjection):
             self._earlier += 1
             self._earlier_tokens += oldest.tokens
             self._changed |= {"earlier", "earlier_tokens"}
+
+    def _add_closing(self, at: int, items: Iterable[Item]) -> None:
+        """Record the last text of a reply as the closing message of its turn so far."""
+        texts = [(item.id, item.content.text) for item in items if isinstance(item.content, Text) and item.content.text.strip()]
+        if not texts or not self._messages:
+            return
+        item_id, text = texts[-1]
+        closing: ClosingMessage | None = ClosingMessage(item_id, at, " ".join(text.lstrip()[: 4 * OPENING].split())[:OPENING])
+        for message in reversed(self._messages.values()):
+            self._messages[message.id] = msgspec.structs.replace(message, closing=closing)
+            closing = None
+            if not message.steering:
+                break
+        self._changed.add("user_messages")
 
     def _add_reply(self, body: ModelReplied) -> None:
         keys_of_reply: set[str] = set()

@@ -219,8 +219,12 @@ def _failed(returned: ToolReturned, action: Action | None) -> bool:
 
 
 def kind_of_result(action: Action | None) -> Kind:
-    """The kind of a result, by what its call did."""
-    return _KINDS.get(action.kind, "other") if action is not None else "other"
+    """The kind of a result, by what its call did; a command that only reads files is a read."""
+    if action is None:
+        return "other"
+    if action.kind == "command" and action.paths and all(access.how == "read" for access in action.paths):
+        return "read"
+    return _KINDS.get(action.kind, "other")
 
 
 def is_large(result: ToolResult) -> bool:

@@ -15,13 +15,21 @@ UnitKind: TypeAlias = Kind | Literal["note", "title"]
 Progress: TypeAlias = Callable[[int, int], None]
 
 
+class CountedContext(Struct, frozen=True):
+    """Tokens of the next request of a session, and the window of its model; `rules` identifies what both depend on beside the log."""
+
+    tokens: int
+    window: int
+    rules: str
+
+
 class SessionRow(Struct, frozen=True):
     """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
 
     `context` is the size of the next request in tokens, as the provider or an edit reported it with the last event that changed the view.
-    It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report. `path` is the
-    name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork counts only
-    its own events. Times are milliseconds since 1970.
+    It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report; `counted` is
+    what a reader then counted, if the log has not changed since. `path` is the name of the log in its store. `title` is the recorded
+    title, else the first line of the first user message. A fork counts only its own events. Times are milliseconds since 1970.
     """
 
     id: str
@@ -40,6 +48,7 @@ class SessionRow(Struct, frozen=True):
     usage: dict[str, Usage] = {}
     base: EventRef | None = None
     opener: EventRef | None = None
+    counted: CountedContext | None = None
 
 
 class Hit(Struct, frozen=True):
@@ -298,6 +307,10 @@ class Index(Protocol):
 
     def list(self, *, refresh: bool = True) -> Sequence[SessionRow]:
         """Return all sessions with at least one event, newest event first; with `refresh`, after indexing what is new."""
+        ...
+
+    def keep_counts(self, rows: Sequence[SessionRow]) -> None:
+        """Keep the field `counted` of rows of the list, until their logs change."""
         ...
 
     def search(

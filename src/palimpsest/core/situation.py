@@ -218,14 +218,26 @@ class PendingCall(Value, frozen=True):
     tests: bool = False
 
 
+class ClosingMessage(Value, frozen=True):
+    """The last text of the agent in a turn: its item, its time in milliseconds, and its first words on one line."""
+
+    id: str
+    at: int
+    opening: str
+
+
 class UserMessage(Value, frozen=True):
-    """A user message: its first item, its time in milliseconds, its first words, its tokens, and whether it came during a turn."""
+    """A user message: its first item, its time in milliseconds, its first words, its tokens, and whether it came during a turn.
+
+    `closing` is the closing message of its turn; of several messages in a turn, the last one before that text has it.
+    """
 
     id: str
     at: int
     opening: str
     tokens: int = 0
     steering: bool = False
+    closing: ClosingMessage | None = None
 
 
 class Evidence(Value, frozen=True):

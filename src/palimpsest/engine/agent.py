@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -134,21 +135,16 @@ class Agent:
         way = _profile_of(profile)
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
-        environment = Environment(home.store, home.blobs, home.clock, cards=cards, look=WorkTree(str(root)), provider=_providers(provider))
+        stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
+        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=_providers(provider), earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
             first = opened or SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(first, way, known, environment)
-        source, tip = "resume" if resume else "startup", self.session.log.tip
-        self.hooks = SessionHooks(hooks, str(root), source=source, since=tip)
-        keep, name, self._pauses = home.store.result_files(self.session.log.session), self.session.log.session, home.pauses
-        self.session.environment = replace(
-            environment,
-            keep=keep,
-            before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
-            earlier=lambda: _earlier(home.pauses, name),
-        )
+        self.hooks = SessionHooks(hooks, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
+        keep, self._pauses = home.store.result_files(self.session.log.session), home.pauses
+        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
         workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
         last = self.session.log.view.call
         # The tools that the log names last; a resumed session that is about to be equipped has not lost them.

@@ -14,9 +14,9 @@ from palimpsest.profiles.settings import SETTINGS
 _WINDOW: Final = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
 _RESERVE: Final = CLAUDE_REPLY_CAP + CLAUDE_MARGIN
 TRIGGERS: Final = (80_000, 100_000, 120_000, 140_000, 150_000)
-"""Sizes in tokens at which the rival is told to compact, beside its default of 167,000 with a window of 200,000."""
+"""Sizes in tokens at which the rival compacts when it is set so, beside its default of 167,000 with a window of 200,000."""
 
-# What a user chooses between; the other settings of ours take a part away, to show what it is worth.
+# What a user chooses between; the other settings of ours take a part away or add one, to show what it is worth.
 _CHOSEN: Final = frozenset({"PAL_THRIFT", "PAL_COMPACT_AT"})
 _OURS: Final = (
     "PAL_THRIFT=careful",
@@ -24,8 +24,10 @@ _OURS: Final = (
     *(f"PAL_COMPACT_AT={level}" for level in (80_000, 100_000, 120_000, 140_000)),
     *(f"PAL_THRIFT=thrifty,PAL_COMPACT_AT={level}" for level in (80_000, 120_000)),
 )
-_ABLATIONS: Final = ("PAL_RESULTS=0", "PAL_NAMES=0", "PAL_EVIDENCE=off", "PAL_DIALOGUE=off", "PAL_WORKING_SET=0", "PAL_KEEP_ALIVE=off")
-_RIVALS: Final = (
+_ABLATIONS: Final = ("PAL_WITHOUT=dialogue", "PAL_WITHOUT=evidence", "PAL_WITHOUT=work", "PAL_WITHOUT=calls", "PAL_KEEP_ALIVE=on")
+_OTHERS: Final = (
+    "lossless",
+    "lossless@PAL_KEEP_ALIVE=on",
     "claude-code",
     "claude-code@DISABLE_MICROCOMPACT=1",
     "context-editing",
@@ -42,11 +44,11 @@ MOST_REREADS: Final = 0.7
 
 
 def curve_names() -> tuple[str, ...]:
-    """Return the names of the profiles of the curve: ours with its settings and without its parts, then the rivals."""
+    """Return the names of the profiles of the curve: ours with its settings and without its parts, the rival, and others."""
     ablations = (each for each in _ABLATIONS if each.partition("=")[0] in SETTINGS[DEFAULT])
     ours = (DEFAULT, *(f"{DEFAULT}@{settings}" for settings in (*_OURS, *ablations)))
     claude = (*(f"{BASELINE}@{_WINDOW}={trigger + _RESERVE}" for trigger in TRIGGERS), BASELINE)
-    return (*ours, *claude, *_RIVALS)
+    return (*ours, *claude, *_OTHERS)
 
 
 class CurvePoint(Value, frozen=True):
@@ -230,7 +232,7 @@ def curve_summary(run: CardRun) -> str:
         f"On {len(run.sessions)} recorded sessions, replayed without a model, `{DEFAULT}` costs {_share(ratio(ours.usd, rival.usd))} "
         f"of what `{BASELINE}` costs at its default trigger, with {ours.rereads:,} re-reads against {rival.rereads:,} "
         f"(by each definition: {others}), {ours.folds_per_100:.1f} folds per 100 calls against {rival.folds_per_100:.1f}, "
-        f"and a mean context of {ours.mean:,} tokens against {rival.mean:,}. A rival that is told to compact earlier costs less too; "
+        f"and a mean context of {ours.mean:,} tokens against {rival.mean:,}. A rival that compacts earlier costs less too; "
         f"the best of our settings for each trigger, chosen on the same sessions: {shares} re-reads. That is enough for our bar at "
         f"{len(kept)} of {len(judged)} triggers{listed}. Whether tasks succeed as often is not known: no replay can tell."
     )

@@ -10,17 +10,21 @@ from palimpsest.mirror.plain import MessageSnapshot, digest_of_message, equals, 
 from palimpsest.mirror.shapes.shape import PartRead
 
 _AT_ONCE: Final = 64
+# Equal messages, such as "go on", at which the shared tail of two lists is looked for.
+_MOST_PLACES: Final = 16
 
 
 class ListComparison(NamedTuple):
-    """How a list differs from the known elements: the first `prefix` and the last `suffix` are equal.
+    """How a list differs from the known elements: the first `prefix` of them are equal, `dropped` are not, and `suffix` follow again.
 
-    `renewed` are snapshots of equal messages that are other objects than before, by number. `new` are the messages after the prefix.
+    `renewed` are snapshots of equal messages that are other objects than before, by number. `new` are the messages after the prefix, of
+    which the last `extension` come after all that is known.
     """
 
     prefix: int
     suffix: int
     dropped: int
+    extension: int
     renewed: dict[int, MessageSnapshot]
     snapshots: tuple[MessageSnapshot, ...]
     new: tuple[NewMessage, ...]
@@ -32,8 +36,13 @@ class ListComparison(NamedTuple):
 
     @property
     def middle(self) -> tuple[NewMessage, ...]:
-        """The messages that stand between the equal ones."""
-        return self.new[: len(self.new) - self.suffix]
+        """The messages that stand in the place of those that are not equal."""
+        return self.new[: len(self.new) - self.suffix - self.extension]
+
+    @property
+    def rest(self) -> tuple[NewMessage, ...]:
+        """The messages after all that is known."""
+        return self.new[len(self.new) - self.extension :]
 
 
 def compare(messages: list[object], known: Sequence[Element], seen: list[object]) -> ListComparison:
@@ -52,12 +61,26 @@ def compare(messages: list[object], known: Sequence[Element], seen: list[object]
     for message in messages[prefix + len(fresh) :]:
         fresh.append(snapshot(message))
         digests.append(digest_of_message(fresh[-1].plain))
-    suffix = 0
-    rest = len(known) - prefix
-    while suffix < min(rest, len(digests)) and known[-1 - suffix].digest == digests[-1 - suffix]:
-        suffix += 1
+    suffix, extension = _shared_tail([element.digest for element in known[prefix:]], digests)
     new = tuple(NewMessage(taken.plain, digest) for taken, digest in zip(fresh, digests, strict=True))
-    return ListComparison(prefix, suffix, rest - suffix, renewed, tuple(fresh), new)
+    return ListComparison(prefix, suffix, len(known) - prefix - suffix, extension, renewed, tuple(fresh), new)
+
+
+def _shared_tail(known: list[str], new: list[str]) -> tuple[int, int]:
+    """Return how many of the last known messages the list has again, and how many messages follow them.
+
+    If the last known message occurs several times, the place with the most equal messages before it counts.
+    """
+    if not known:
+        return 0, len(new)
+    places = [place for place, digest in enumerate(new) if digest == known[-1]][-_MOST_PLACES:]
+    best = (0, 0)
+    for place in places:
+        count = 1
+        while count < min(len(known), place + 1) and known[-1 - count] == new[place - count]:
+            count += 1
+        best = max(best, (count, len(new) - 1 - place))
+    return best
 
 
 def _differing(messages: list[object], seen: list[object], count: int) -> Iterator[int]:
@@ -68,10 +91,11 @@ def _differing(messages: list[object], seen: list[object], count: int) -> Iterat
             yield from (index for index in range(start, end) if index >= len(seen) or not equals(messages[index], seen[index]))
 
 
-def covering_texts(before: Sequence[PartRead], after: Sequence[PartRead]) -> list[tuple[int, str]] | None:
+def covering_texts(before: Sequence[PartRead], after: Sequence[PartRead], *, results_only: bool) -> list[tuple[int, str]] | None:
     """Return the places and new texts of a message that has other texts than before and the same structure; else `None`.
 
-    The structure is the number and types of contents, speakers and call ids. An empty text is no cover: it would hide its item.
+    The structure is the number and types of contents, speakers and call ids. An empty text is no cover: it would hide its item. With
+    `results_only` texts of messages must be as they were.
     """
     if len(before) != len(after):
         return None
@@ -80,7 +104,9 @@ def covering_texts(before: Sequence[PartRead], after: Sequence[PartRead]) -> lis
         if old.content == new.content:
             continue
         match old.content, new.content:
-            case (ToolResult(call_id=one), ToolResult(call_id=other)) | (Text(role=one), Text(role=other)) if one == other:
+            case (ToolResult(call_id=one), ToolResult(call_id=other)) if one == other:
+                found.append((place, text_of(new.content)))
+            case (Text(role=one), Text(role=other)) if one == other and not results_only:
                 found.append((place, text_of(new.content)))
             case _:
                 return None

@@ -102,14 +102,14 @@ class Mirror:
         if rebound is not None:
             return rebound
         known, start = self.elements.known, comparison.prefix
-        if not comparison.suffix and start:
-            last = known[start - 1]
-            if last.length == start:
-                return Rewrite(last.seq, None, comparison.new)
-        masked = self._masked(comparison, view)
+        # Without a shared tail, other results are a clearing and another message of the user is a rewind.
+        middle = comparison.middle if comparison.suffix else comparison.new[: comparison.dropped]
+        masked = self._masked(comparison, middle, view)
         if masked is not None:
-            return Rewrite(None, masked, ())
-        return Rewrite(None, self._folded(comparison, view), ())
+            return Rewrite(None, masked, comparison.new[len(middle) + comparison.suffix :])
+        if not comparison.suffix and start and known[start - 1].length == start:
+            return Rewrite(known[start - 1].seq, None, comparison.new)
+        return Rewrite(None, self._folded(comparison, view), comparison.rest)
 
     def _rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
         """The owner wrote an observed reply down in another way: its messages are bound to the items of the reply."""
@@ -137,9 +137,9 @@ class Mirror:
             body = ViewEdited(edits, OWNER, "left out when the reply was written down", ASKED, foreign=record)
         return Rewrite(None, body, comparison.new[len(said) :])
 
-    def _masked(self, comparison: ListComparison, view: View) -> Body | None:
+    def _masked(self, comparison: ListComparison, middle: Sequence[NewMessage], view: View) -> Body | None:
         """The owner replaced texts and left the structure: masks of the items that have another text now."""
-        start, middle = comparison.prefix, comparison.middle
+        start, results_only = comparison.prefix, not comparison.suffix
         if len(middle) != comparison.dropped or start + len(middle) > len(self._seen):
             return None
         visible = {item.id for item in view.items}
@@ -147,15 +147,17 @@ class Mirror:
         kept: list[tuple[str, tuple[str, ...]]] = []
         for index, message in enumerate(middle, start):
             element = self.elements.known[index]
-            texts = covering_texts(self.shape.read(self._seen[index].plain), self.shape.read(message.plain))
-            if texts is None or any(element.items[place] not in visible for place, _ in texts):
+            before, after = self.shape.read(self._seen[index].plain), self.shape.read(message.plain)
+            texts = covering_texts(before, after, results_only=results_only)
+            if texts is None:
                 return None
-            masks += [Mask((element.items[place],), text) for place, text in texts]
-            # A text that the owner replaced before and leaves now is covered by the same mask.
-            covered = {element.items[place] for place, _ in texts}
-            masks += [Mask((name,), text) for name, text in element.covers.items() if name not in covered]
+            # A text that the owner replaced before and leaves now is covered by the same mask; what a fold hides needs none.
+            covers = dict(element.covers) | {element.items[place]: text for place, text in texts}
+            masks += [Mask((name,), text) for name, text in covers.items() if name in visible]
             kept.append((message.digest, element.items))
         record = record_of(Splice(at=start, drop=comparison.dropped, kept=tuple(kept)))
+        if not masks:
+            return ForeignNoted(FORMAT, foreign=record)
         return ViewEdited(tuple(masks), by=OWNER, why=f"{len(masks)} texts were replaced in the list", foreign=record)
 
     def _folded(self, comparison: ListComparison, view: View) -> Body:

@@ -188,7 +188,7 @@ def _calls_before_results(groups: list[OutgoingMessage]) -> list[OutgoingMessage
 
 
 def _merged(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
-    """Join neighbours of one role, unless they are neighbours in the owner's list too; tool results come first in a message."""
+    """Join neighbours of one role, unless they are neighbours in the owner's list too."""
     merged: list[OutgoingMessage] = []
     for group in groups:
         last = merged[-1] if merged else None
@@ -196,9 +196,7 @@ def _merged(groups: list[OutgoingMessage]) -> list[OutgoingMessage]:
         if last is None or neighbours or text(last.plain, "role") != text(group.plain, "role"):
             merged.append(group)
             continue
-        blocks = [*_blocks(last), *_blocks(group)]
-        blocks.sort(key=lambda block: not (is_json(block) and text(block, "type") == "tool_result"))
-        joined: Json = {**last.plain, "content": blocks}
+        joined: Json = {**last.plain, "content": [*_blocks(last), *_blocks(group)]}
         merged[-1] = OutgoingMessage(joined, group.element, last.calls | group.calls, last.results | group.results, value=joined)
     return merged
 

@@ -114,12 +114,12 @@ def _normal(value: object) -> object:
         return value
     normal: dict[str, object] = {}
     for key, entry in value.items():
-        if entry is None or key == BREAKPOINT or (entry == [] and key not in _LISTS):
+        if entry is None or key == BREAKPOINT or (entry == [] and key not in _LISTS) or (key == "type" and entry == "message"):
             continue
         if key == "content" and isinstance(entry, str):
             normal[key] = [{"type": "text", "text": entry}]
-        elif key == "type" and isinstance(entry, str) and (entry == "message" or entry in _TEXT_TYPES):
-            normal[key] = "text" if entry in _TEXT_TYPES else None
+        elif key == "type" and isinstance(entry, str) and entry in _TEXT_TYPES:
+            normal[key] = "text"
         else:
             normal[key] = _normal(entry)
     return normal

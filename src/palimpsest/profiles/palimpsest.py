@@ -36,6 +36,7 @@ class ThriftNumbers:
     patience: factor on the age at which a result counts as dead.
     usual: most tokens of a result that lives as long as the table says; larger ones live shorter, and those below half of it longer.
     shrink: how many times smaller a fold must make the view.
+    in_use: most tokens of results in use that such a fold hides.
     early_at, cold_at: least tokens of a view that is folded before its window is full, and of one of which nothing is cached.
     bounds: what a fold keeps.
     """
@@ -47,19 +48,22 @@ class ThriftNumbers:
     shrink: float = 1.7
     early_at: int = 130_000
     cold_at: int = 80_000
+    in_use: int = 60_000
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were chosen by `pal bench --choose` on one
-# half of public sessions.
+# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were found by hand on public sessions, and
+# `pal bench --choose` compares them with their neighbours on one half of those and the other.
 _KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
-    "careful": ThriftNumbers(patience=2.0, early_at=160_000, cold_at=110_000, bounds=replace(_KEPT, results=15_000, calls=8_000)),
+    "careful": ThriftNumbers(early_at=145_000, cold_at=95_000, in_use=45_000, bounds=replace(_KEPT, calls=8_000)),
     "balanced": ThriftNumbers(bounds=_KEPT),
-    "thrifty": ThriftNumbers(patience=0.25, early_at=100_000, cold_at=70_000, bounds=replace(_KEPT, results=5_000, calls=3_000)),
+    "thrifty": ThriftNumbers(
+        patience=0.5, early_at=90_000, cold_at=60_000, in_use=50_000, bounds=replace(_KEPT, results=9_000, calls=4_000)
+    ),
 }
 # The bounds of each part that a fold can leave out.
-_PARTS: Final = {"dialogue": ("said",), "evidence": ("evidence", "commands"), "working_set": ("results",), "calls": ("calls",)}
+_PARTS: Final = {"dialogue": ("said",), "evidence": ("evidence", "commands"), "work": ("results",), "calls": ("calls",)}
 
 
 def palimpsest(environment: Mapping[str, str]) -> Profile:
@@ -69,7 +73,7 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
     `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
     items, of the user's messages and of the working set. `PAL_WITHOUT` names parts that a fold leaves out, to see what they are worth
-    (dialogue, evidence, working_set, calls, with `+` between them). `PAL_PREVIEW_ABOVE` is the size in tokens above which a result
+    (dialogue, evidence, work, calls, with `+` between them). `PAL_PREVIEW_ABOVE` is the size in tokens above which a result
     is cut. `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the lifetime of cache
     entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on` keeps the cache alive in pauses.
     """
@@ -94,6 +98,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Prof
         shrink=numbers.shrink,
         early_at=numbers.early_at,
         cold_at=numbers.cold_at,
+        in_use=numbers.in_use,
         auto=auto,
         narrative=narrative,
     )

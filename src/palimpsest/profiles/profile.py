@@ -87,7 +87,7 @@ class MemoryRules(Struct, frozen=True):
 NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, summarises=False)
 
 
-class CacheRules(Struct, frozen=True):
+class CacheChoice(Struct, frozen=True):
     """How a profile uses the cache of the provider.
 
     lifetime: that of entries at breakpoints: as the parameters of the session have it, chosen by the pauses of the user, or fixed.
@@ -151,7 +151,7 @@ class Profile:
     jobs: tuple[Job, ...] = ()
     notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)
-    cache: CacheRules = field(default_factory=CacheRules)
+    cache: CacheChoice = field(default_factory=CacheChoice)
 
     @property
     def program(self) -> str:

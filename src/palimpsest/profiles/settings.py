@@ -1,13 +1,14 @@
 """The settings of the profiles: their names, and how numbers and switches in them are read."""
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Final, Literal
 
 from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS
 from palimpsest.core.errors import BadInput
 from palimpsest.core.policy import Job
 from palimpsest.policies.notices import AddEvidence
-from palimpsest.profiles.profile import CacheRules
+from palimpsest.profiles.profile import CacheChoice
 
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11
@@ -161,7 +162,7 @@ def is_on(settings: Mapping[str, str], name: str) -> bool:
     return settings.get(name, "").strip().lower() in _ON
 
 
-def cache_settings(settings: Mapping[str, str]) -> tuple[CacheRules, tuple[Job, ...]]:
+def cache_settings(settings: Mapping[str, str]) -> tuple[CacheChoice, tuple[Job, ...]]:
     """Return how the cache is used, and the job that keeps it alive if that is turned on; raise `BadInput` for a setting that is wrong.
 
     `PAL_CACHE_TTL` is the lifetime of cache entries: auto, 5m or 1h. `PAL_KEEP_ALIVE=on` sends requests that keep the cache alive.
@@ -170,10 +171,10 @@ def cache_settings(settings: Mapping[str, str]) -> tuple[CacheRules, tuple[Job, 
     if text not in _LIFETIMES:
         raise BadInput(f"PAL_CACHE_TTL is {quoted(text)}; it can be {', '.join(_LIFETIMES)}", where="settings")
     if not is_on(settings, "PAL_KEEP_ALIVE"):
-        return CacheRules(_LIFETIMES[text]), ()
-    from palimpsest.policies.jobs.keep_alive import KeepAlive  # noqa: PLC0415 - off by default, and a start is measured in milliseconds
-
-    return CacheRules(_LIFETIMES[text], KEEP_ALIVE_LOSS), (KeepAlive(),)
+        return CacheChoice(_LIFETIMES[text]), ()
+    # Imported on use: it is off by default, and a start is measured in milliseconds.
+    job: Job = import_module("palimpsest.policies.jobs.keep_alive").KeepAlive()
+    return CacheChoice(_LIFETIMES[text], KEEP_ALIVE_LOSS), (job,)
 
 
 def evidence(settings: Mapping[str, str]) -> tuple[AddEvidence, ...]:

@@ -34,12 +34,16 @@ def listed_share(pal: Pal, session: str) -> str:
     return next(cell for words in lines if words[0] == word for cell in words if cell.endswith("%"))
 
 
+def context_share(pal: Pal, session: str) -> str:
+    """The percent of its window that `pal context` prints for a session."""
+    counted = pal.json("context", session)
+    return f"{math.floor(100 * counted['used'] / counted['window'] + 0.5)}%"
+
+
 def agreed_tokens(pal: Pal, session: str) -> int:
     """The one number that every command prints for the next request."""
-    counted = pal.json("context", session)
-    used: int = counted["used"]
-    share = f"{math.floor(100 * used / counted['window'] + 0.5)}%"
-    assert (shown_tokens(pal, session), listed_share(pal, session)) == (used, share)
+    used: int = pal.json("context", session)["used"]
+    assert (shown_tokens(pal, session), listed_share(pal, session)) == (used, context_share(pal, session))
     return used
 
 
@@ -85,6 +89,49 @@ def test_the_commands_agree_to_the_token_on_sessions_of_every_program(pal: Pal, 
         agreed_tokens(pal, session)
         go_on(pal, session)
     assert [check_agreement(pal, session) for session in sessions] == [1] * len(sessions) != []
+
+
+def counted_rows(pal: Pal) -> dict[str, tuple[int, int] | None]:
+    """The tokens and windows that the index knows by itself, by session."""
+    with pal.home.index() as index:
+        return {row.id: None if row.counted is None else (row.counted.tokens, row.counted.window) for row in index.list()}
+
+
+def test_the_list_says_what_context_counts_for_all_golden_sessions_and_opens_no_log_for_it_twice(pal: Pal) -> None:
+    pal("import", str(GOLDEN))
+    pal("sessions", "--all")
+    with pal.home.index() as index:
+        unknown = [row for row in index.list() if row.counted is None]
+    contexts = {session: pal.json("context", session) for session in counted_rows(pal)}
+    expected = {session: (counted["used"], counted["window"]) for session, counted in contexts.items()}
+    known = {row.id: (row.context, expected[row.id][1]) for row in unknown}
+
+    assert {**counted_rows(pal), **known} == expected
+    assert 0 < len(known) < len(expected) > 20
+
+
+def test_a_share_in_the_list_follows_the_cards_and_the_base_of_a_fork(pal: Pal) -> None:
+    small(pal.home)
+    fork = pal.json("fork", SMALL, "--at", "6")["session"]
+    shares = [(listed_share(pal, fork), context_share(pal, fork))]
+    (pal.home.folder / "cards.toml").write_text('[cards.claude-sonnet-4-5]\nlike = "claude-sonnet-4-5"\nwindow = 8000\n')
+    shares.append((listed_share(pal, fork), context_share(pal, fork)))
+    (pal.home.folder / "cards.toml").write_text('[cards.claude-sonnet-4-5]\nlike = "claude-sonnet-4-5"\nwindow = 800\n')
+    shares.append((listed_share(pal, fork), context_share(pal, fork)))
+    with pal.home.index() as index:
+        counted = next(row.counted for row in index.list() if row.id == fork)
+    with Log.open(pal.home.store, SMALL, FixedClock(1), write=True) as log:
+        log.append(UserSaid((Text("more"),)))
+        log.sync()
+    shares.append((listed_share(pal, fork), context_share(pal, fork)))
+    with pal.home.index() as index:
+        recounted = next(row.counted for row in index.list() if row.id == fork)
+
+    assert [listed for listed, _ in shares] == [counted_share for _, counted_share in shares]
+    assert len({listed for listed, _ in shares}) == 3
+    assert counted is not None
+    assert recounted is not None
+    assert (counted.rules != recounted.rules, counted.tokens) == (True, recounted.tokens)
 
 
 def test_an_undone_fold_of_an_imported_session_has_what_its_program_alone_sent(pal: Pal) -> None:

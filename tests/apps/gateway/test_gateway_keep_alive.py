@@ -37,7 +37,7 @@ class Afternoon:
 
 
 def ask(url: str, messages: list[Any], headers: dict[str, str]) -> None:
-    blocks = [{"type": "text", "text": "An agent. " * 5_000, **MARK}]
+    blocks = [{"type": "text", "text": "An agent. " * 400, **MARK}]
     last = {**messages[-1], "content": [{"type": "text", "text": messages[-1]["content"], **MARK}]}
     body = {"model": "claude-sonnet-4-6", "max_tokens": 100, "stream": True, "system": blocks, "messages": [*messages[:-1], last]}
     httpx.post(f"{url}/v1/messages", json=body, headers=headers, trust_env=False)

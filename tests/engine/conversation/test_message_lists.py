@@ -1,14 +1,19 @@
 """Any message list goes through a conversation: valid by the rules of the provider, or unchanged with a reason, and never an exception."""
 
+import gc
+import tracemalloc
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_lists import WIRES, odd_list, rewritten
+from message_lists import WIRES, odd_list, rewritten, tool_round
 
 from palimpsest import Conversation
 from palimpsest.core.events import Failed
+from palimpsest.mirror.elements import Elements
 from palimpsest.mirror.output import new_violations
 from palimpsest.mirror.plain import copied
 
@@ -23,6 +28,7 @@ def check_any_list(chance: Random) -> None:
             assert given_list == before
             assert sent is given_list or not new_violations(wire, given_list, sent)
             assert conversation.prepare(given_list) == sent
+            assert Elements(conversation.session.log.events()).known == conversation._followed._mirror.elements.known
         failed = [event.body for event in conversation.session.log.events() if isinstance(event.body, Failed)]
     assert [failure for failure in failed if failure.error == "internal"] == []
 
@@ -54,3 +60,23 @@ def test_a_message_that_holds_itself_comes_back_as_it_is_with_a_reason() -> None
     with Conversation.open(model="claude-sonnet-4-5") as conversation:
         assert conversation.prepare(messages) is messages
         assert conversation.reason == "a message is nested deeper than 64 levels"
+
+
+@pytest.mark.long
+def test_two_thousand_requests_of_a_list_that_grows_and_is_compacted_by_its_owner_hold_memory_flat(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    messages: list[Any] = [{"role": "user", "content": "Begin."}]
+    with Conversation.open(model="claude-sonnet-4-5", home=tmp_path) as conversation:
+        tracemalloc.start()
+        for number in range(3_000):
+            messages += tool_round("anthropic", number, 15)
+            if len(messages) > 200:
+                messages = [{"role": "user", "content": f"Part {number} comes next."}, *messages[-20:]]
+            conversation.prepare(list(messages))
+            if number in (1_000, 2_999):
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+        assert conversation.reason == ""
+    # The caches of the audit are full after a thousand; then only the places of lines in the file are added, at most 2 kB a request.
+    assert sizes[1] - sizes[0] < 2_000 * 2_000

@@ -137,6 +137,34 @@ def test_mi_04_a_result_that_the_owner_cleared_is_its_mask_in_the_audit() -> Non
 
 
 @each_wire
+def test_mi_04_results_that_the_owner_cleared_while_its_list_grew_are_its_masks_and_only_what_is_new_is_appended(wire: WireName) -> None:
+    messages = tool_loop(wire, 4)
+    results = [place for place, message in enumerate(messages) if source_of(1) in json.dumps(message).replace("\\n", "\n")]
+    with opened(wire) as conversation:
+        conversation.prepare(messages)
+        tip = conversation.session.log.tip
+        grown = json.loads(json.dumps(messages).replace(json.dumps(source_of(1))[1:-1], "[cleared]"))
+        grown += tool_round(wire, 4)
+        assert [place for place, (one, other) in enumerate(zip(messages, grown, strict=False)) if one != other] == results
+        assert conversation.prepare(grown) is grown
+        kinds = [type(event.body) for event in new_events(conversation, tip)]
+        assert [kind for kind in kinds if kind in (ViewEdited, Rewound, ModelReplied, ToolReturned)] == [
+            ViewEdited,
+            ModelReplied,
+            ToolReturned,
+        ]
+        assert [edit.by for edit in conversation.audit()] == ["owner"]
+
+
+def test_mi_04_a_result_that_the_owner_clears_where_it_was_folded_leaves_the_fold_as_it_is() -> None:
+    conversation, messages = folded("anthropic")
+    before = json.dumps(conversation.prepare(messages))
+    messages[2]["content"][0]["content"] = "[cleared]"
+    assert json.dumps(conversation.prepare(messages)) == before
+    assert [(edit.by, edit.undone) for edit in conversation.audit()] == [("fold", False)]
+
+
+@each_wire
 def test_mi_04_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire: WireName) -> None:
     conversation, _ = folded(wire)
     shorter = [{"role": "user", "content": "All parts were read."}]

@@ -114,7 +114,7 @@ def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
 
     assert list(values) == list(GOALS)
     # So short a session is folded only where that is forced, so that there is nothing to read again.
-    assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "invalid"]
+    assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "rereads_strings", "invalid"]
     assert all(each.ok is True for each in report.bars if each.limit is None and each.value is not None)
     folded = {each.name: each.detail for each in report.bars}["probes_10"]
     assert (folded["folds"] > 0, folded["sessions"]) == (True, 1)

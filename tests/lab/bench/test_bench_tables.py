@@ -44,6 +44,10 @@ def test_money_and_time_stand_in_tables_of_their_own() -> None:
 
 
 TITLES = "breakpoints, 5 min | breakpoints, 1 h | automatic"
+ALL_REREADS = (
+    "† Hidden content that a recorded call needs, by *text*, which is billed, then by *strings* and *names*. "
+    "A list of names makes nothing known."
+)
 BEHIND = "After each score: folds made, of all that were forced."
 ROWS = (
     ProfileRow(
@@ -61,6 +65,7 @@ ROWS = (
             "1": ProbeScores(0.9, 1.0, 2, 2, kinds={"open": KindScores(0.5, 0.75, 2), "asked": KindScores(1.0, 1.0, 2)}),
             "10": ProbeScores(0.8, 0.95, 9, 20, unfolded=1, kinds={"open": KindScores(0.4, 0.7, 1)}),
         },
+        {"text": 4, "strings": 30, "names": 1_200},
     ),
     ProfileRow(
         "none",
@@ -74,6 +79,7 @@ ROWS = (
         0,
         SurvivalShares(),
         {"1": ProbeScores(1.0, 1.0, 0, 2, 0, 2), "10": ProbeScores(1.0, 1.0, 0, 20, 0, 2)},
+        {"text": 0, "strings": 0, "names": 0},
     ),
 )
 
@@ -88,10 +94,10 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
         "profiles": [
             f"| profile | {TITLES} | calls | re-reads † | folds a 100 calls | mean context | invalid |",
             "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-            "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 | 2.5 | 81,000 | 0 |",
-            "| `none` | - | - | - | 190 | 0 | 0.0 | 120,500 | 0 |",
+            "| `palimpsest` | 0.800x | - | 0.900x | 200 | 4 / 30 / 1,200 | 2.5 | 81,000 | 0 |",
+            "| `none` | - | - | - | 190 | 0 / 0 / 0 | 0.0 | 120,500 | 0 |",
             "",
-            "† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known.",
+            ALL_REREADS,
         ],
         "survival": [
             "| profile | user messages | edited paths | read paths | commands | numbers |",
@@ -104,7 +110,7 @@ def test_what_was_replayed_is_shown_by_profile_and_by_session() -> None:
             "| codex `b` | even | 1,250,000 | 0.750x | 0.800x | 0.700x | 3 | 9 |",
             "| claude `a` | odd | 90,000 | 1.000x | - | - | 0 | 0 |",
             "",
-            "† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known.",
+            "† Hidden content that a recorded call needs, by *text*, which is billed.",
         ],
         "probes": [
             "| profile | 1 forced | 10 forced |",

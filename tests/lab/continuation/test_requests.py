@@ -45,7 +45,7 @@ def test_a_fold_that_was_never_made_is_an_error_with_the_number_of_folds() -> No
 
 def test_each_profile_sends_its_own_view_up_to_the_same_message() -> None:
     folded, whole = requests_at(RECORDING, (profile("palimpsest"), profile("none")), SONNET, 13, INDEX)
-    last = [[text_of(shown(item)) for item in request.view.items[-1:] if shown(item) is not None] for request in (folded, whole)]
+    last = [[text_of(item.content) for item in request.view.items[-1:] if shown(item) is item.content] for request in (folded, whole)]
 
     assert (folded.profile, whole.profile) == ("palimpsest", "none")
     assert last == [["Now run the tests."], ["Now run the tests."]]

@@ -9,6 +9,7 @@ from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, Too
 from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.projections.view import project
 from palimpsest.core.view import View
+from palimpsest.lab.probes.phrases import NamedIn
 from palimpsest.lab.probes.probes import (
     CommandOutcome,
     EditedFile,
@@ -79,6 +80,7 @@ def test_questions_come_with_their_answers() -> None:
         Probe("tests", "What was the exit code of the last test run?", (failed,)),
         Probe("values", "Which value did request_timeout have last?", (LastValue("request_timeout", "45"),)),
         Probe("open", "What is still open?", (QuotedText("update the changelog"), failed)),
+        Probe("concluded", "What did the agent conclude?", (NamedIn("request_timeout", ("is",)),)),
     )
 
 

@@ -79,7 +79,7 @@ def test_the_first_sentence_says_what_ours_costs_against_the_baseline() -> None:
     made = Page(page(found)).text
 
     assert f"palimpsest costs {ours.usd / theirs.usd:.2f}× of what claude-code costs (${ours.usd:.2f} against ${theirs.usd:.2f})" in made
-    assert "with 4 re-reads of content that was hidden when a later call needed it; a name that a fold lists is not counted." in made
+    assert "with 4 re-reads of content that was hidden when a later call needed it." in made
 
 
 def test_the_parts_of_a_bar_are_the_whole_bill() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from itertools import pairwise
 
@@ -5,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 from recorded import ended, recorded, replied, said, synthetic_session, used
 
+from palimpsest.audit.fold_texts import NAMES
+from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, Usage
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import complete
+from palimpsest.core.policy import Plan, Proposal, complete
+from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.sending import whole_reply
@@ -18,6 +22,7 @@ from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import Replay, replay
 from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.media import Fetch
@@ -266,3 +271,37 @@ def test_what_a_program_stated_at_its_start_is_stated_again_after_a_fold_but_not
         seen[name] = [text for text in (rules.text, printed.text) for item in view.items if text_of(item.content) == text]
 
     assert seen == {"claude-code-2.1.325": [rules.text], "opencode-1.18": [rules.text]}
+
+
+@dataclass(frozen=True)
+class FoldIntoNames:
+    """Folds everything but the last round into a list of names."""
+
+    names: str
+    name: str = "names"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = True
+
+    def plan(self, situation: Situation) -> Plan:
+        """Fold every thirty items."""
+        items = situation.view.items
+        if len(items) < 30:
+            return ()
+        return Proposal((Fold(items[1].id, items[-5].id, (Put("summary", Text(self.names), NAMES),)),))
+
+
+def test_pa_30_a_list_of_all_names_and_lines_in_every_fold_improves_no_figure() -> None:
+    recording = _reading(40)
+    everything = "\n".join(
+        f"/repo/src/part/file_{number}.py, symbol_{number}_here\n# part {number}, symbol_{number}_here" for number in range(40)
+    )
+    bare, listed = (
+        figures([replay(recording, Profile("names", (FoldIntoNames(names),), profile("none").budget), SONNET)])
+        for names in ("-", everything)
+    )
+
+    assert bare.folds == listed.folds > 0
+    # By strings the path and the symbol are two things: one stood in a call, the other in its result.
+    assert bare.rereads_by == {"text": 1, "strings": 2, "names": 1}
+    assert (listed.rereads_by, listed.survival) == (bare.rereads_by, bare.survival)
+    assert (listed.usd, listed.peak, listed.mean) > (bare.usd, bare.peak, bare.mean)

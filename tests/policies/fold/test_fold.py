@@ -13,7 +13,6 @@ from palimpsest.core.errors import TooFull
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
-    Failed,
     NotesTaken,
     Statement,
     ToolReturned,
@@ -28,7 +27,7 @@ from palimpsest.core.view import View
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
-from palimpsest.policies.fold.dialogue import older_messages_part
+from palimpsest.policies.fold.dialogue import older_messages
 from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
@@ -104,6 +103,15 @@ def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_i
     assert fold.due(worked_example(53_500)) == "waiting has cost 53,500 tokens, and a fold costs 26,700"
     assert fold.due(worked_example(10**6, used=100_000)) == ""
     assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
+
+
+def test_pa_10_an_early_fold_needs_a_large_view_or_one_of_which_nothing_is_cached() -> None:
+    fold = FoldFromLog(early_at=120_000, cold_at=100_000)
+    assert fold.due(worked_example(10**6)) == ""
+    assert fold.due(worked_example(10**6, used=119_999)) == ""
+    assert fold.due(worked_example(10**6, used=120_000)).startswith("waiting has cost 1,000,000 tokens")
+    assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
+    assert FoldFromLog(early_at=120_000, cold_at=110_001).due(worked_example(0, warm=False)) == ""
 
 
 def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
@@ -250,9 +258,9 @@ def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_sta
 def test_pa_12_the_list_counts_messages_that_the_evidence_only_counts() -> None:
     evidence = Evidence(user_messages=(UserMessage("40.0", 0, "Go on."),), earlier=7)
     situation = dataclasses.replace(budget_of(CLAUDE), evidence=evidence)
-    (listed,) = older_messages_part(situation, frozenset({"3.0", "40.0"}), 1_000)
+    (listed,) = older_messages(situation, frozenset({"3.0", "40.0"}), (), 1_000).listed
     assert text_of(listed.content).splitlines()[1:] == ["- and 6 before them, which `recall` finds by their words"]
-    (listed,) = older_messages_part(situation, frozenset(), 1_000)
+    (listed,) = older_messages(situation, frozenset(), (), 1_000).listed
     assert text_of(listed.content).splitlines()[1:] == [
         "- and 7 before them, which `recall` finds by their words",
         "- 40.0, 1970-01-01 00:00: Go on.",
@@ -379,18 +387,3 @@ def test_a_fold_keeps_a_call_that_still_waits_for_its_result() -> None:
 def test_the_narrative_stands_before_the_fold_in_the_profile() -> None:
     names = [policy.name for policy in profile("palimpsest").policies]
     assert names[:3] == ["clear_dead", "narrate", "fold"]
-
-
-def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
-    for useful, folds in ((10, False), (60, True)):
-        session = work(profile("palimpsest"))
-        say(session, "read all of it")
-        for number in range(useful):
-            use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
-        for number in range(60 - useful):
-            use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
-        session.log.append(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
-        session.log.append(Failed("call", "too_long", "prompt is too long"))
-        ran = offline(session, run_policies(session, "overflow"))
-        assert (useful, ran.folded) == (useful, folds)
-        assert session.used < 136_000

@@ -5,7 +5,7 @@ import itertools
 from workplace import offline, reply, say, use, work
 
 from palimpsest.core.edits import Fold, Keep, Put
-from palimpsest.core.events import EditRefused, ViewEdited
+from palimpsest.core.events import CallStarted, EditRefused, Failed, ViewEdited
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Situation
 from palimpsest.engine.policies import run_policies
@@ -77,3 +77,18 @@ def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
     event = offline(session, run_policies(session, "asked")).events[0]
     assert isinstance(event.body, EditRefused)
     assert event.body.why == "the view would not be smaller"
+
+
+def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
+    for useful, folds in ((10, False), (60, True)):
+        session = work(profile("palimpsest"))
+        say(session, "read all of it")
+        for number in range(useful):
+            use(session, f"u{number}", "Agent", f'{{"prompt":"look at part_{number}_of_it"}}', f"part_{number}_of_it is fine\n" * 300)
+        for number in range(60 - useful):
+            use(session, f"c{number}", "Bash", f'{{"command":"make {number}"}}', f"line {number} of the output\n" * 300)
+        session.log.append(CallStarted(session.card.name, "anthropic", estimate=session.counter.raw(session.log.view)))
+        session.log.append(Failed("call", "too_long", "prompt is too long"))
+        ran = offline(session, run_policies(session, "overflow"))
+        assert (useful, ran.folded) == (useful, folds)
+        assert session.used < 136_000

@@ -104,8 +104,8 @@ def test_pa_12_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back()
     place = recorded(GOLDEN)
     folds = {name: try_on(place, name) for name in place.sessions}
     assert len(folds) >= 30
-    # Most of them are short: nothing is folded where that would leave nearly as much.
-    assert sum(folds.values()) >= 8
+    # Most of them are short: nothing is folded where dialogue, working set and tail are nearly all of it.
+    assert sum(folds.values()) >= 6
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)

@@ -9,7 +9,7 @@ import pytest
 from job_stubs import MODEL, PlainJob, after_turns
 
 from palimpsest.core.events import CallStarted, ModelReplied, Usage
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.policy import Ask
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.jobs import JobState
@@ -56,6 +56,7 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
         pytest.param({"account": CacheAccount(90_000, 90_000, 99_000)}, False, id="more than a twentieth of the cost"),
         pytest.param({"account": CacheAccount(80_000, 90_000, 99_000)}, True, id="paid by what was saved"),
         pytest.param({"card": card("local/qwen3-0.6b")}, False, id="a model that costs nothing"),
+        pytest.param({"card": card("gpt-5")}, False, id="a cache that promises no lifetime"),
     ],
 )
 def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(idle: JobSituation, changes: dict[str, object], reads: bool) -> None:
@@ -110,4 +111,43 @@ def test_pa_28_reads_have_the_cached_bytes_of_the_turn_and_stop_after_their_numb
     ] * 2
     texts = [[block["text"] for message in body["messages"] for block in message["content"]] for body in bodies]
     assert [text[:-1] for text in texts[1:]] == [texts[0]] * 2
+    assert log.view.items[-1].content == Text("done", "assistant")
+
+
+def test_the_cache_is_kept_alive_while_a_tool_of_an_open_turn_runs() -> None:
+    clock = FixedClock(1_000_000, 0)
+    call = ModelReplied((ToolCall("c1", "build", "{}"),), usage=Usage(cache_write=50_000, output=50_000), stop="tool_use", model=MODEL)
+    read = ModelReplied((Text("ok", "assistant"),), usage=Usage(cache_read=50_000, output=1), model=MODEL)
+    done = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_read=50_000, cache_write=100), model=MODEL)
+    provider, home = Scripted(call, *[read] * 3, done), Home.in_memory(clock)
+
+    async def run() -> str:
+        built = asyncio.Event()
+
+        async def build() -> str:
+            """Build everything, which takes long."""
+            await built.wait()
+            return "built"
+
+        async with Agent(MODEL, tools=(build,), provider=provider, jobs=(KeepAlive(),), home=home, profile="none") as agent:
+            moments: list[float] = []
+
+            async def sleep(seconds: float) -> None:
+                await agent.jobs.wait()
+                if len(moments) == 3:
+                    built.set()
+                    await asyncio.Event().wait()
+                moments.append(seconds)
+                clock.time += int(seconds * 1_000)
+
+            agent.session.environment = replace(agent.session.environment, sleep=sleep)
+            await agent.ask("go " * 4_000)
+            return agent.id
+
+    log = home.open(asyncio.run(run()), write=False)
+    purposes = [event.body.purpose for event in log.events() if isinstance(event.body, CallStarted)]
+    assert purposes == ["turn", *["job:keep_alive"] * 3, "turn"]
+    # Nothing of the open call is sent: its result is not there yet.
+    bodies = [json.loads(request.body) for request in provider.requests]
+    assert [[message["role"] for message in body["messages"]] for body in bodies[1:4]] == [["user"]] * 3
     assert log.view.items[-1].content == Text("done", "assistant")

@@ -12,7 +12,7 @@ from store_kinds import STORES
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Body, SessionOpened, Titled
-from palimpsest.core.ports import Hit, Index, RefreshReport, SessionArchive, SessionRow
+from palimpsest.core.ports import CountedContext, Hit, Index, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import MEMORY
 from palimpsest.stores.index.sqlite import SqliteIndex
 
@@ -71,6 +71,20 @@ def test_sessions_are_listed_by_their_newest_event(index: Index, store: SessionA
     write(store, "newest", at=3_000)
     assert [row.id for row in index.list(refresh=False)] == ["new", "old"]
     assert [row.id for row in index.list()] == ["newest", "new", "old"]
+
+
+def test_what_was_counted_of_a_session_is_kept_until_its_log_changes(index: Index, store: SessionArchive) -> None:
+    for session in ("one", "two"):
+        write(store, session, *said("hello"))
+    one, two = sorted(index.list(), key=lambda row: row.id)
+    counted = CountedContext(12, 200_000, "by these cards")
+    index.keep_counts([structs.replace(one, counted=counted), structs.replace(two, counted=counted, events=two.events - 1), two])
+    kept = {row.id: row.counted for row in index.list()}
+    writer = store.open("one", write=True)
+    writer.append(log_of(said("more"), seq=2, prev=end_of(store, "one")))
+    writer.close()
+
+    assert (kept, [row.counted for row in index.list()]) == ({"one": counted, "two": None}, [None, None])
 
 
 def test_a_search_is_narrowed_by_session_kind_and_time(index: Index, store: SessionArchive) -> None:

@@ -1,4 +1,5 @@
 import errno
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -131,6 +132,20 @@ def test_an_index_on_a_full_disk_goes_on_in_memory(store: MemorySessions, index:
         f"{tmp_path / 'index.sqlite'} cannot be written (database or disk is full): "
         "the index is kept in memory and copied from the file each time"
     )
+
+
+def test_an_index_whose_side_files_find_no_room_is_copied_into_memory(store: MemorySessions, tmp_path: Path) -> None:
+    write(store, "one", "word")
+    with SqliteIndex(tmp_path / "index.sqlite", store) as index:
+        index.refresh()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
+    try:
+        with SqliteIndex(tmp_path / "index.sqlite", store) as index:
+            assert ([row.id for row in index.list()], found(index, "word")) == (["one"], [("one", 1)])
+            assert index.note.endswith("(disk I/O error): the index is kept in memory and copied from the file each time")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_an_index_that_another_process_writes_is_one_clear_error(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def test_a_text_is_found_by_each_of_its_words(words: list[str], between: str) ->
 
 
 @given(st.text())
-def test_folding_keeps_every_place(text: str) -> None:
+def test_folding_keeps_every_place_and_folds_each_letter_alone(text: str) -> None:
+    assert normalized(text) == "".join(map(normalized, text))
     assert len(normalized(text)) == len(text)
 
 

@@ -2,9 +2,11 @@
 
 from generated import generate
 
-from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
+from palimpsest.core.edits import Fold, Put
+from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
+from palimpsest.lab.simulation.loading import LoadedSession, load_log
 from palimpsest.lab.simulation.recording import RecordedSession, recording_of
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
@@ -51,3 +53,32 @@ def synthetic_session(seed: int, events: int) -> RecordedSession:
     log = Log.create(MemorySessions(), SessionOpened(f"made{seed}", model="claude-sonnet-4-5"), FixedClock(1_700_000_000_000, 2_000))
     log.extend(list(generate(seed, events, fold_at=None)))
     return recording_of(log, MemoryBlobs())
+
+
+def read_part(at: int, number: int, extra: str = "") -> list[tuple[int, Body]]:
+    """The model reads one of many files."""
+    body = f"def settle_basket_{number}(cursor):\n    return ledger_of_part_{number}\n" + "# more\n" * 400
+    return used(at, f"r{at}", "Read", f'{{"file_path": "/repo/src/part_{number}.py"{extra}}}', body)
+
+
+def edit_part(at: int, number: int) -> list[tuple[int, Body]]:
+    """The model edits a line of such a file."""
+    args = f'{{"file_path": "/repo/src/part_{number}.py", "old_string": "return ledger_of_part_{number}", "new_string": "return None"}}'
+    return used(at, f"e{at}", "Edit", args, "ok")
+
+
+def compacted(at: int) -> list[tuple[int, Body]]:
+    """The program compacts."""
+    return [(at, ViewEdited((Fold("1.0", "9.0", (Put("summary", Text("Parts were read.")),)),), "claude-code"))]
+
+
+def compacted_session(after: list[tuple[int, Body]]) -> LoadedSession:
+    """Forty calls that read a file each, a compaction, and twenty calls of which the first ones are given."""
+    timed = said(0, "Read all parts.")
+    for number in range(40):
+        timed += read_part(10 * number + 1, number)
+    timed += compacted(500)
+    timed += after
+    for number in range(20 - len(after) // 3):
+        timed += used(700 + 10 * number, f"b{number}", "Bash", '{"command": "true"}', "")
+    return load_log(log_of(*timed, *ended(999)), MemoryBlobs(), "made.jsonl", "claude")

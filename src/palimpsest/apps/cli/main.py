@@ -49,6 +49,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "import": ("exchange.imports:import_", "Import sessions of other agents."),
         "export": ("exchange.export:export", "Export a session for another agent, for an API, or to read."),
     },
+    "Inside other agents": {
+        "plug": ("exchange.plug:plug", "Put pal into Claude Code, Codex or OpenCode; `pal plug status` says where it is."),
+        "unplug": ("exchange.plug:unplug_", "Take pal out of an agent; its files are then as they were."),
+        "mcp": ("agent.mcp:mcp", "Serve recall, sessions and notes to another agent by MCP."),
+    },
     "Keep": {
         "init": ("keep.config:init", "Write a commented configuration file, your own or that of a project."),
         "config": ("keep.config:config", "Show every setting and where it comes from."),
@@ -70,6 +75,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 # All other options before a command belong to `ask`.
 _OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version", "--"})
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+# Commands that only other programs run.
+HIDDEN = {"hook": ("exchange.hook:hook", "Run as a hook of another agent.")}
 
 
 def _is_terminal() -> bool:
@@ -99,9 +106,10 @@ class LazyGroup(SuggestingGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of that name; None if there is none."""
-        if cmd_name not in COMMANDS:
+        entry = COMMANDS.get(cmd_name) or HIDDEN.get(cmd_name)
+        if entry is None:
             return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        module, _, attribute = entry[0].partition(":")
         path = f"{__package__}.{module}"
         try:
             found: click.Command = getattr(import_module(path), attribute)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS
+from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
 from palimpsest.core.items import Value
 from palimpsest.core.situation import CacheAccount, Card
 
@@ -17,7 +17,7 @@ KEEP_ALIVE_LOSS: Final = 0.05
 MOST_READS: Final = 11
 
 
-class Lifetime(Value, frozen=True):
+class CacheLifetime(Value, frozen=True):
     """A lifetime of cache entries in milliseconds, and the price of writing a token that lives so long, in input tokens."""
 
     ms: int
@@ -32,27 +32,27 @@ class Tariff(Value, frozen=True):
 
     read: float
     output: float
-    short: Lifetime
-    long: Lifetime
+    short: CacheLifetime
+    long: CacheLifetime
 
-    def lifetime(self, ms: int) -> Lifetime:
+    def lifetime(self, ms: int) -> CacheLifetime:
         """The lifetime that lasts so many milliseconds; the default one if there is none."""
         return self.long if ms == self.long.ms else self.short
 
 
 def tariff_of(card: Card) -> Tariff | None:
-    """The tariff of a model; `None` if it has no cache, no prices, or reads that cost as much as input or nothing."""
+    """The tariff of a model; `None` if it has no prices, reads that cost as much as input or nothing, or no lifetime that can be relied on.
+
+    Automatic caches promise none: of five recorded sessions with one, keep-alive would have made four dearer.
+    """
     prices = card.prices
-    if card.cache == "none" or not prices.input or not prices.cache_read or prices.cache_read >= prices.input:
+    if card.cache != "breakpoints" or not prices.input or not prices.cache_read or prices.cache_read >= prices.input:
         return None
     write = 1.0 if prices.cache_write is None else prices.cache_write / prices.input
-    read, output = prices.cache_read / prices.input, prices.output / prices.input
-    if card.cache == "automatic":
-        return Tariff(read, output, Lifetime(IDLE_MS, write), Lifetime(IDLE_MS, write))
-    short = Lifetime(FIVE_MINUTES_MS, write)
-    return Tariff(
-        read, output, short, short if prices.cache_write_long is None else Lifetime(HOUR_MS, prices.cache_write_long / prices.input)
-    )
+    short = long = CacheLifetime(FIVE_MINUTES_MS, write)
+    if prices.cache_write_long is not None:
+        long = CacheLifetime(HOUR_MS, prices.cache_write_long / prices.input)
+    return Tariff(prices.cache_read / prices.input, prices.output / prices.input, short, long)
 
 
 def joined(account: CacheAccount, earlier: CacheAccount) -> CacheAccount:

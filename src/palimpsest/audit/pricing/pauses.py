@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS
 from palimpsest.audit.pricing.cache_state import CacheProjection
-from palimpsest.audit.pricing.keeping import Lifetime, Tariff, tariff_of
+from palimpsest.audit.pricing.keeping import CacheLifetime, Tariff, tariff_of
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.core.events import CallStarted, Event, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Value
@@ -106,7 +106,7 @@ def after_call(account: CacheAccount, call: StartedCall, usage: Usage, tariff: T
     prefix = usage.cache_read if call.live else max(usage.cache_read, min(call.prefix, usage.prompt))
     reply, cached = tariff.output * usage.output, usage.prompt - usage.input
 
-    def plain(lifetime: Lifetime) -> float:
+    def plain(lifetime: CacheLifetime) -> float:
         read = min(prefix, cached) if call.pause < lifetime.ms else 0
         return usage.input + tariff.read * read + lifetime.write * (cached - read) + reply
 

@@ -15,9 +15,22 @@ from palimpsest.engine.children.costs import FileMeter
 from palimpsest.engine.children.reports import CANCELLED, INTERRUPTED, ChildOutcome, ChildState, outcome_of
 from palimpsest.engine.children.roles import AgentRole
 from palimpsest.engine.children.tree import AgentTree, Slot
+from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
 
 Result = TypeVar("Result")
+
+
+class Opening(Struct, frozen=True):
+    """How a session is opened. `limits` are further ones beside those of the parent; an empty `model` is that of the parent.
+
+    With `fork` it begins with the conversation of the parent; with `resume` it exists, and keeps its model.
+    """
+
+    limits: Limits
+    model: str = ""
+    fork: bool = False
+    resume: bool = False
 
 
 class Child(Struct):

@@ -13,10 +13,9 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Part
 from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.child import Child, Result, uncancelled
+from palimpsest.engine.children.child import Child, Opening, Result, uncancelled
 from palimpsest.engine.children.context import FamilyContext
 from palimpsest.engine.children.costs import recorded_spending
-from palimpsest.engine.children.opening import Opening, open_child
 from palimpsest.engine.children.reports import (
     CANCELLED,
     CLOSED,
@@ -263,6 +262,8 @@ class ChildAgents:
 
     async def _open(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""
+        from palimpsest.engine.children.opening import open_child  # noqa: PLC0415 - few sessions have sub-agents, and a start is measured
+
         self._tree.paths[child.session] = (*self._path, child.nickname)
         agent = open_child(self._agent, self._home, child, opening)
         try:

@@ -3,34 +3,19 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from msgspec import Struct
-
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.children.child import Child
+from palimpsest.engine.children.child import Child, Opening
 from palimpsest.engine.children.costs import FileMeter
 from palimpsest.engine.children.forks import fork_for_child
 from palimpsest.engine.children.roles import narrower_limits
-from palimpsest.engine.loop.limits import Limits
 from palimpsest.stores.home import AnyHome, remove
 from palimpsest.tools.tool import ToolError
 
 # What a sub-agent has of the environment of its parent.
 _INHERITED = ("retries", "sleep", "chance", "offload", "encoder")
-
-
-class Opening(Struct, frozen=True):
-    """How a session is opened. `limits` are further ones beside those of the parent; an empty `model` is that of the parent.
-
-    With `fork` it begins with the conversation of the parent; with `resume` it exists, and keeps its model.
-    """
-
-    limits: Limits
-    model: str = ""
-    fork: bool = False
-    resume: bool = False
 
 
 def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> Agent:

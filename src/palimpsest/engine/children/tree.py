@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from palimpsest.core.events import PermissionAsked
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.nicknames import pick_nickname
 from palimpsest.engine.children.roles import AgentRole, load_roles
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
 from palimpsest.profiles.profile import AgentRules
@@ -84,6 +83,8 @@ class AgentTree:
 
     def nickname(self, wanted: str = "") -> str:
         """Return a nickname that no agent of this tree has had. Raises `ToolError` if the wanted one is taken or no name."""
+        from palimpsest.engine.children.nicknames import pick_nickname  # noqa: PLC0415 - most sessions start no sub-agent
+
         name = wanted or pick_nickname(self.names, self._chance())
         if wanted and _NICKNAME.fullmatch(wanted) is None:
             raise ToolError("a nickname has letters, digits, spaces and dashes, at most 40")

@@ -21,7 +21,7 @@ from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
-from palimpsest.tools.session.recall import RECALL, RecallArguments, recalled
+from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from
 from palimpsest.wire.encoding.options import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models.cards import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
@@ -54,7 +54,7 @@ class Conversation:
 
     def __init__(self, session: Session, home: AnyHome, *, shape: WireName | None = None, provider: Provider | None = None) -> None:
         self.session = session
-        self._home = home
+        self.home = home
         self._provider = provider
         self._followed = FollowedList(session, shape)
 
@@ -157,9 +157,9 @@ class Conversation:
         wanted = RecallArguments(id=id, words=words, offset=offset)
         if what:
             wanted = RecallArguments(id=what, offset=offset) if numbers_of(what) else RecallArguments(words=what)
-        archive = LogArchive(self.session.log, self._home.store, self._home.blobs, self._home.clock, self._home.index)
+        archive = LogArchive(self.session.log, self.home.store, self.home.blobs, self.home.clock, self.home.index)
         try:
-            return recalled(archive, wanted).text
+            return recall_from(archive, wanted).text
         finally:
             archive.close()
 

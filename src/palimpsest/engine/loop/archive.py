@@ -39,12 +39,14 @@ class SearchesMemory(Protocol):
 class LogArchive(Struct):
     """Recalls from one session, the past sessions of its store, and their index, which is opened with the first search.
 
+    Without a `log` there is no session of its own, so that each item needs the name of its session and a search looks in all of them.
+
     `open_memory` returns what answers questions, which is made with the first; `None` without memory.
 
     Several threads may use it at once: the log has its own lock, and the index is used by one at a time.
     """
 
-    log: Log
+    log: Log | None
     store: SessionStore
     blobs: Blobs
     clock: Clock
@@ -104,14 +106,14 @@ class LogArchive(Struct):
                 self._index = self.open_index()
             # What was said a moment ago is wanted too.
             self._index.refresh()
-            wanted = self.log.session if session == "" else session
+            wanted = (None if self.log is None else self.log.session) if session == "" else session
             # More than wanted, because some are left out.
             hits = self._index.search(query, ranked=ranked, limit=2 * limit, session=wanted)
         return [hit for hit in hits if not self._is_of_recall(hit)][:limit]
 
     def _is_of_recall(self, hit: Hit) -> bool:
         """Whether a hit is a call of `recall` in this session or its result: these repeat the words, and would be the best match."""
-        if hit.session != self.log.session or not hit.item:
+        if self.log is None or hit.session != self.log.session or not hit.item:
             return False
         with self.log.locked():
             body, item = self.log.event(hit.seq).body, self.log.find(hit.item)
@@ -121,9 +123,11 @@ class LogArchive(Struct):
 
     @contextmanager
     def _opened(self, session: str) -> Iterator[Log]:
-        if session in ("", self.log.session):
+        if self.log is not None and session in ("", self.log.session):
             yield self.log
             return
+        if not session:
+            raise BadInput("an id belongs to a session: name the `session`", where=RECALL)
         with Log.open(self.store, session, self.clock) as past:
             yield past
 

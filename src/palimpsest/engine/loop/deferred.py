@@ -9,7 +9,6 @@ from palimpsest.engine.session import Session
 from palimpsest.sources.tools import search_tools
 from palimpsest.tools.session.tool_search import SEARCH, tool_search_tool
 from palimpsest.tools.tool import AgentTool
-from palimpsest.wire.past_requests import recorded_tools
 from palimpsest.wire.request import Tool
 
 KEY: Final = "deferred_tools"
@@ -81,6 +80,8 @@ class DeferredTools:
         if call is None or not call.tools or not self._deferred:
             return
         try:
+            from palimpsest.wire.past_requests import recorded_tools  # noqa: PLC0415 - a new session has no past request
+
             self._add(tool.name for tool in recorded_tools(call.tools, blobs.get))
         except PalimpsestError:
             # Without the record the model finds them again.

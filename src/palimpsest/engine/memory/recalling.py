@@ -27,7 +27,7 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
     def made() -> "MemorySearch":
         from palimpsest.engine.memory.recall.querying import MemorySearch  # noqa: PLC0415 - few sessions ask for it
 
-        return MemorySearch(memory)
+        return MemorySearch(memory, memory.agent.session.log.session)
 
     return made
 
@@ -39,7 +39,7 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
         return {}
     from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
 
-    return head_texts(memory, session.log.view)
+    return head_texts(memory, session.profile.notes, session.log.view)
 
 
 class HidesForgottenNotes:

@@ -54,7 +54,7 @@ body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--pag
 font:16px/1.55 system-ui,-apple-system,"Segoe UI","Noto Sans","Noto Sans CJK SC","PingFang SC","Microsoft YaHei",sans-serif}
 h1{font-size:1.5rem;line-height:1.25;margin:0 0 .75rem}
 h2{font-size:1.1rem;line-height:1.35;margin:2.5rem 0 .75rem;padding-top:1rem;border-top:1px solid var(--line)}
-h1,h2,.text,summary,li,dd{overflow-wrap:anywhere}
+h1,h2,p,.text,summary,li,dd{overflow-wrap:anywhere}
 a{color:var(--link)}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:0 0 1rem;font-size:.9rem}
 dt{color:var(--faint)}dd{margin:0}

@@ -70,9 +70,10 @@ GOALS: dict[str, Goal] = {
     "rereads": Goal(
         "x",
         1.0,
-        "re-reads in relation to `claude-code-2.1.325`, a listed name counts as known; breakpoints of five minutes or automatic, the worse",
+        "re-reads by *text* in relation to `claude-code-2.1.325`; breakpoints of five minutes or automatic, the worse",
         table="cost",
     ),
+    "rereads_strings": Goal("x", 1.2, "the same by *strings*, counted and not billed", table="cost"),
     "invalid": Goal("", 0, "malformed requests, under all profiles", table="cost"),
     "survival_user_messages": Goal("%", 100, "user messages that are still visible after a fold", "higher", "cost"),
     "survival_edited_paths": Goal("%", 99, "edited files that are still named", "higher", "cost"),
@@ -112,7 +113,10 @@ class Bar(Struct, frozen=True):
 
 
 class ProfileRow(Struct, frozen=True):
-    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, mean context, survival and probes."""
+    """Totals of one profile: dollars and ratios to the baseline by pricing run, re-reads, folds, mean context, survival and probes.
+
+    `rereads` were billed; `rereads_by` has their number by each definition.
+    """
 
     profile: str
     usd: dict[str, float]
@@ -125,6 +129,7 @@ class ProfileRow(Struct, frozen=True):
     invalid: int
     survival: SurvivalShares
     probes: dict[str, ProbeScores]
+    rereads_by: dict[str, int] = {}
 
 
 class SessionCostRow(Struct, frozen=True):

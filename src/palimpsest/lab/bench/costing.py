@@ -1,6 +1,6 @@
 """Bars of cost, re-reads, survival and probes: sessions replayed under each profile without a model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.comparison import BASELINE, COMPARED
 from palimpsest.lab.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, ratio
 from palimpsest.lab.probes.cycles import CYCLES, ProbedSession, SummarySource, probed
+from palimpsest.lab.rereads.definitions import OFFICIAL
 from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
@@ -24,7 +25,7 @@ OURS: Final = "palimpsest"
 PEERS: Final = COMPARED[2:]
 SURVIVAL_BARS: Final = {f"survival_{name}" for name in SURVIVALS}
 PROBE_BARS: Final = {f"probes_{number}" for number in CYCLES}
-COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "invalid"}
+COST_BARS: Final = {"cost_anthropic", "cost_anthropic_1h", "cost_openai", "cost_worst", "rereads", "rereads_strings", "invalid"}
 
 
 class PricingRun(NamedTuple):
@@ -56,7 +57,7 @@ def measure_costing(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterat
     for each in table.bars():
         if each.name in wanted:
             # Synthetic sessions cause too few re-reads for a meaningful ratio.
-            is_reported_only = workspace.recorded is None and each.name == "rereads" and each.value is not None
+            is_reported_only = workspace.recorded is None and each.name in ("rereads", "rereads_strings") and each.value is not None
             yield without_limit(each) if is_reported_only else each
 
 
@@ -118,6 +119,7 @@ class _CostTable:
                     sum(total.invalid for total in by_run.values()),
                     first.survival,
                     dict(first.probes["cycles"]),
+                    dict(first.rereads_by),
                 )
             )
         return tuple(found)
@@ -150,7 +152,9 @@ class _CostTable:
             yield bar(run.bar, ours.ratios[run.bar], None, **dollars, **self._ratios_by_half(run.bar))
         worst = {run.bar: max((row.ratios[run.bar] or 0.0 for row in self.session_rows()), default=0.0) for run in RUNS}
         yield bar("cost_worst", max(worst.values()), None, **worst)
-        yield reread_bar({run.bar: (self._figures(OURS, run.bar).rereads, self._figures(BASELINE, run.bar).rereads) for run in RUNS})
+        for name, definition in (("rereads", OFFICIAL), ("rereads_strings", "strings")):
+            counts = {run.bar: [self._figures(each, run.bar).rereads_by[definition] for each in (OURS, BASELINE)] for run in RUNS}
+            yield reread_bar(counts, name)
         yield bar("invalid", sum(row.invalid for row in rows.values()))
         for name in SURVIVALS:
             yield bar(f"survival_{name}", 100 * getattr(ours.survival, name), theirs=100 * getattr(theirs.survival, name))
@@ -158,7 +162,7 @@ class _CostTable:
             yield _probe_bar(number, share, theirs.probes[number])
 
 
-def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
+def reread_bar(counts: Mapping[str, Sequence[int]], name: str = "rereads") -> Bar:
     """Return the bar of re-reads against the baseline: the worse of the two kinds of cache with five-minute entries."""
     detail: dict[str, float] = {}
     judged: list[float] = []
@@ -169,7 +173,7 @@ def reread_bar(counts: Mapping[str, tuple[int, int]]) -> Bar:
         if found is not None:
             detail[run.bar] = found
             judged += [found] if run.ttl == "5m" else []
-    return bar("rereads", max(judged, default=None), None, **detail)
+    return bar(name, max(judged, default=None), None, **detail)
 
 
 def _probe_bar(number: str, ours: ProbeScores, theirs: ProbeScores) -> Bar:

@@ -30,7 +30,8 @@ _SHORTEST_NAME: Final = 8
 Kind = TypeVar("Kind")
 
 
-REREADS_NOTE: Final = "\n\n† Content that a recorded call used and that an edit had hidden. A name that a fold lists counts as known."
+REREADS_NOTE: Final = "\n\n† Hidden content that a recorded call needs, by *text*, which is billed"
+_ALL_DEFINITIONS_NOTE: Final = ", then by *strings* and *names*. A list of names makes nothing known."
 
 
 def cost_table(rows: Sequence[ProfileRow]) -> str:
@@ -43,13 +44,14 @@ def cost_table(rows: Sequence[ProfileRow]) -> str:
                 _profile_name(row),
                 *(_ratio_cell(row.ratios.get(name)) for name in _PRICING_TITLES),
                 f"{row.calls:,}",
-                f"{row.rereads:,}",
+                " / ".join(f"{number:,}" for number in row.rereads_by.values()),
                 f"{row.folds_per_100:.1f}",
                 f"{row.mean:,}",
                 str(row.invalid),
             ),
         )
         + REREADS_NOTE
+        + _ALL_DEFINITIONS_NOTE
         + _footnote(rows)
     )
 
@@ -128,6 +130,7 @@ def sessions_table(rows: Sequence[SessionCostRow]) -> str:
             ),
         )
         + REREADS_NOTE
+        + "."
     )
 
 

@@ -25,14 +25,16 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
+from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
 from palimpsest.lab.outcome import KindScores, ProbeScores
-from palimpsest.lab.probes.probes import Probe, probes_of
-from palimpsest.lab.probes.score import RecordedTexts, answerable, score, visible
+from palimpsest.lab.probes.phrases import NEXT_REPLIES
+from palimpsest.lab.probes.probes import Probe, next_probe, probes_of
+from palimpsest.lab.probes.score import ProbedText, RecordedTexts, answerable, model_text, score, visible
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SummaryProvider, simulated_encoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
@@ -41,6 +43,8 @@ from palimpsest.wire.models.cards import ModelCard
 
 CYCLES: Final = (1, 2, 5, 10)
 NOTHING_TO_FOLD: Final = "there was nothing to fold, or a fold would not have made it much smaller"
+# In a shorter session, holding replies back would leave little to fold.
+_LEAST_TIMES_FED: Final = 2
 _PROBED_BODIES = (UserSaid, ModelReplied, ToolReturned, ContextStated, TaskChanged, ModeChanged, TurnEnded)
 
 
@@ -53,16 +57,27 @@ class SummarySource:
 
 
 class ProbedSession:
-    """A recorded session without its edits, with its probes; reusable under any profile."""
+    """A recorded session without its edits, with its probes; reusable under any profile.
+
+    The last replies of a long session are not fed: what their calls use is a probe.
+    """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.events: Sequence[Event] = tuple(
+        all_events = tuple(
             event
             for event in events
             if isinstance(event.body, _PROBED_BODIES) and not (isinstance(event.body, ModelReplied) and event.body.purpose != TURN)
         )
+        safe, replies = _safe_cuts(all_events)
+        fed = replies - NEXT_REPLIES
+        is_long = fed >= _LEAST_TIMES_FED * NEXT_REPLIES
+        cut = next((place for place, done in safe if done >= fed), len(all_events)) if is_long else len(all_events)
+        self.events: Sequence[Event] = all_events[:cut]
         self.recorded = RecordedTexts(self.events)
-        self.probes: tuple[Probe, ...] = answerable(probes_of(self.events), self.recorded.texts)
+        texts = self.recorded.texts
+        probes = (*probes_of(self.events), *next_probe(all_events[cut:], [each.text for each in texts]))
+        stated = [ProbedText(model_text(item.content)) for each in self.events for item in items_of(each.seq, each.body)]
+        self.probes: tuple[Probe, ...] = answerable(probes, texts, stated)
 
     def parts(self, number: int) -> list[Sequence[Event]]:
         """Return the session in `number` parts with equal numbers of replies, cut where no call is pending; fewer if it is too short."""

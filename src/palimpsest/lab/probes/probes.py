@@ -11,9 +11,10 @@ from palimpsest.audit.tools.calls import action_of, result_text
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, Value
 from palimpsest.core.situation import CommandRun
+from palimpsest.lab.probes.phrases import NamedIn, closing_facts, decoys_of, next_facts
 
-Kind: TypeAlias = Literal["asked", "edited", "commands", "tests", "values", "open"]
-KINDS: Final[tuple[Kind, ...]] = ("asked", "edited", "commands", "tests", "values", "open")
+Kind: TypeAlias = Literal["asked", "edited", "commands", "tests", "values", "open", "concluded", "next"]
+KINDS: Final[tuple[Kind, ...]] = ("asked", "edited", "commands", "tests", "values", "open", "concluded", "next")
 
 MOST_PROBES: Final = 20
 MOST_FACTS: Final = 100
@@ -50,15 +51,16 @@ class LastValue(Value, frozen=True, tag="held"):
     value: str
 
 
-Fact: TypeAlias = QuotedText | EditedFile | CommandOutcome | LastValue
+Fact: TypeAlias = QuotedText | EditedFile | CommandOutcome | LastValue | NamedIn
 
 
 class Probe(Value, frozen=True):
-    """A question, and the facts that answer it."""
+    """A question, the facts that answer it, and decoys: facts that are not so, which no view may prove."""
 
     kind: Kind
     question: str
     facts: tuple[Fact, ...]
+    decoys: tuple[Fact, ...] = ()
 
 
 Element = TypeVar("Element")
@@ -81,8 +83,15 @@ def probes_of(events: Iterable[Event]) -> tuple[Probe, ...]:
         Probe("tests", "What was the exit code of the last test run?", () if tests is None else (_outcome_of(tests),)),
         *(Probe("values", f"Which value did {fact.name} have last?", (fact,)) for fact in spread(named_values(all_events), MOST_PROBES)),
         Probe("open", "What is still open?", tuple(spread([*tasks, *map(_outcome_of, evidence.errors)], MOST_FACTS))),
+        *(Probe("concluded", "What did the agent conclude?", facts, decoys_of(facts)) for facts in closing_facts(all_events)),
     )
     return tuple(probe for probe in probes if probe.facts)
+
+
+def next_probe(replies: Iterable[Event], earlier: Sequence[str]) -> tuple[Probe, ...]:
+    """Return the probe about what the calls of some replies use, of all that earlier texts show; none if there is nothing."""
+    facts = next_facts(replies, earlier)
+    return (Probe("next", "What is used next?", facts, decoys_of(facts)),) if facts else ()
 
 
 def _user_request_probes(events: Sequence[Event]) -> list[Probe]:

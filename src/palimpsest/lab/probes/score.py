@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import filterfalse
 from typing import Final
 
 from msgspec import structs
@@ -14,6 +15,7 @@ from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult, Value
 from palimpsest.core.view import View, shown
+from palimpsest.lab.probes.phrases import NamedIn, is_bare_list, is_named_in
 from palimpsest.lab.probes.probes import KINDS, CommandOutcome, EditedFile, Fact, Kind, LastValue, Probe, QuotedText
 
 # Item ids as masks and folds write them.
@@ -135,26 +137,38 @@ class Score(Value, frozen=True, omit_defaults=False):
 def score(probes: Iterable[Probe], visible: Sequence[ProbedText], recalled: Sequence[ProbedText] = ()) -> Score:
     """Score probes: a probe by the share of its proved facts, a kind by the mean of its probes, the total by the mean of the kinds.
 
+    The share of decoys that are proved is taken off, down to zero.
     `recalled` are texts that one recall could bring back: a fact is proved by any single visible or recalled text.
     """
     is_proved = fact_checker((*visible, *recalled))
     shares_by_kind: dict[Kind, list[float]] = {}
     for probe in probes:
-        shares_by_kind.setdefault(probe.kind, []).append(sum(map(is_proved, probe.facts)) / len(probe.facts))
+        wrong = sum(map(is_proved, probe.decoys)) / len(probe.decoys) if probe.decoys else 0.0
+        shares_by_kind.setdefault(probe.kind, []).append(max(0.0, sum(map(is_proved, probe.facts)) / len(probe.facts) - wrong))
     kinds = {kind: sum(shares_by_kind[kind]) / len(shares_by_kind[kind]) for kind in KINDS if kind in shares_by_kind}
     total = sum(kinds.values()) / len(kinds) if kinds else 1.0
     return Score(round(total, 4), {kind: round(share, 4) for kind, share in kinds.items()})
 
 
-def answerable(probes: Iterable[Probe], texts: Sequence[ProbedText]) -> tuple[Probe, ...]:
-    """Return the probes with only those facts that the whole recording proves; probes without such facts are left out."""
-    is_proved = fact_checker(texts)
-    checked = (structs.replace(probe, facts=tuple(filter(is_proved, probe.facts))) for probe in probes)
+def answerable(probes: Iterable[Probe], texts: Sequence[ProbedText], stated: Sequence[ProbedText] = ()) -> tuple[Probe, ...]:
+    """Return the probes with only those facts that the whole recording proves, and those decoys that it does not.
+
+    `stated` is the context that was stated beside the recorded contents. Probes without such facts are left out.
+    """
+    is_proved, is_shown = fact_checker(texts), fact_checker((*texts, *stated))
+    checked = (
+        structs.replace(probe, facts=tuple(filter(is_proved, probe.facts)), decoys=tuple(filterfalse(is_shown, probe.decoys)))
+        for probe in probes
+    )
     return tuple(probe for probe in checked if probe.facts)
 
 
 def fact_checker(texts: Sequence[ProbedText]) -> Callable[[Fact], bool]:
-    """Return a function that tests whether one of the texts proves a fact; whitespace is normalised once."""
+    """Return a function that tests whether one of the texts proves a fact; whitespace is normalised once.
+
+    A text of an edit that is a bare list of names proves nothing.
+    """
+    texts = [each for each in texts if each.event >= 0 or each.result or not is_bare_list(each.text)]
     plain_texts = [_plain_whitespace(visible_text.text) for visible_text in texts]
     statements = [
         (visible_text, text.replace("\\", "/")) for visible_text, text in zip(texts, plain_texts, strict=True) if not visible_text.result
@@ -176,6 +190,8 @@ def fact_checker(texts: Sequence[ProbedText]) -> Callable[[Fact], bool]:
                     name in visible_text.text and value in visible_text.text and _in_one_line(name, value, visible_text.text)
                     for visible_text in texts
                 )
+            case NamedIn():
+                return is_named_in(fact, (visible_text.text for visible_text in texts))
 
     return is_proved
 

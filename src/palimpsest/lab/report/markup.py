@@ -138,7 +138,7 @@ h3{font-size:1.05rem;margin:2.25rem 0 .6rem}
 h4{font-size:.9rem;margin:1rem 0 .3rem}
 .bad{color:var(--bad)}
 .note{color:var(--faint);font-size:.85rem}
-p,figcaption,.legend li{overflow-wrap:anywhere}
+figcaption{overflow-wrap:anywhere}
 svg{display:block;overflow:visible}
 .wide{overflow-x:auto;margin:.5rem 0}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}

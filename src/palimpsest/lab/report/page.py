@@ -173,6 +173,6 @@ def _headline(outcomes: dict[str, list[Outcome]], against: str) -> str:
     look = ' class="worse"' if ours.usd > theirs.usd else ""
     costs = f"{dollars(ours.usd)} against {dollars(theirs.usd)}"
     cost = f"<b{look}>{ratio_text(ratio(ours.usd, theirs.usd))}</b> of what <i>{snippet(against, 40)}</i> costs ({costs})"
-    meaning = "of content that was hidden when a later call needed it; a name that a fold lists is not counted"
+    meaning = "of content that was hidden when a later call needed it"
     rereads = f"<span>{counted(ours.rereads, 're-read')}</span> {meaning}"
     return f'<p class="answer"><i>{OURS}</i> costs {cost}, with {rereads}.</p>\n'

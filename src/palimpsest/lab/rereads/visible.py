@@ -49,7 +49,7 @@ def searched_text(content: Content) -> str:
 
 
 def is_name_list(item: Item) -> bool:
-    """Whether an item only lists names: whoever sees a name in a list does not know what it stands for, so it is no knowledge."""
+    """Whether an item only lists names: a name in a list does not say what it stands for, so a list makes nothing known."""
     return item.kind == "summary" and item.source in (NAMES, SEEN)
 
 

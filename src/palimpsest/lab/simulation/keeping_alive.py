@@ -44,13 +44,14 @@ async def pause_until(session: Session, at: int | None, clock: FixedClock) -> No
 
 
 class KeepAliveProvider:
-    """Answers the requests that only keep a cache alive with one word; `bill` returns their usage."""
+    """Answers the requests that only keep the cache of a model alive with one word; `bill` returns their usage."""
 
-    def __init__(self, bill: Callable[[SimulatedRequest], Usage]) -> None:
+    def __init__(self, model: str, bill: Callable[[SimulatedRequest], Usage]) -> None:
+        self._model = model
         self._bill = bill
 
     async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
         """Yield the reply."""
         if not isinstance(request, SimulatedRequest):
             raise NoModel("a replay bills only its own simulated requests")
-        yield ModelReplied((Text("ok", "assistant"),), usage=self._bill(request))
+        yield ModelReplied((Text("ok", "assistant"),), usage=self._bill(request), model=self._model)

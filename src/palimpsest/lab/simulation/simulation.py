@@ -206,7 +206,7 @@ class Simulation:
     def _provider(self, card: ModelCard, purpose: str) -> Provider:
         """Return itself for turns and for purposes that have summaries. Raises `NoModel` for others."""
         if purpose == KEEP_ALIVE_PURPOSE:
-            return KeepAliveProvider(self.bill_read)
+            return KeepAliveProvider(card.name, self.bill_read)
         if purpose != TURN:
             self._summaries.provider(card, purpose)
         return self

@@ -1,21 +1,23 @@
 """The dialogue that a fold keeps: messages of the user, and the texts in which the agent said what it had found, in their order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from palimpsest.audit.floor import Floor
 from palimpsest.audit.fold_texts import MESSAGES, PARTIAL_MESSAGE, count_earlier_messages, older_messages_block, time_of
 from palimpsest.core.edits import Keep, Put
-from palimpsest.core.items import Item, Text, text_of
-from palimpsest.core.situation import Situation
+from palimpsest.core.items import EMPTY_MAPPING, Item, Text, text_of
+from palimpsest.core.situation import ClosingMessage, Situation
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import preview
 from palimpsest.policies.fold.bounds import Bounds
 
-_OLDER_TITLE = "[Earlier messages of the user: id, time and opening words; `recall` with the id shows one whole]"
+_OLDER_TITLE = "[Earlier messages of the user, with the agent's answers: id, time and opening words; `recall` with the id shows one whole]"
 # Tokens; a message is not cut to less, only its opening words are listed then.
 _SHORTEST_CUT = 200
+# Tokens of the words around an answer that is listed or stands behind its message.
+_ANSWER_TOKENS = 12
 # Tokens; messages up to this size are kept before longer ones.
 _SHORT_MESSAGE = 200
 
@@ -33,15 +35,23 @@ def dialogue(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bo
     """Return the messages of the user and the texts of the agent that stay, in their order, behind a list of older messages.
 
     If not all messages of the user fit, short ones are kept before long ones, newest first. The first long one that does not fit is cut to
-    its head and tail; of older ones id, time and opening words are listed.
+    its head and tail; of older ones id, time and opening words are listed. A closing message that does not fit shows by the same, behind
+    the message that it answers.
     """
     messages = _user_messages(situation, run)
     kept = _kept_messages(situation, messages, bounds, floor)
     shown = frozenset(kept).union(message.id for message in _user_messages(situation, tail))
-    older = older_messages_part(situation, shown, bounds.listed) if not bounds.floor_only else ()
-    pieces = {message.items[0].id: kept[message.id] for message in messages if message.id in kept}
-    pieces |= {item_id: [Keep(item_id)] for item_id in agent_texts(situation, run, bounds.said)}
-    return [*older, *(piece for item in run for piece in pieces.get(item.id, ()))]
+    texts = agent_texts(situation, run, bounds.said)
+    # Without room for texts of the agent, none of them is listed either.
+    unseen = _closing_messages(situation, frozenset(texts).union(item.id for item in tail)) if bounds.said else ()
+    older = older_messages(situation, shown, unseen, bounds.listed) if not bounds.floor_only else OlderMessages()
+    pieces: dict[str, Sequence[Put | Keep]] = {item_id: [Keep(item_id)] for item_id in texts}
+    answer: Sequence[Put] = ()
+    for message in messages:
+        # An answer by its opening words ends its turn, behind other texts that stay.
+        pieces[message.items[0].id] = [*answer, *kept.get(message.id, ())]
+        answer = older.answers.get(message.id, ())
+    return [*older.listed, *(piece for item in run for piece in pieces.get(item.id, ())), *answer]
 
 
 def agent_texts(situation: Situation, run: Sequence[Item], room: int) -> list[str]:
@@ -87,26 +97,54 @@ def _kept_messages(situation: Situation, messages: Sequence[_ShownMessage], boun
     return kept
 
 
-def older_messages_part(situation: Situation, shown: AbstractSet[str], room: int) -> tuple[Put, ...]:
-    """Return a list of the user messages that are no longer shown, within `room` tokens: id, time and opening words of the newest of them.
+class OlderMessages(NamedTuple):
+    """The list of the messages that are not shown, and closing messages by their opening words, by the shown message that each answers."""
 
-    Only lines that fit are made, because a session of years has thousands of messages. A last line counts the others.
+    listed: tuple[Put, ...] = ()
+    answers: Mapping[str, tuple[Put, ...]] = EMPTY_MAPPING
+
+
+def _closing_messages(situation: Situation, shown: AbstractSet[str]) -> Iterator[tuple[str, ClosingMessage]]:
+    """Yield the closing messages that are no longer shown, newest first, each after the id of the message that it answers."""
+    for message in reversed(situation.evidence.user_messages):
+        if message.closing is not None and message.closing.id not in shown:
+            yield message.id, message.closing
+
+
+def older_messages(
+    situation: Situation, shown: AbstractSet[str], closing_messages: Iterable[tuple[str, ClosingMessage]], room: int
+) -> OlderMessages:
+    """Return id, time and opening words of messages that are no longer shown, within `room` tokens, the newest of them.
+
+    The messages of the user that are not in `shown` come first, and a line counts those for which there is no room; then come the given
+    closing messages. Only lines that fit are made, because a session of years has thousands of messages.
     """
     factor = situation.tokens.factor
     left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
-    lines: list[str] = []
+    lines: dict[str, str] = {}
     for message in reversed(situation.evidence.user_messages):
         if message.id in shown:
             continue
-        if left >= 0:
-            lines.append(older_messages_block((message,)))
-            left -= estimate(lines[-1], factor) + factor
         older += 1
-    if left < 0 and lines:
-        lines.pop()
+        if left >= 0:
+            line = older_messages_block((message,))
+            left -= estimate(line, factor) + factor
+            if left >= 0:
+                lines[message.id] = line
+    answers: dict[str, tuple[Put, ...]] = {}
     omitted = older - len(lines)
+    for message_id, closing in closing_messages:
+        line = f"{closing.id}, {time_of(closing.at)}: {closing.opening}"
+        left -= estimate(line, factor) + _ANSWER_TOKENS * factor
+        if left < 0:
+            break
+        if message_id in lines:
+            lines[message_id] += f"\n  - answer {line}"
+        elif message_id in shown:
+            answers[message_id] = (Put("summary", Text(f"[Answer of the agent by its opening words, {line}]"), MESSAGES),)
     counted = (f"- and {omitted} before them, which `recall` finds by their words",) if omitted else ()
-    return (Put("summary", Text("\n".join((_OLDER_TITLE, *counted, *reversed(lines)))), MESSAGES),) if older else ()
+    listed = (Put("summary", Text("\n".join((_OLDER_TITLE, *counted, *reversed(lines.values())))), MESSAGES),) if older else ()
+    return OlderMessages(listed, answers)
 
 
 def _user_messages(situation: Situation, items: Iterable[Item]) -> list[_ShownMessage]:

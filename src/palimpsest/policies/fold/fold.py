@@ -29,6 +29,7 @@ class FoldFromLog:
     shrink: how many times smaller the view must become for a fold without pressure.
     early_at: least tokens of a view, in a window of 200,000, that is folded without pressure.
     cold_at: the same for a view of which nothing is cached, so that a fold costs nothing.
+    in_use: most tokens of results in use that a fold without pressure hides; while more is in use, it waits. 0 is any number.
     auto: fold automatically; if false, only when the user asks or after an overflow.
     always: fold whenever it is planned; for the fallback, which is planned only when a fold is due.
     narrative: when a model writes a narrative; `off` also leaves out running notes.
@@ -42,6 +43,7 @@ class FoldFromLog:
     shrink: float = 2.0
     early_at: int = 0
     cold_at: int = 0
+    in_use: int = 0
     auto: bool = True
     always: bool = False
     narrative: Narrative = "off"
@@ -64,9 +66,10 @@ class FoldFromLog:
         under_pressure, smallest = situation.moment == "overflow" or bool(self._reason_by_pressure(situation)), None
         share = _LARGEST_SHARE_ASKED if self.always or situation.moment == "asked" else min(_LARGEST_SHARE_AUTO, 1 / self.shrink)
         largest = now if under_pressure else now * share
+        most_lost = self.in_use if self.in_use and situation.moment == "before_call" and not under_pressure else now
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
             candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
-            if candidate is None or candidate.tokens >= largest:
+            if candidate is None or candidate.tokens >= largest or candidate.lost > most_lost:
                 if under_pressure:
                     continue
                 break

@@ -76,10 +76,11 @@ def _put(source: str, text: str) -> Put:
 
 
 class FoldCandidate(NamedTuple):
-    """A fold, and the tokens of the request after it."""
+    """A fold with its masks, the tokens of the request after it, and the tokens of what is in use and does not stay."""
 
     edits: tuple[Fold | Mask, ...]
     tokens: int
+    lost: int
 
 
 def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
@@ -105,7 +106,7 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     into += [Keep(item.id) for item in run if item.id in work.ids and item.id not in kept | context]
     into += work.texts
     fold = Fold(run[0].id, run[-1].id, tuple(into))
-    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed)
+    return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed, work.lost)
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:
@@ -118,10 +119,10 @@ def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int
 def tail_start(situation: Situation, bound: int) -> int:
     """Return the index where the tail begins: at a safe cut within `bound` tokens of the end, after an earlier fold.
 
-    The last round is always in the tail.
+    The last round is always in the tail. No reply or message is divided, because a reply may have calls that its provider has run.
     """
     items, counter = situation.view.items, situation.tokens
-    cuts = safe_cuts(items)
+    cuts = [cut for cut in safe_cuts(items) if cut in (0, len(items)) or seq_of(items[cut - 1].id) != seq_of(items[cut].id)]
     starts = rounds(items)
     last_round = max((cut for cut in cuts if not starts or cut <= starts[-1]), default=0)
     barrier = max((place + 1 for place, item in enumerate(items) if is_fold_part(item)), default=0)

@@ -9,7 +9,7 @@ from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.floor import Floor
 from palimpsest.audit.fold_texts import FILE_TEXT
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.tools.known_files import KnownText, known_texts
+from palimpsest.audit.visibility.known_files import KnownText, known_texts
 from palimpsest.core.edits import Mask, Put
 from palimpsest.core.items import Item, Text, ToolCall, seq_of
 from palimpsest.core.pairs import pairs_of
@@ -18,23 +18,30 @@ from palimpsest.policies.fold.bounds import Bounds
 
 # Added to the age in calls and to the tokens of a part, so that very new and very small ones do not outweigh all others.
 _EXTRA_AGE, _EXTRA_TOKENS = 2, 50
-# A file that was edited is edited again more often than a result is used again.
-_FILE_WORTH = 10.0
+# A file that was edited is edited again more often than a result is used again, and one that was used more often than one that was not.
+_FILE_WORTH, _NAMED_WORTH = 50.0, 2.0
 # Tokens; a larger result is masked if only its call stays, and a larger call does not stay without its result.
 _SMALL_RESULT, _LARGEST_CALL = 100, 400
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """Ids of the items that stay, texts of files as they are now, masks of results of which only the call stays, and what those free."""
+    """What stays of the work.
+
+    ids: items that stay.
+    texts: files as they are now.
+    masks, freed: masks of the results of which only the call stays, and the tokens that these free.
+    lost: tokens of results in use and of files in work for which there is no room.
+    """
 
     ids: frozenset[str]
     texts: tuple[Put, ...] = ()
     masks: tuple[Mask, ...] = ()
     freed: int = 0
+    lost: int = 0
 
 
-class _Candidate(NamedTuple):
+class _WorkPart(NamedTuple):
     """A part of the working set: its worth, its tokens, and the items that stay, or a new text in their place."""
 
     worth: float
@@ -47,17 +54,21 @@ def working_set(situation: Situation, run: Sequence[Item], tail: Sequence[Item],
     """Return what stays of the folded items beside the dialogue: the floor, and by expected use what fits within the bounds."""
     kept = {item.id for item in run if item.id in floor.ids}
     texts: list[Put] = []
-    room = bounds.results
+    room, lost = bounds.results, 0
     for candidate in sorted(_candidates(situation, run, tail, bounds.recent), key=lambda each: -each.worth) if room else ():
-        if candidate.tokens <= room and not kept.issuperset(candidate.ids or ("",)):
+        if candidate.ids and kept.issuperset(candidate.ids):
+            continue
+        if candidate.tokens <= room:
             room -= candidate.tokens
             kept.update(candidate.ids)
             texts += [candidate.text] if candidate.text is not None else []
+        else:
+            lost += candidate.tokens
     calls, masks, freed = _calls(situation, run, kept, bounds)
-    return WorkingSet(frozenset(kept | calls), tuple(texts), masks, freed)
+    return WorkingSet(frozenset(kept | calls), tuple(texts), masks, freed, lost)
 
 
-def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> list[_Candidate]:
+def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> list[_WorkPart]:
     files = {path: file for path, file in known_texts((*run, *tail)).items() if file.edits}
     in_files = {item_id for file in files.values() for item_id in file.items}
     results = [each for each in _results(situation, run, tail, recent) if in_files.isdisjoint(each.ids)]
@@ -68,7 +79,7 @@ def _worth(age: int, tokens: int) -> float:
     return 1 / ((_EXTRA_AGE + age) * (_EXTRA_TOKENS + tokens))
 
 
-def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText]) -> Iterator[_Candidate]:
+def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText]) -> Iterator[_WorkPart]:
     """Yield the edited files whose current text is known and which the tail does not show."""
     items = {item.id: item for item in run}
     replies = sorted({seq_of(item.id) for item in situation.view.items if isinstance(item.content, ToolCall)})
@@ -77,24 +88,25 @@ def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownT
         if not file.is_shown and file.text.strip():
             put = Put("summary", Text(f"[{path} after its last recorded edit]\n{file.text}"), f"{FILE_TEXT}{path}")
             tokens = situation.tokens.content(put.content)
-            yield _Candidate(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
+            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
         shown = [items[item_id] for item_id in file.items if item_id in items]
         if file.is_shown and shown and (file.in_call or shown[-1].mask is None):
             tokens = sum(situation.tokens.item(item) for item in shown)
-            yield _Candidate(_FILE_WORTH * _worth(age, tokens), tokens, file.items)
+            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, file.items)
 
 
-def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> Iterator[_Candidate]:
-    """Yield the results that the last `recent` calls named, with their calls; not those that are out of date."""
+def _results(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> Iterator[_WorkPart]:
+    """Yield the results that arrived or were named in the last `recent` calls, with their calls; not those that are out of date."""
     counter, calls = situation.tokens, situation.health.calls
     pairs = {result.id: (call, result) for call, result in pairs_of((*run, *tail))}
     for item in run:
         use, pair = situation.uses.get(item.id), pairs.get(item.id)
-        if use is None or use.last_named is None or use.died is not None or use.superseded is not None:
+        if use is None or use.died is not None or use.superseded is not None or item.mask is not None or pair is None:
             continue
-        if item.mask is None and pair is not None and calls - use.last_named <= recent:
+        age = calls - (use.last_named or use.arrived)
+        if age <= recent:
             tokens = sum(counter.item(half) for half in pair)
-            yield _Candidate(_worth(calls - use.last_named, tokens), tokens, (pair[0].id, pair[1].id))
+            yield _WorkPart((_NAMED_WORTH if use.last_named else 1.0) * _worth(age, tokens), tokens, (pair[0].id, pair[1].id))
 
 
 def _calls(situation: Situation, run: Sequence[Item], kept: set[str], bounds: Bounds) -> tuple[set[str], tuple[Mask, ...], int]:

@@ -9,9 +9,8 @@ from palimpsest.core.redaction import Credential
 from palimpsest.stores.config.hook_config import MOST_HOOKS, HookConfig
 from palimpsest.stores.config.memory_config import Budget, MemoryConfig, Number, Span
 from palimpsest.stores.config.terminal_config import TerminalConfig
+from palimpsest.wire.models.cards import DEFAULT_MODEL
 
-# Model of a new session if none is named anywhere.
-DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_LARGEST_MB: Final = 10
 
@@ -54,8 +53,16 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
         _Tokens | None, Meta(description="Tokens of user messages that a fold keeps; unset: 20000.", extra=_example("20000"))
     ] = None
     results: Annotated[
-        _Tokens | None, Meta(description="Tokens of results in use that a fold keeps; unset: by thrift.", extra=_example("4000"))
+        _Tokens | None,
+        Meta(description="Tokens of files in work and results in use that a fold keeps; unset: by thrift.", extra=_example("10000")),
     ] = None
+    without: Annotated[
+        str,
+        Meta(
+            description="Parts that a fold leaves out, to measure their worth: dialogue, evidence, work, calls, with + between.",
+            extra=_example('"evidence+calls"'),
+        ),
+    ] = ""
     preview_above: Annotated[
         _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
     ] = None

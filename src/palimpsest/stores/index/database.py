@@ -11,6 +11,11 @@ from palimpsest.core.errors import Locked, StoreError
 BUSY_SECONDS = 1.0
 # The path of a database that is in memory on purpose.
 MEMORY = ":memory:"
+# A full disk is reported so if a page or the shared memory of readers, a file beside the database, cannot grow.
+_FAILED_WRITES = frozenset(
+    {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE}
+    | {sqlite3.SQLITE_IOERR_SHMMAP}
+)
 
 
 class Database:
@@ -186,8 +191,13 @@ def is_damaged(error: sqlite3.Error) -> bool:
 
 
 def is_unwritable(error: sqlite3.Error) -> bool:
-    """Return whether the file or its folder cannot be written, or not as much as is needed."""
-    return _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL}
+    """Return whether the file, a side file or the folder cannot be written, or not as much as is needed."""
+    return getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES or _code(error) in {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_FULL,
+    }
 
 
 def _code(error: sqlite3.Error) -> int:

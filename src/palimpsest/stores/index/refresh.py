@@ -1,7 +1,7 @@
 """Updates the index from the logs: reads only the new bytes of logs that grew, and replaced logs completely."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
 from typing import Any
@@ -12,7 +12,7 @@ from msgspec import Struct
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import EventRef, SessionOpened, Usage
 from palimpsest.core.format.checkpoint import lost_end
-from palimpsest.core.ports import LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
+from palimpsest.core.ports import CountedContext, LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.search_text import separate_cjk
 from palimpsest.stores.index.search_units import SessionRowBuilder, search_units
@@ -26,8 +26,10 @@ _FINGERPRINTED_BYTES = 32 * _PIECE_BYTES
 _LAST_LINE_BYTES = 512
 _usages = msgspec.json.Decoder(dict[str, Usage])
 _places = msgspec.json.Decoder(EventRef)
+_counts = msgspec.json.Decoder(CountedContext)
 
-VERSION = 4
+# Raised too when the same log is counted otherwise than before, because `counted` keeps counts.
+VERSION = 5
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.
@@ -35,7 +37,7 @@ SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
     created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, usage TEXT, base TEXT, opener TEXT,
-    size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
+    counted TEXT, size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
     bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
 CREATE TABLE units(
     num INTEGER PRIMARY KEY, session INTEGER, seq INTEGER, item TEXT, kind TEXT, at INTEGER, start INTEGER, length INTEGER);
@@ -45,8 +47,8 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remo
 INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 # The columns of `sessions`: its number, the fields of `SessionRow`, and the fields of `ReadState`.
-_ROW_FIELDS, _STATE_FIELDS = slice(1, 17), slice(17, 29)
-_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW_FIELDS, _STATE_FIELDS = slice(1, 18), slice(18, 30)
+_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The range of numbers makes this fast: units of a session are looked up by number, not by session.
 _DELETE_UNITS = """DELETE FROM units WHERE session = (SELECT num FROM sessions WHERE id = :id)
     AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"""
@@ -78,8 +80,15 @@ class ReadState(Struct, frozen=True):
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """Return the session of a row of the table `sessions`."""
-    *plain, usage, base, opener = values[_ROW_FIELDS]
-    return SessionRow(*[*plain, _usages.decode(usage), base and _places.decode(base), opener and _places.decode(opener)])
+    *plain, usage, base, opener, counted = values[_ROW_FIELDS]
+    places = [place and _places.decode(place) for place in (base, opener)]
+    return SessionRow(*[*plain, _usages.decode(usage), *places, counted and _counts.decode(counted)])
+
+
+def keep_counts(connection: sqlite3.Connection, rows: Sequence[SessionRow]) -> None:
+    """Keep what was counted of logs, unless another process has read new events of them since."""
+    values = [(msgspec.json.encode(row.counted).decode(), row.id, row.events) for row in rows if row.counted is not None]
+    connection.executemany("UPDATE sessions SET counted = ? WHERE id = ? AND events = ?", values)
 
 
 def fingerprint(lines: LogFile, last: int, done: int) -> str:
@@ -244,8 +253,8 @@ class Refresher:
         return unit
 
     def _save(self, number: int, state: ReadState, row: SessionRow) -> None:
-        *plain, usage, base, opener = msgspec.structs.astuple(row)
-        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (usage, base, opener))
+        *plain, usage, base, opener, counted = msgspec.structs.astuple(row)
+        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (usage, base, opener, counted))
         self._connection.execute(_SAVE, (number, *plain, *coded, *msgspec.structs.astuple(state)))
 
 

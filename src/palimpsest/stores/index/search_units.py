@@ -82,6 +82,7 @@ class SessionRowBuilder:
             tokens=min(_LARGEST_NUMBER, sum(usage.total for usage in self.usage.values())),
             context=self.context,
             usage=self.usage,
+            counted=None,
         )
 
     def add(self, event: Event) -> None:
@@ -109,6 +110,8 @@ class SessionRowBuilder:
                     self.usage[model] = total_of((self.usage.get(model, Usage()), body.usage))
             case ModelSwitched() as body:
                 self.model = body.model
+            case ProfileChanged() as body:
+                self._changes["profile"] = body.profile
             case Titled() as body:
                 self.title = body.title
             case _:

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self, TypeAlias, TypeVar
 
@@ -10,7 +10,7 @@ from palimpsest.core.errors import Locked, PalimpsestError
 from palimpsest.core.format.codec import decode_line
 from palimpsest.core.ports import Hit, LogFile, Progress, RefreshReport, SessionArchive, SessionRow, UnitKind
 from palimpsest.stores.index.database import Database, is_damaged, is_unwritable
-from palimpsest.stores.index.refresh import SCHEMA, VERSION, Refresher, forget, known_faults, known_stats, session_row
+from palimpsest.stores.index.refresh import SCHEMA, VERSION, Refresher, forget, keep_counts, known_faults, known_stats, session_row
 from palimpsest.stores.index.search_text import Query, read_query, snippet
 from palimpsest.stores.index.search_units import search_units
 
@@ -174,6 +174,14 @@ class SqliteIndex:
                 self.refresh()
         statement = "SELECT * FROM sessions WHERE events > 0 ORDER BY updated DESC, id DESC"
         return [session_row(values) for values in self._guarded(lambda: self._database.connection.execute(statement).fetchall())]
+
+    def keep_counts(self, rows: Sequence[SessionRow]) -> None:
+        """Keep the field `counted` of rows of the list, until their logs change."""
+        self._guarded(lambda: self._keep_counts(rows))
+
+    def _keep_counts(self, rows: Sequence[SessionRow]) -> None:
+        with self._database.writing():
+            keep_counts(self._database.connection, rows)
 
     def search(
         self,

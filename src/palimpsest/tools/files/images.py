@@ -7,7 +7,6 @@ LARGEST_IMAGE: Final = 5_000_000
 """Bytes of an image; providers refuse larger ones, and with them the whole request."""
 LONGEST_SIDE: Final = 8_000
 """Pixels of the longer side."""
-SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 # Start-of-frame markers of JPEG; the gaps are other kinds of segments.
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 

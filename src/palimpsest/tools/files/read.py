@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from palimpsest.core.items import Image
 from palimpsest.tools.files.confined import LARGEST_FILE, entries_of, read_file
-from palimpsest.tools.files.images import SUFFIXES, image_format, image_problem
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define
 from palimpsest.tools.workspace import Workspace
 
@@ -18,6 +17,7 @@ LONGEST_LINE: Final = 2_000
 MOST_BYTES: Final = 200_000
 """Bytes of one result; the rest can be read with `offset`."""
 MOST_ENTRIES: Final = 1_000
+_IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
     data = _data(path, name, workspace)
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in _IMAGE_SUFFIXES:
         return _image(name, data, workspace)
     if path.suffix.lower() == ".ipynb":
         workspace.saw(path, data)
@@ -79,6 +79,8 @@ def _data(path: Path, name: str, workspace: Workspace) -> bytes:
 
 
 def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
+    from palimpsest.tools.files.images import image_format, image_problem  # noqa: PLC0415 - few sessions read one, and a start is measured
+
     problem, found = image_problem(data), image_format(data)
     if problem or found is None:
         raise ToolError(f"{name} {problem}", where=name)
@@ -87,6 +89,7 @@ def _image(name: str, data: bytes, workspace: Workspace) -> ToolOutput:
 
 
 def _notebook(name: str, data: bytes, arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+    from palimpsest.tools.files.images import image_format  # noqa: PLC0415 - as above
     from palimpsest.tools.files.notebook import notebook_cells  # noqa: PLC0415 - few sessions read one, and a start is measured
 
     cells = notebook_cells(name, data)

@@ -82,7 +82,7 @@ def recall_tool(archive: Archive) -> AgentTool:
     """The tool. It changes nothing: the result shows the item again, and the edit that hides it stays."""
 
     async def recall(arguments: RecallArguments, _: Workspace) -> ToolOutput:
-        return await asyncio.to_thread(recalled, archive, arguments)
+        return await asyncio.to_thread(recall_from, archive, arguments)
 
     return define(
         RecallArguments,
@@ -101,13 +101,13 @@ def recall_tool(archive: Archive) -> AgentTool:
     )
 
 
-def recalled(archive: Archive, arguments: RecallArguments) -> ToolOutput:
-    """Return the item or the hits that the arguments ask for. Raises `ToolError` if they ask for none or for several at once."""
+def recall_from(archive: Archive, arguments: RecallArguments, page: int = PAGE_BYTES) -> ToolOutput:
+    """Return what the arguments ask for, of one item at most `page` bytes. Raises `ToolError` if they ask for nothing or there is none."""
     given = [name for name in ("id", "words", "path", "query", "timeline") if getattr(arguments, name)]
     if len(given) != 1:
         raise ToolError(f"give exactly one of `id`, `words`, `path`, `query` and `timeline`, not {' and '.join(given) or 'none'}")
     if arguments.id:
-        return _item(archive, arguments)
+        return _item(archive, arguments, page)
     if arguments.query:
         return ToolOutput(archive.query(arguments.query, history=arguments.history, all_projects=arguments.all_projects))
     if arguments.timeline:
@@ -120,7 +120,7 @@ def recalled(archive: Archive, arguments: RecallArguments) -> ToolOutput:
     return ToolOutput("\n".join(map(_hit_line, hits[:MOST_HITS])))
 
 
-def _item(archive: Archive, arguments: RecallArguments) -> ToolOutput:
+def _item(archive: Archive, arguments: RecallArguments, page: int) -> ToolOutput:
     item_id = arguments.id.strip().strip("`[]")
     found = archive.item(item_id, arguments.session)
     if found is None:
@@ -128,7 +128,7 @@ def _item(archive: Archive, arguments: RecallArguments) -> ToolOutput:
     data = text_of(found.content).encode("utf-8", "replace")
     if arguments.offset and arguments.offset >= len(data):
         raise ToolError(f"item {found.id} has {len(data):,} bytes; byte {arguments.offset:,} does not exist")
-    end = _boundary(data, arguments.offset + PAGE_BYTES)
+    end = _boundary(data, arguments.offset + page)
     start = _boundary(data, arguments.offset)
     hidden = f", hidden by {one_line(found.hidden_by)}" if found.hidden_by else ", shown in the conversation"
     lines = [f"[item {found.id}, {found.kind}, {_time(found.at)}{hidden}]", data[start:end].decode("utf-8", "replace")]

@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import takewhile
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.patterns import lazy_pattern
+
+DEFAULT_MODEL: Final = "claude-sonnet-4-6"
+"""Model of a new session if none is named anywhere."""
 
 _LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pal_runs import LONG, Pal, edited, small
+
 # With what needs it instead: metadata of packages, resources and archives (tools of other packages, prompts in archives), the grammar of
 # shell lines (a command), the index (a search), HTTP (a provider, a page), colours (tables), and policies of other profiles.
 _LATER = frozenset(
@@ -40,6 +42,26 @@ def test_a_prompt_that_is_answered_at_once_imports_nothing_that_only_other_work_
     assert sorted(imported & _LATER) == []
     assert sum(name.startswith("palimpsest.") for name in imported) <= _MOST_OWN
     assert len(imported) <= _MOST
+
+
+def test_a_list_that_is_up_to_date_and_a_search_do_not_load_the_engine(pal: Pal) -> None:
+    edited(pal.home)
+    small(pal.home, LONG)
+    pal("sessions")
+    script = (
+        "import sys; from palimpsest.apps.cli.main import cli\n"
+        "for words in (['sessions'], ['search', 'timeout']):\n"
+        "    try: cli.main(words)\n"
+        "    except SystemExit as stop: print(stop.code)\n"
+        "print(*(name for name in sys.modules if name.startswith(('palimpsest.engine', 'palimpsest.profiles', 'palimpsest.audit',"
+        " 'palimpsest.stores.config', 'asyncio'))))\n"
+    )
+    variables = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, env=variables)
+    lines = done.stdout.splitlines()
+
+    assert ([line for line in lines if line == "0"], lines[-1]) == (["0", "0"], "")
+    assert "hidden by edit 14" in done.stdout
 
 
 def test_the_first_prompt_of_a_terminal_does_not_wait_for_the_engine(tmp_path: Path) -> None:

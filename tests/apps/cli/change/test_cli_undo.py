@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, edited, long, small
 
@@ -5,6 +7,8 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.jsonl import JsonlSessions
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "foreign"
 
 
 def _view(pal: Pal, session: str = SMALL, at: int | None = None) -> View:
@@ -31,8 +35,19 @@ def test_undoing_an_edit_that_others_rest_on_needs_a_yes_and_says_which(pal: Pal
 
     done = pal("undo", SMALL, "14", "--yes")
 
-    assert done.stdout.splitlines()[1] == "also edit 15, which depended on it"
+    assert done.stdout.splitlines()[1:] == [
+        "also edit 15, which depended on it",
+        "brought back: 4 items, in place of 1; the view: 39 → 733 tokens, room 197,000",
+    ]
     assert _view(pal).items == _view(pal, at=13).items
+
+
+def test_a_codex_session_is_larger_without_its_compaction_though_its_file_lacks_most_of_what_the_provider_counted(pal: Pal) -> None:
+    pal("import", str(GOLDEN / "codex" / "0.166.0-exec"))
+    undone = [pal.json("undo", row["id"], "--dry-run") for row in pal.json("sessions") if pal.json("audit", row["id"])]
+
+    assert undone
+    assert all(plan["tokens_after"] > plan["tokens_before"] > 10_000 for plan in undone)
 
 
 def test_a_dry_run_says_everything_and_changes_nothing(pal: Pal) -> None:

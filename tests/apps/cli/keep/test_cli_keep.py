@@ -1,3 +1,4 @@
+import resource
 import sqlite3
 from pathlib import Path
 
@@ -96,6 +97,22 @@ def test_a_session_that_a_fork_reads_is_kept(pal: Pal) -> None:
     refused = pal("delete", SMALL, "--yes")
     assert (refused.exit_code, refused.stderr) == (2, f"pal: session {SMALL} is read by its forks {fork}; delete those first\n")
     assert pal.home.store.sessions() == sorted([SMALL, fork])
+
+
+def test_a_session_whose_words_stay_in_the_index_for_want_of_room_is_not_said_to_be_gone_for_good(pal: Pal) -> None:
+    small(pal.home)
+    pal("sessions")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
+    try:
+        deleted = pal("delete", SMALL, "--yes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    words = pal.home.index_path.read_bytes().count(b"What is in a.py")
+
+    assert (deleted.exit_code, words > 0) == (1, True)
+    assert deleted.stderr.endswith("copied from the file each time; `pal index` removes the deleted session from it\n")
+    assert (pal("index").exit_code, pal.home.index_path.read_bytes().count(b"What is in a.py")) == (0, 0)
 
 
 def test_several_sessions_are_deleted_after_one_question_forks_first(pal: Pal) -> None:

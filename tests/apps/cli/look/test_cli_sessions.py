@@ -1,5 +1,6 @@
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,17 @@ def test_a_broken_card_file_is_reported_and_stops_nothing(pal: Pal, words: tuple
     reported = result.stderr.splitlines()[0]
     assert reported.startswith(f"pal: {pal.home.cards_path}: the key cards.mine.windwo is not known; ")
     assert reported.endswith("; until this is fixed, only the built-in cards are used")
+
+
+def test_an_index_that_another_process_is_filling_is_not_said_to_be_a_home_without_sessions(pal: Pal) -> None:
+    pal("sessions")
+    small(pal.home)
+    with closing(sqlite3.connect(pal.home.index_path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        listed = pal("sessions")
+
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert listed.stderr == (
+        f"pal: {pal.home.index_path}: another process is writing the index; results may be out of date\n"
+        "no session is in the index yet; try again in a moment\n"
+    )

@@ -153,7 +153,10 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--card", " , "), "--card names no card"),
         ((LONG, "--profiles", ""), "--profiles names no profile"),
         ((LONG, "--profiles", ","), "--profiles names no profile"),
-        ((LONG, "--into", __file__), "--into works only with --agreement or --curve"),
+        ((LONG, "--into", __file__), "--into works only with --agreement, --calibrate and --curve"),
+        ((LONG, "--agreement", "--calibrate"), "--agreement and --calibrate exclude each other"),
+        ((LONG, "--calibrate"), "none of these sessions has a compaction with 20 calls behind it"),
+        ((LONG, "--rereads", "lines"), "'lines' is not one of 'text', 'strings', 'names'"),
         ((), "Missing argument"),
     ],
 )
@@ -244,6 +247,22 @@ def test_probes_are_printed_for_people_too(pal: Pal) -> None:
         probed = reported[name]["probes"]["cycles"]
         shares = [f"{one['visible'] * 100:.0f} / {one['with_recall'] * 100:.0f} %" for one in probed.values()]
         assert " ".join(line.split()) == " ".join([name, *shares])
+
+
+def test_rereads_are_counted_by_all_definitions_and_billed_by_one(pal: Pal) -> None:
+    words = ("replay", LONG, "--profiles", "classroom", "--window", "30000")
+    by_text, by_names = pal.json(*words), pal.json(*words, "--rereads", "names")
+
+    assert (by_text["billed_rereads"], by_names["billed_rereads"]) == ("text", "names")
+    for found, billed in ((by_text, "text"), (by_names, "names")):
+        total = found["total"]["classroom"]
+        assert list(total["rereads_by"]) == ["text", "strings", "names"]
+        assert total["rereads"] == total["rereads_by"][billed]
+    assert by_names["total"]["classroom"]["rereads"] > by_text["total"]["classroom"]["rereads"]
+    counts = by_names["total"]["classroom"]["rereads_by"].values()
+    table = pal(*words, "--rereads", "names").stdout
+    assert " / ".join(map(str, counts)) in table
+    assert "by text / strings / names; each by names is billed as one more call" in " ".join(table.split())
 
 
 @pytest.mark.parametrize("columns", ["24", "40", "60", "80"])

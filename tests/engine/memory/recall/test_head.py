@@ -54,7 +54,7 @@ def text_of(desk: Desk, way: str = "palimpsest") -> str:
     agent = desk.agent(way=way)
     memory = session_memory(agent, desk.home, MemoryConfig())
     assert memory is not None
-    return head_texts(memory, None).get(KEY, "")
+    return head_texts(memory, agent.session.profile.notes, None).get(KEY, "")
 
 
 def test_the_context_states_the_index_of_all_scopes_pinned_notes_and_the_summary(desk: Desk) -> None:

@@ -11,9 +11,9 @@ from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import whole_number
 from palimpsest.core.log.log import Log
-from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.home import new_id
 from palimpsest.tools.permissions.decision import Mode
+from palimpsest.wire.models.cards import DEFAULT_MODEL
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 

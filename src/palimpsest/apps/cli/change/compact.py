@@ -32,8 +32,7 @@ from palimpsest.engine.calls.moments import compact as fold_now
 from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
-from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.cards import DEFAULT_MODEL, ModelCard, card
 
 # Edits that are summarised, each in up to three lines.
 _MOST_EDITS = 2

@@ -47,6 +47,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
         cards = cards_of(home)
         before = view_tokens(log.view, log, location.blobs, cards)
         after, room = require_room(plan.view, log, location, cards)
+        left = len(set(log.view.ids) - set(plan.view.ids))
         if plan.resting and not yes and not dry_run:
             one = "s" if len(plan.resting) == 1 else ""
             confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)
@@ -69,8 +70,9 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     click.echo(one_line(f"{verb} edit {seq}{reason}", console().width))
     if plan.resting:
         click.echo(f"also {_edit_list(plan.resting)}, which depended on it")
-    items = f"{len(brings):,} item{'' if len(brings) == 1 else 's'}"
-    click.echo(f"brought back: {items}; the view: {before:,} → {after:,} tokens, room {room:,}")
+    # The text of a fold may be longer than what it stands for; then the view gets smaller.
+    place = f", in place of {left:,}" if left else ""
+    click.echo(f"brought back: {counted(len(brings), 'item')}{place}; the view: {before:,} → {after:,} tokens, room {room:,}")
 
 
 def _is_of_gateway(location: SessionLocation) -> bool:

@@ -126,8 +126,11 @@ def _remove_from_index(home: AnyHome, gone: Sequence[SessionLocation]) -> bool:
     try:
         with home.index() as index:
             index.forget(*indexed)
+            # The file still has the words if only a copy of it in memory could be changed.
+            failure = index.note
     except StoreError as error:
+        failure = str(error)
+    if failure:
         what = "the deleted session" if len(indexed) == 1 else "the deleted sessions"
-        click.echo(f"pal: {error}; `pal index` removes {what} from it", err=True)
-        return False
-    return True
+        click.echo(f"pal: {failure}; `pal index` removes {what} from it", err=True)
+    return not failure

@@ -1,20 +1,12 @@
-"""Whether items of a session still show, which edits or which rewind hid them, and the command that brings one back."""
+"""Whether items of a session still show, and which edits or which rewind hid them."""
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
 from typing import Final
 
-from palimpsest.apps.cli.opening.counting import count_of
-from palimpsest.apps.cli.opening.home import SessionLocation
-from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.core.events import Event, Rewound, ViewEdited
-from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Item, Value, seq_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import FORGET
-from palimpsest.core.pairs import pairs_of
 from palimpsest.core.projections.view import ViewProjection
-from palimpsest.wire.models.cards import ModelCard
 
 REWIND: Final = "rewind"
 """What stands for the policy where no edit but a rewind hides an item."""
@@ -88,27 +80,3 @@ def _rewound(item_id: str, rewinds: list[Event]) -> ItemState:
             why = body.why or f"the conversation went back to event {body.to}"
             return ItemState(shown=False, hidden_by=(HidingEvent(event.seq, REWIND, why),))
     return ItemState(shown=False)
-
-
-class WaysBack:
-    """Finds the commands that bring hidden items of one session back; pairs and sizes are computed once for all items."""
-
-    def __init__(self, log: Log, location: SessionLocation, cards: tuple[ModelCard, ...]) -> None:
-        self._log = log
-        self._counts = count_of(log.view, log, location.blobs, cards)
-        budget = budget_of(log.view.model, cards)
-        self._room = (budget.block_at or budget.window) - self._counts.used(log.view)
-
-    @cached_property
-    def _pairs(self) -> dict[str, tuple[Item, Item]]:
-        created = (item for event in self._log.events() for item in items_of(event.seq, event.body))
-        return {item.id: pair for pair in pairs_of(created) for item in pair}
-
-    def command(self, item: Item, state: ItemState) -> str:
-        """Return the command that brings an item back: in place if it fits, else in a fork; empty if none does."""
-        if not state.hidden_by or any(hiding.policy == FORGET for hiding in state.hidden_by):
-            return ""
-        tokens = sum(self._counts.counter.item(each) for each in self._pairs.get(item.id, (item,)))
-        if state.hidden_by[-1].policy == REWIND or tokens >= self._room:
-            return f"pal fork {self._log.session} --at {seq_of(item.id)}"
-        return f"pal restore {self._log.session} {item.id}"

@@ -3,18 +3,18 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.look.finding.contexts import with_contexts
 from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
 from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, refresh_index
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
-from palimpsest.audit.pricing.two_bills import newest_bill
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
@@ -24,8 +24,6 @@ from palimpsest.wire.models.prices import ledger_cost
 _DEFAULT_LIMIT = 20
 _FOLDER_COLUMNS = 16
 _COLUMNS: Final = ("id", "folder", "when", "turns", "context", "cost", "title")
-# Profiles that count what was reported as it is: that of the engine, which also counts imported sessions.
-_PLAINLY_COUNTED: Final = frozenset({"", "palimpsest"})
 _SORTS: Final = ("updated", "created", "turns", "context", "tokens", "cost", "title")
 
 
@@ -47,21 +45,25 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
 
     On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
     end, which every command takes. The cost of a session of the gateway is followed by what it would have been without.
-    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on
-    standard error (exit code 1).
+    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
     """
     home = find_home()
     with home.index() as index:
         complete_index = refresh_index(index)
         rows = chosen.matching(index.list(refresh=False))
-    children = 0 if everything else sum(row.opener is not None for row in rows)
-    cards = cards_of(home)
-    rows = _sorted(home, [row for row in rows if everything or row.opener is None], sort, cards)
-    count = len(rows)
-    if limit is not None or not (everything or as_json):
-        rows = rows[: limit or _DEFAULT_LIMIT]
+        children = 0 if everything else sum(row.opener is not None for row in rows)
+        cards = cards_of(home)
+        rows = [row for row in rows if everything or row.opener is None]
+        rows = _sorted(with_contexts(home, index, rows, cards) if sort == "context" else rows, sort, cards)
+        count = len(rows)
+        if limit is not None or not (everything or as_json):
+            rows = rows[: limit or _DEFAULT_LIMIT]
+        if not as_json:
+            rows = with_contexts(home, index, rows, cards)
     if as_json:
         emit([as_builtins(row, cost_of(row, cards)) | _without_gateway(home, row) for row in rows])
+    elif not rows and not complete_index:
+        click.echo("no session is in the index yet; try again in a moment", err=True)
     elif not rows:
         click.echo("no sessions yet; `pal demo` shows what pal can do" if chosen.is_empty else "no session matches; see `pal sessions`")
     else:
@@ -78,7 +80,7 @@ def _print_left_out(more: int, children: int) -> None:
         click.echo(f"… and {children:,} of sub-agents: --all", err=True)
 
 
-def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
         return sorted(rows, key=lambda row: _title(row).casefold())
@@ -86,7 +88,7 @@ def _sorted(home: AnyHome, rows: Sequence[SessionRow], sort: str, cards: tuple[M
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
         "turns": lambda row: row.turns,
-        "context": lambda row: (_context(home, row, cards) or (0, 0))[0],
+        "context": lambda row: row.counted.tokens if row.counted is not None else 0,
         "tokens": lambda row: row.tokens,
         "cost": lambda row: cost_of(row, cards) or 0,
     }
@@ -143,8 +145,7 @@ def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ..
     price = dollars(cost_of(row, cards)) if row.usage else "-"
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
-    context = _context(home, row, cards)
-    share = "-" if context is None else f"{percent_of(context.tokens, context.window)}%"
+    share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
 
 
@@ -152,33 +153,14 @@ def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float]:
     """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
     if row.origin != "gateway":
         return {}
+    from palimpsest.audit.pricing.two_bills import newest_bill  # noqa: PLC0415 - few lists have such a session
+
     try:
         with open_log(find_session(home, row.id)) as log:
             bill = newest_bill(log)
     except PalimpsestError:
         return {}
     return {} if bill is None else {"usd_without": bill.usd_without}
-
-
-class _Context(NamedTuple):
-    """Tokens of the next request, and the window of its model."""
-
-    tokens: int
-    window: int
-
-
-def _context(home: AnyHome, row: SessionRow, cards: tuple[ModelCard, ...]) -> _Context | None:
-    """Return what `pal context` counts; None if the log cannot be read, which is opened where the index cannot tell."""
-    if row.context is not None and row.profile in _PLAINLY_COUNTED:
-        return _Context(row.context, budget_of(row.model, cards).window)
-    from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which many lists do not need
-
-    try:
-        location = find_session(home, row.id)
-        with open_log(location) as log:
-            return _Context(view_tokens(log.view, log, location.blobs, cards), budget_of(log.view.model, cards).window)
-    except PalimpsestError:
-        return None
 
 
 def _title(row: SessionRow) -> str:

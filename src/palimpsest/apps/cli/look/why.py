@@ -1,20 +1,25 @@
 """`pal why`: when a text entered the view of a session, which edit hid it and why, and the command that brings it back."""
 
 import shlex
+from functools import cached_property
 
 import click
 from msgspec import Struct, to_builtins
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.cli.look.hiding import ItemState, WaysBack, item_states
-from palimpsest.apps.cli.opening.home import find_home, find_session
-from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
+from palimpsest.apps.cli.look.hiding import REWIND, ItemState, item_states
+from palimpsest.apps.cli.opening.counting import count_of
+from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
+from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, with_iso_times
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events.event_items import all_items_of
-from palimpsest.core.items import Item, text_of
+from palimpsest.core.events.event_items import all_items_of, items_of
+from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
+from palimpsest.core.log.undo import FORGET
+from palimpsest.core.pairs import pairs_of
+from palimpsest.wire.models.cards import ModelCard
 
 _EXAMPLES = """\b
 Examples:
@@ -72,6 +77,30 @@ def why(*, session: str, text: str, limit: int, as_json: bool) -> None:
         _print(text, found, len(matches) - len(found))
     if not found:
         click.get_current_context().exit(FINDINGS)
+
+
+class WaysBack:
+    """Finds the commands that bring hidden items of one session back; pairs and sizes are computed once for all items."""
+
+    def __init__(self, log: Log, location: SessionLocation, cards: tuple[ModelCard, ...]) -> None:
+        self._log = log
+        self._counts = count_of(log.view, log, location.blobs, cards)
+        budget = budget_of(log.view.model, cards)
+        self._room = (budget.block_at or budget.window) - self._counts.used(log.view)
+
+    @cached_property
+    def _pairs(self) -> dict[str, tuple[Item, Item]]:
+        created = (item for event in self._log.events() for item in items_of(event.seq, event.body))
+        return {item.id: pair for pair in pairs_of(created) for item in pair}
+
+    def command(self, item: Item, state: ItemState) -> str:
+        """Return the command that brings an item back: in place if it fits, else in a fork; empty if none does."""
+        if not state.hidden_by or any(hiding.policy == FORGET for hiding in state.hidden_by):
+            return ""
+        tokens = sum(self._counts.counter.item(each) for each in self._pairs.get(item.id, (item,)))
+        if state.hidden_by[-1].policy == REWIND or tokens >= self._room:
+            return f"pal fork {self._log.session} --at {seq_of(item.id)}"
+        return f"pal restore {self._log.session} {item.id}"
 
 
 def _normalized(text: str) -> str:

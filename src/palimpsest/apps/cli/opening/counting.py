@@ -20,8 +20,7 @@ from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.engine.session import tools_bytes
 from palimpsest.profiles.named import DEFAULT
 from palimpsest.profiles.profile import Count, Profile
-from palimpsest.stores.config.schema import DEFAULT_MODEL
-from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card
+from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card
 from palimpsest.wire.past_requests import recorded_tools
 from palimpsest.wire.request import Tool
 

@@ -19,11 +19,10 @@ from palimpsest.engine.named_profiles import profile
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.stores.config.settings import DEFAULT_SOURCE, Settings
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
-from palimpsest.wire.models.cards import ModelCard, card, recorded_card
+from palimpsest.wire.models.cards import DEFAULT_MODEL, ModelCard, card, recorded_card
 from palimpsest.wire.past_requests import recorded_tools
 
 # Default number of retries of a command after a failed request, and the total wait in seconds.

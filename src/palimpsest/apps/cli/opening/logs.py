@@ -15,9 +15,8 @@ from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Index
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.stores.config.schema import DEFAULT_MODEL
 from palimpsest.wire.encoding.media import NotedFetch
-from palimpsest.wire.models.cards import CARDS, ModelCard, recorded_card, resized, stand_in_note
+from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card, resized, stand_in_note
 
 _MOST_COMPLETIONS = 50
 

@@ -15,7 +15,7 @@ from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
-from palimpsest.apps.cli.try_out.replay_checks import CHECKS
+from palimpsest.apps.cli.try_out.replay_checks import check_named
 from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders, find_sessions
 from palimpsest.apps.cli.try_out.replay_table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import (
@@ -116,21 +116,14 @@ def replay(
     Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
-    if agreement and calibrate:
-        raise click.UsageError("--agreement and --calibrate exclude each other")
-    check = CHECKS.get("agreement" if agreement else "calibration" if calibrate else "")
+    check = check_named(agreement=agreement, calibrate=calibrate)
     if into and check is None and not curve:
         raise click.UsageError("--into works only with --agreement, --calibrate and --curve")
     home = find_home()
     if check is not None:
         check(find_sessions(home, arguments), into, as_json=as_json)
         return
-    if page is not None:
-        require_report_path(page)
-    if plot is not None:
-        require_writable(plot, "--plot")
-    if curve:
-        require_placeholders(into, CURVE_TABLES)
+    _require_places(page, plot, into if curve else ())
     replayed_profiles = _profiles(profiles, curve=curve)
     settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
     known = cards_of(home)
@@ -152,11 +145,30 @@ def replay(
         comparison = _replay(sources, plan, with_report=page is not None)
     except _ModelRejected as rejected:
         raise rejected.error from rejected
+    _write_files(comparison, page, plot, into)
+    _print_result(comparison, sources, as_json=as_json, curve=curve)
+
+
+def _require_places(page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:
+    """Raise `BadInput` before the work begins if a file could not be written, or a document has no place for the tables."""
+    if page is not None:
+        require_report_path(page)
+    if plot is not None:
+        require_writable(plot, "--plot")
+    require_placeholders(into, CURVE_TABLES)
+
+
+def _write_files(comparison: Comparison, page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:
+    """Write the report, the plot, and the tables of the curve."""
     if page is not None:
         write_report(comparison, page)
     if plot is not None:
         write_plot(comparison, plot)
     insert_tables(into, curve_tables(comparison) if into else {})
+
+
+def _print_result(comparison: Comparison, sources: SessionLoaders, *, as_json: bool, curve: bool) -> None:
+    """Print what was skipped and the comparison; exit with 1 if something was skipped, malformed or failed."""
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
     if as_json:

@@ -1,6 +1,6 @@
 """`pal replay --agreement` and `--calibrate`: hold the simulation against what was recorded."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,8 +14,8 @@ from palimpsest.apps.cli.try_out.replay_table import print_rows
 from palimpsest.apps.cli.try_out.report_files import insert_tables, require_placeholders
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
-from palimpsest.lab.rereads.calibration import Calibration, CompactionCase, calibration_markdown, calibration_of, compaction_cases
+from palimpsest.lab.calibration.agreement import Agreement, SessionAgreement, agreement_markdown, agreement_of, compare_cache
+from palimpsest.lab.calibration.rereads import CompactionCase, RereadCalibration, calibration_markdown, calibration_of, compaction_cases
 from palimpsest.lab.rereads.definitions import DEFINITION_NAMES
 from palimpsest.lab.simulation.loading import LoadedSession
 
@@ -23,7 +23,7 @@ _AGREEMENT_TABLE: Final = "agreement"
 _CALIBRATION_TABLE: Final = "calibration"
 
 
-class Check(Protocol):
+class RecordingCheck(Protocol):
     """A check of recorded sessions, printed or inserted into documents."""
 
     def __call__(self, sources: SessionLoaders, into: tuple[Path, ...], *, as_json: bool) -> None:
@@ -72,10 +72,14 @@ def report_calibration(sources: SessionLoaders, into: tuple[Path, ...], *, as_js
     _finish(sources, calibration, lambda: _print_calibration(calibration), as_json=as_json)
 
 
-CHECKS: Final[Mapping[str, Check]] = {_AGREEMENT_TABLE: report_agreement, _CALIBRATION_TABLE: report_calibration}
+def check_named(*, agreement: bool, calibrate: bool) -> RecordingCheck | None:
+    """Return the check that is asked for, or None. Raises `UsageError` if both are."""
+    if agreement and calibrate:
+        raise click.UsageError("--agreement and --calibrate exclude each other")
+    return report_agreement if agreement else report_calibration if calibrate else None
 
 
-def _finish(sources: SessionLoaders, found: Agreement | Calibration, show: Callable[[], None], *, as_json: bool) -> None:
+def _finish(sources: SessionLoaders, found: Agreement | RereadCalibration, show: Callable[[], None], *, as_json: bool) -> None:
     if as_json:
         emit(found)
     else:
@@ -97,7 +101,7 @@ def _print_agreement(agreement: Agreement) -> None:
         screen.print(f"sessions that report no cache reads: {agreement.silent}")
 
 
-def _print_calibration(found: Calibration) -> None:
+def _print_calibration(found: RereadCalibration) -> None:
     screen = console()
     header = ("sessions", "compactions", "after", "before", "extra", *DEFINITION_NAMES)
     rows = [

@@ -19,7 +19,7 @@ _COLUMNS = (
     *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
     *("kept", "invalid", "long", "failed", "plan ms"),
 )
-_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks"})
+_WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks", "kept"})
 _MOST_COLUMNS = 9
 _VERSION = re.compile(r"-\d[\d.]*$")
 
@@ -186,17 +186,16 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
 
 
 def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list[str]:
-    names = " / ".join(DEFINITION_NAMES)
-    notes = [
-        f"re-reads: hidden content that a later recorded call needs, by {names}; those by {comparison.rereads} are billed as one more call"
-    ]
+    names, billed = " / ".join(DEFINITION_NAMES), comparison.rereads
+    notes = [f"re-reads: hidden content that a later recorded call needs, by {names}; each by {billed} is billed as one more call"]
     if comparison.against:
         worst = "; worst: the highest ratio of a session" if "worst" in columns else ""
         notes.insert(0, f"ratio: cost against {comparison.against}{worst}")
     notes.append(
         "folds/100: folds per 100 recorded calls; mean: tokens of a usual request; no replay can price what they mean for the work"
     )
-    notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
+    if "kept" in columns:
+        notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
     telling = sum(session.recorded is not None for session in run.sessions)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from palimpsest.core.events import Event, ModelReplied, NoteForgotten, NoteSaved, ToolReturned, UserSaid
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.session import Session
+from palimpsest.core.log.log import Log
 from palimpsest.memory.changes import LONGEST_QUOTE_WORDS, QuotableEvent
 from palimpsest.memory.evidence.trust import untrusted_results
 from palimpsest.memory.reading import iso_time, sources_of
@@ -64,12 +64,11 @@ class SessionRead(Struct, frozen=True):
         return bool(lines) and all(self.user_words(line) is not None for line in lines)
 
 
-def read_session(session: Session, root: Path) -> SessionRead:
-    """Return what the present call may cite, in a session that works in the folder `root`.
+def read_session(log: Log, root: Path) -> SessionRead:
+    """Return what the present call may cite, in the log of a session that works in the folder `root`.
 
     Raises `ToolError` if tools have changed enough notes in this turn.
     """
-    log = session.log
     with log.locked():
         events = tuple(event for event in log.events() if not _repeats_own_words(event))
     current = CURRENT_CALL.get()

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palimpsest.core.events import NoteForgotten, NoteSaved
+from palimpsest.core.log.log import Log
 from palimpsest.engine.memory.access.quoting import SessionRead, first_words, read_session
 from palimpsest.engine.memory.access.writing import first_line, same_attribute
 from palimpsest.engine.memory.memories import Memories
@@ -33,15 +35,33 @@ class SessionKeeper(Struct, frozen=True):
         return await asyncio.to_thread(self._remember, given)
 
     def _remember(self, given: RememberArguments) -> ToolOutput:
-        read = read_session(self.session, self.root)
-        if given.quote and read.holding(given.quote) is None:
-            raise ToolError("the quotation is not in this session; copy at most 25 words verbatim, or leave it out")
-        notebook = self.memories.find(given.replaces)[0] if given.replaces else self.memories.place_of(given.kind)
-        outcome = notebook.change(lambda memory, _: _judged(given, read, memory), "remember")
-        if isinstance(outcome, RefusedChange):
-            advice = _ADVICE if given.kind in ("user", "feedback") and not given.quote else ""
-            raise ToolError(f"nothing was saved: {outcome.reason}{advice}")
-        return ToolOutput(_report(notebook, outcome), events=outcome)
+        return _saved(self.memories, given, read_session(self.session.log, self.root))
+
+
+def remember_from_outside(memories: Memories, given: RememberArguments, root: Path, log: Log | None, now: str) -> str:
+    """Save a note for the model of another program, and return its name and what becomes of it. Raises `ToolError` if it is refused.
+
+    The log of its session, if there is one, can be quoted. All else that the model says is held back until the user promotes it: what
+    it has read in that program is not known here.
+    """
+    read = SessionRead((), "", now, is_tainted=True, changes=0) if log is None else replace(read_session(log, root), is_tainted=True)
+    return _saved(memories, given, read, is_call_recorded=False).text
+
+
+def _saved(memories: Memories, given: RememberArguments, read: SessionRead, *, is_call_recorded: bool = True) -> ToolOutput:
+    if given.quote and read.holding(given.quote) is None:
+        raise ToolError("the quotation is not in this session; copy at most 25 words verbatim, or leave it out")
+    notebook = memories.find(given.replaces)[0] if given.replaces else memories.place_of(given.kind)
+
+    def propose(memory: Memory, event: str) -> AcceptedChange | RefusedChange:
+        # A call that no log has is cited by the event that records the note.
+        return _judged(given, read if is_call_recorded else replace(read, call_id=event), memory)
+
+    outcome = notebook.change(propose, "remember")
+    if isinstance(outcome, RefusedChange):
+        advice = _ADVICE if given.kind in ("user", "feedback") and not given.quote else ""
+        raise ToolError(f"nothing was saved: {outcome.reason}{advice}")
+    return ToolOutput(_report(notebook, outcome), events=outcome)
 
 
 def _judged(given: RememberArguments, read: SessionRead, memory: Memory) -> AcceptedChange | RefusedChange:

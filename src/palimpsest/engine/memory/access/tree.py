@@ -75,7 +75,7 @@ class SessionTree(Struct, frozen=True):
         """Save a new note; its kind is that of the folder. Raises `ToolError` if it is refused."""
         _require_changeable(path)
         kind = _kind_of(path)
-        read = read_session(self.session, self.root)
+        read = read_session(self.session.log, self.root)
         front = read_front_matter(text)
         fields = {} if front is None else front.texts()
         body = (text if front is None else front.body).strip("\n")
@@ -98,7 +98,7 @@ class SessionTree(Struct, frozen=True):
     def write(self, path: str, text: str, added: str) -> TreeChange:
         """Save a new version of a note; what the user stated is changed only into words of the user. Raises `ToolError` if refused."""
         found = self._at(path)
-        read = read_session(self.session, self.root)
+        read = read_session(self.session.log, self.root)
         old = found.note
         said = read.user_words(added)
         if old.trust == "stated" and not read.is_said_by_user(added):
@@ -152,7 +152,7 @@ class SessionTree(Struct, frozen=True):
         """Return the notes of some paths. Raises `ToolError` if there are too many, or a text from outside may have asked for it."""
         if len(paths) > MOST_FILES_A_CALL:
             raise ToolError(f"{len(paths)} files are too many for one call; at most {MOST_FILES_A_CALL} are {what}")
-        read = read_session(self.session, self.root)
+        read = read_session(self.session.log, self.root)
         found = {path: self._at(path) for path in paths}
         if read.is_tainted:
             raise ToolError(f"this turn has read text from outside of the project, so nothing is {what}; ask the user first")

@@ -7,13 +7,14 @@ from palimpsest.core.items import Text
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import View
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.note_index import note_index
-from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Note
 from palimpsest.memory.showing.cards import show_cards
 from palimpsest.memory.showing.note_block import bare_note, without_tags
 from palimpsest.memory.showing.note_units import IndexedNote, listed, pinned_names
+from palimpsest.profiles.profile import NoteRules
 from palimpsest.sources.notes import CHANGES, KEY
 
 # Tokens of the texts of pinned notes.
@@ -32,10 +33,9 @@ _CHANGED: Final = (
 _INDEX_LINE: Final = "- ["
 
 
-def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
-    """Return the texts of the sources of notes, by key: those of the profile of the session, and what changed since `view` stated it."""
-    rules = memory.agent.session.profile.notes
-    summary = _summary(memory) if rules.head in ("index and summary", "summary") else ""
+def head_texts(memory: ProjectMemory, rules: NoteRules, view: View | None) -> Mapping[str, str]:
+    """Return the texts of the sources of notes, by key: as the rules of a profile want them, and what changed since `view` stated it."""
+    summary = _summary(memory, rules) if rules.head in ("index and summary", "summary") else ""
     if rules.head == "summary":
         return {KEY: f"{_PREAMBLE}\n\n{summary}"} if summary else {}
     index = None if rules.head == "nothing" else note_index(memory)
@@ -56,7 +56,7 @@ def head_texts(memory: SessionMemory, view: View | None) -> Mapping[str, str]:
     return {KEY: whole, CHANGES: "" if view is None else changes_since(view, whole)}
 
 
-def _pinned(memory: SessionMemory, entries: Mapping[str, IndexedNote]) -> Iterator[str]:
+def _pinned(memory: ProjectMemory, entries: Mapping[str, IndexedNote]) -> Iterator[str]:
     """Yield the texts of the pinned notes that fit."""
     index, room = note_index(memory), PINNED_TOKENS
     for name in sorted(pinned_names(entries)):
@@ -68,9 +68,8 @@ def _pinned(memory: SessionMemory, entries: Mapping[str, IndexedNote]) -> Iterat
             yield text
 
 
-def _summary(memory: SessionMemory) -> str:
+def _summary(memory: ProjectMemory, rules: NoteRules) -> str:
     """Return the summaries of all scopes within the bound of the profile, each without its first line, which is the version."""
-    rules = memory.agent.session.profile.notes
     found = [_without_version(notebook.summary()) for notebook in memory.memories.notebooks]
     text = without_tags("\n\n".join(part for part in found if part))
     if rules.cuts_middle:

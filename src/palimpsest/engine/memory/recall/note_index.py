@@ -16,8 +16,8 @@ from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.project_memory import ProjectMemory
     from palimpsest.engine.memory.recall.vectors import Embedding, UnitVectors
-    from palimpsest.engine.memory.session_memory import SessionMemory
     from palimpsest.memory.recall.candidates import Similar
     from palimpsest.stores.notes.recall_index import NoteUse
 
@@ -89,7 +89,7 @@ class ScopeIndex:
                 stored.save({self.part: encode_index(self.index), self.part + ENTRIES: encode_entries(self.entries)}, purge=True)
 
 
-def note_index(memory: "SessionMemory") -> "NoteIndex | None":
+def note_index(memory: "ProjectMemory") -> "NoteIndex | None":
     """Return the index over the notes of a session, which is made when there is a first note; `None` before that."""
     with _making:
         made = next((each for each in memory.made if isinstance(each, NoteIndex)), None)
@@ -99,7 +99,7 @@ def note_index(memory: "SessionMemory") -> "NoteIndex | None":
         return made
 
 
-def _embedding_of(memory: "SessionMemory") -> "Embedding | None":
+def _embedding_of(memory: "ProjectMemory") -> "Embedding | None":
     if not memory.config.recall_embeddings:
         return None
     from palimpsest.engine.memory.recall.vectors import embedding_of  # noqa: PLC0415 - few sessions want them

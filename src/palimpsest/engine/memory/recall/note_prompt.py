@@ -10,16 +10,14 @@ from palimpsest.core.items import Text, ToolCall, seq_of
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.note_search import fitting_hits, scored_notes
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.reading import MOST_IN_MANIFEST
-from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
-from palimpsest.memory.recall.selection import NEAR_DUPLICATE
-from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, near_duplicates_once, show_notes
-from palimpsest.memory.showing.note_units import NoteStanding, changed_at, due_names, is_showable, not_to_show, pinned_names
+from palimpsest.memory.recall.ranking import RecallHit, rank
+from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, show_notes
+from palimpsest.memory.showing.note_units import changed_at, not_to_show, pinned_names
 from palimpsest.memory.showing.pick import MOST_OFFERED, TopicFile, claude_manifest, offer_line, pick_notes
-from palimpsest.memory.showing.relevance import relevant
-from palimpsest.memory.weighing.staleness import STALE_LOSS
 
 # Calls whose tools count as in use.
 RECENT_CALLS: Final = 5
@@ -73,28 +71,8 @@ class NotePrompt:
             newest = sorted(offered, key=lambda name: (-changed_at(entries[name]), name))[:MOST_IN_MANIFEST]
             hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
         else:
-            standing = NoteStanding(entries, self._index.uses, now)
-            due = due_names(entries, text, now)
-            options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
-            ranked = rank(index, text, most=MOST_OFFERED, options=options, similar=self._index.similar(index, text))
-            numbers = [index.numbers[hit.unit.id] for hit in ranked]
-            fitting = relevant(index, text, numbers)
-            hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
-            same = near_duplicates_once(
-                [hit.unit.id for hit in hits],
-                [frozenset(index.sequences[index.numbers[hit.unit.id]]) for hit in hits],
-                NEAR_DUPLICATE,
-            )
-            hits = [hit for hit in hits if hit.unit.id not in same]
-        return sorted(self._read(hits), key=lambda each: -each.score)
-
-    def _read(self, hits: Sequence[RecallHit]) -> Iterator[ScoredNote]:
-        """Yield the notes of hits as their files state them now, stale ones with less score."""
-        for hit in hits:
-            note = self._index.note(hit.unit.id)
-            if note is not None and is_showable(note):
-                stale = bool(self._files.changed(note))
-                yield ScoredNote(note, hit.score - (STALE_LOSS if stale else 0.0), stale)
+            hits = fitting_hits(self._index, text, now, excluded)
+        return scored_notes(self._index, self._files, hits)
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes, forgotten_events, open_sessions
 from palimpsest.engine.memory.recall.vectors import embedding_of
-from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.candidates import read_query
 from palimpsest.memory.recall.dated.timeline import note_entries, timeline, unit_entries
@@ -39,10 +39,11 @@ _NOTHING: Final = "nothing was found in notes and past sessions of this project;
 
 
 class MemorySearch:
-    """What the tool `recall` asks of memory. Several threads may use it."""
+    """What the tool `recall` asks of memory; `own` is the session that asks, whose turns are left out. Several threads may use it."""
 
-    def __init__(self, memory: SessionMemory) -> None:
+    def __init__(self, memory: ProjectMemory, own: str = "") -> None:
         self._memory = memory
+        self._own = own
         self._sessions: SessionIndexes | None = None
 
     def query(self, text: str, *, history: bool, all_projects: bool) -> str:
@@ -148,7 +149,7 @@ class MemorySearch:
         folder = self._memory.home.folder
         if folder is None:
             return [], 0
-        own = self._memory.agent.session.log.session
+        own = self._own
         if self._sessions is None:
             self._sessions = open_sessions(folder, self._memory.home.store, embedding_of(self._memory))
         waiting = self._sessions.refresh(REFRESH_SECONDS, without=frozenset((own,))).left

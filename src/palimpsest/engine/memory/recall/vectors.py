@@ -8,7 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.engine.memory.index_files import opened
-from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.memory.recall.candidates import Similar
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.terms import fold
@@ -84,7 +84,7 @@ def query_similarity(embedding: Embedding, index: RecallIndex, query: str, vecto
     return embedding.similarity(index.without_speakers(fold(query)), rows)
 
 
-def embedding_of(memory: SessionMemory) -> Embedding | None:
+def embedding_of(memory: ProjectMemory) -> Embedding | None:
     """Return the embeddings of a session, which are loaded once; `None` if the settings want none, or the extra is not installed."""
     if not memory.config.recall_embeddings:
         return None

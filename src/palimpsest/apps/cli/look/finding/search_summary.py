@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from palimpsest.apps.cli.opening.home import AnyHome, find_session
 from palimpsest.apps.cli.opening.logs import open_log
-from palimpsest.audit.tools.calls import Action, action_of, action_with
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, ToolReturned
 from palimpsest.core.events.event_items import all_items_of
@@ -72,6 +71,8 @@ def _accessed(log: Log, wanted: set[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _paths(event: Event, content: object, calls: dict[str, ToolCall]) -> tuple[str, ...]:
+    from palimpsest.audit.tools.calls import Action, action_of, action_with  # noqa: PLC0415 - most searches list no files
+
     action = Action("other")
     if isinstance(content, ToolCall):
         action = action_of(content)

@@ -14,6 +14,7 @@ from palimpsest.lab.simulation.loading import LoadedSession, load_all
 
 # A string of a session is general if two other projects have it; the session's own project is the third.
 FEWEST_PROJECTS: Final = 3
+TABLE: Final = Path(__file__).parents[1] / "rereads" / DATA
 
 
 def project_of(loaded: LoadedSession) -> str:
@@ -42,4 +43,4 @@ def write_table(folders: Iterable[Path], table: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{write_table(map(Path, sys.argv[1:]), Path(__file__).with_name(DATA))} strings\n")
+    sys.stdout.write(f"{write_table(map(Path, sys.argv[1:]), TABLE)} strings\n")

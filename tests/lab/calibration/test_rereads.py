@@ -1,61 +1,30 @@
 from msgspec.structs import replace
-from recorded import ended, log_of, recorded, said, used
+from recorded import compacted, compacted_session, edit_part, ended, read_part, recorded, said, used
 
-from palimpsest.core.edits import Fold, Put
-from palimpsest.core.events import Body, ToolReturned, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.rereads.calibration import (
-    Calibration,
+from palimpsest.core.events import ToolReturned
+from palimpsest.core.items import ToolCall, ToolResult
+from palimpsest.lab.calibration.recorded import compacted_steps, rereads_from, without_calls
+from palimpsest.lab.calibration.rereads import (
     CompactionCase,
     FormatFit,
+    RereadCalibration,
     calibration_markdown,
     calibration_of,
     compaction_cases,
 )
-from palimpsest.lab.rereads.recorded import compacted_steps, rereads_from, without_calls
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.stores.ephemeral import MemoryBlobs
-
-Timed = list[tuple[int, Body]]
-
-
-def _read(at: int, number: int, extra: str = "") -> Timed:
-    body = f"def settle_basket_{number}(cursor):\n    return ledger_of_part_{number}\n" + "# more\n" * 400
-    return used(at, f"r{at}", "Read", f'{{"file_path": "/repo/src/part_{number}.py"{extra}}}', body)
-
-
-def _edit(at: int, number: int) -> Timed:
-    args = f'{{"file_path": "/repo/src/part_{number}.py", "old_string": "return ledger_of_part_{number}", "new_string": "return None"}}'
-    return used(at, f"e{at}", "Edit", args, "ok")
-
-
-def _compacted(at: int) -> Timed:
-    return [(at, ViewEdited((Fold("1.0", "9.0", (Put("summary", Text("Parts were read.")),)),), "claude-code"))]
-
-
-def _session(after: Timed) -> LoadedSession:
-    """Forty calls that read a file each, a compaction, and twenty calls of which the first ones are given."""
-    timed = said(0, "Read all parts.")
-    for number in range(40):
-        timed += _read(10 * number + 1, number)
-    timed += _compacted(500)
-    timed += after
-    for number in range(20 - len(after) // 3):
-        timed += used(700 + 10 * number, f"b{number}", "Bash", '{"command": "true"}', "")
-    return load_log(log_of(*timed, *ended(999)), MemoryBlobs(), "made.jsonl", "claude")
 
 
 def test_a_compaction_stands_before_the_call_that_follows_it() -> None:
-    loaded = _session([])
+    loaded = compacted_session([])
 
     assert compacted_steps(loaded.events, loaded.recording.steps) == (40,)
 
 
 def test_calls_that_read_again_what_was_read_before_a_step_are_found_each_part_once() -> None:
     timed = said(0, "Read.")
-    timed += _read(1, 1, ', "offset": 10, "limit": 10') + used(5, "g1", "Grep", '{"pattern": "x"}', "") + _read(10, 2)
-    timed += _read(21, 1, ', "offset": 30, "limit": 5') + _read(31, 1, ', "offset": 19, "limit": 2') + _read(41, 1)
-    timed += used(51, "s1", "Bash", '{"command": "sed -n 1,20p src/part_2.py"}', "") + _read(61, 3)
+    timed += read_part(1, 1, ', "offset": 10, "limit": 10') + used(5, "g1", "Grep", '{"pattern": "x"}', "") + read_part(10, 2)
+    timed += read_part(21, 1, ', "offset": 30, "limit": 5') + read_part(31, 1, ', "offset": 19, "limit": 2') + read_part(41, 1)
+    timed += used(51, "s1", "Bash", '{"command": "sed -n 1,20p src/part_2.py"}', "") + read_part(61, 3)
     timed += used(71, "g2", "Grep", '{"pattern": "x"}', "") + used(81, "g3", "Grep", '{"pattern": "y"}', "")
 
     # r21 reads other lines than before; r41 reads lines again that r31 has shown again.
@@ -63,7 +32,7 @@ def test_calls_that_read_again_what_was_read_before_a_step_are_found_each_part_o
 
 
 def test_calls_that_are_taken_out_ask_for_nothing_and_show_nothing() -> None:
-    recording = recorded(*said(0, "Read."), *_read(1, 1), *_read(11, 2), *ended(99))
+    recording = recorded(*said(0, "Read."), *read_part(1, 1), *read_part(11, 2), *ended(99))
     first, second, *rest = without_calls(recording, {"r1"})
 
     assert first.reply.parts == (ToolCall("r1", "Read", "{}"),)
@@ -74,7 +43,7 @@ def test_calls_that_are_taken_out_ask_for_nothing_and_show_nothing() -> None:
 
 
 def test_recorded_rereads_after_a_compaction_stand_beside_what_each_definition_predicts() -> None:
-    again, nothing = _session(_read(510, 5) + _edit(520, 5)), _session([])
+    again, nothing = compacted_session(read_part(510, 5) + edit_part(520, 5)), compacted_session([])
 
     # The file had to be read again before its edit. The imitated summary keeps the strings of this edit, but not the line.
     assert compaction_cases(again) == [CompactionCase("recorded", "claude", 40, 1, 0, {"text": 1, "strings": 0, "names": 1})]
@@ -82,10 +51,10 @@ def test_recorded_rereads_after_a_compaction_stand_beside_what_each_definition_p
 
 
 def test_a_compaction_with_another_one_behind_it_is_left_out_and_one_with_another_before_it_has_no_control() -> None:
-    near = _session(_read(510, 3) + _compacted(515) + _read(520, 4))
+    near = compacted_session(read_part(510, 3) + compacted(515) + read_part(520, 4))
 
     assert [(case.step, case.control) for case in compaction_cases(near)] == [(41, None)]
-    assert compaction_cases(replace(_session([]), format="palimpsest")) == []
+    assert compaction_cases(replace(compacted_session([]), format="palimpsest")) == []
 
 
 def _case(session: str, form: str, after: int, control: int | None, *predicted: int) -> CompactionCase:
@@ -100,7 +69,7 @@ CASES = (
 
 
 def test_the_definition_with_the_smallest_error_over_all_compactions_fits_best() -> None:
-    assert calibration_of(CASES) == Calibration(
+    assert calibration_of(CASES) == RereadCalibration(
         CASES,
         (
             FormatFit(

@@ -4,7 +4,7 @@ from recorded import log_of, replied, said
 
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Text
-from palimpsest.lab.agreement import SessionAgreement, agreement_of, compare_cache
+from palimpsest.lab.calibration.agreement import SessionAgreement, agreement_of, compare_cache
 from palimpsest.lab.simulation.loading import load_all
 
 YES = Text("Yes.", "assistant")

@@ -4,8 +4,8 @@ import pytest
 from recorded import ended, log_of, said, used
 
 from palimpsest.core.errors import BadInput
+from palimpsest.lab.calibration.general_strings import strings_of_projects, write_table
 from palimpsest.lab.rereads.general_strings import general_strings
-from palimpsest.lab.rereads.make_general_strings import strings_of_projects, write_table
 from palimpsest.lab.simulation.loading import LoadedSession, load_log
 from palimpsest.stores.ephemeral import MemoryBlobs
 

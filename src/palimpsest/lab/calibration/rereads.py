@@ -7,8 +7,8 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.policy import complete
+from palimpsest.lab.calibration.recorded import CALLS, compacted_steps, rereads_from, without_calls
 from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, OFFICIAL
-from palimpsest.lab.rereads.recorded import CALLS, compacted_steps, rereads_from, without_calls
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import Replay, unseen_head
@@ -56,7 +56,7 @@ class FormatFit(Value, frozen=True, omit_defaults=False):
     error: Mapping[str, float]
 
 
-class Calibration(Value, frozen=True, omit_defaults=False):
+class RereadCalibration(Value, frozen=True, omit_defaults=False):
     """How well each definition fits; `error` is the mean over formats, weighted by compactions, `best` the name with the smallest.
 
     `stable` says how often the same one is best when one of the `sessions` is left out.
@@ -96,13 +96,13 @@ def compaction_cases(loaded: LoadedSession) -> list[CompactionCase]:
     ]
 
 
-def calibration_of(cases: Iterable[CompactionCase]) -> Calibration:
+def calibration_of(cases: Iterable[CompactionCase]) -> RereadCalibration:
     """Return the fit of each definition to some compactions."""
     many = tuple(cases)
     formats, error = _fits(many)
     sessions = dict.fromkeys(case.session for case in many)
     without_one = [_fits([case for case in many if case.session != left_out])[1] for left_out in sessions]
-    return Calibration(many, formats, error, _best(error), len(sessions), [_best(each) for each in without_one].count(_best(error)))
+    return RereadCalibration(many, formats, error, _best(error), len(sessions), [_best(each) for each in without_one].count(_best(error)))
 
 
 def _fits(cases: Sequence[CompactionCase]) -> tuple[tuple[FormatFit, ...], dict[str, float]]:
@@ -116,7 +116,7 @@ def _best(error: Mapping[str, float]) -> str:
     return min(error, key=lambda name: error[name])
 
 
-def calibration_markdown(found: Calibration) -> str:
+def calibration_markdown(found: RereadCalibration) -> str:
     """Return the calibration as a Markdown table, followed by the definition that fits best."""
     rows = [
         f"| {fit.format}, as `{fit.profile}` | {fit.compactions} | {fit.after:.2f} | {fit.control:.2f} | {fit.extra:.2f} | "

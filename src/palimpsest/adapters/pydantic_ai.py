@@ -1,0 +1,95 @@
+"""A capability for agents of pydantic-ai: the messages of every request are followed, those of the run stay as they are."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from palimpsest.engine.conversation.several import Conversations
+from palimpsest.stores.home import AnyHome
+
+
+def capability(
+    name: str = "", *, home: AnyHome | str | None = None, profile: str = "palimpsest", settings: Mapping[str, str] | None = None
+) -> Any:
+    """Return a capability for `Agent(capabilities=[capability()])`; its `conversations` are those of the agent.
+
+    It is no history processor, because what such a function returns replaces the messages of the run. A message is followed as one of
+    Anthropic's shape with a block for each part; what is no text, call, result or thinking is a block that passes through. Raises
+    `ImportError` without the package `pydantic-ai`.
+    """
+    parent = import_module("pydantic_ai.capabilities").AbstractCapability
+    conversations = Conversations(name, home=home, profile=profile, settings=settings)
+
+    async def before_model_request(_: Any, context: Any, request: Any) -> Any:
+        request.messages = await _sent(conversations, str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
+        return request
+
+    return type("PalimpsestCapability", (parent,), {"conversations": conversations, "before_model_request": before_model_request})()
+
+
+async def _sent(conversations: Conversations, model: str, messages: list[Any]) -> list[Any]:
+    plain = [{"role": "user" if each.kind == "request" else "assistant", "content": _blocks(each)} for each in messages]
+    system = next((each.instructions for each in reversed(messages) if getattr(each, "instructions", None)), None)
+    conversation = conversations.of(plain, model=model, system=system, shape="anthropic")
+    sent = await conversation.aprepare(plain, system=system)
+    return messages if sent is plain else _reverted(sent, plain, messages)
+
+
+def _blocks(message: Any) -> list[dict[str, Any]]:
+    return [_block(part) for part in message.parts]
+
+
+def _block(part: Any) -> dict[str, Any]:
+    content = getattr(part, "content", None)
+    match part.part_kind:
+        case "user-prompt" | "text" if isinstance(content, str):
+            return {"type": "text", "text": content}
+        case "thinking":
+            return {"type": "thinking", "thinking": content or "", "signature": part.signature or ""}
+        case "tool-call":
+            return {"type": "tool_use", "id": part.tool_call_id, "name": part.tool_name, "input": _arguments(part)}
+        case "tool-return":
+            return {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.model_response_str()}
+        case "retry-prompt" if part.tool_name:
+            return {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": part.model_response(), "is_error": True}
+        case kind:
+            return {"type": kind, "content": str(content)}
+
+
+def _arguments(part: Any) -> object:
+    # A model may write arguments that are no JSON.
+    with suppress(Exception):
+        return part.args_as_dict()
+    return {"text": str(part.args)}
+
+
+def _reverted(sent: Sequence[Any], plain: Sequence[Any], messages: Sequence[Any]) -> list[Any]:
+    """The messages of pydantic-ai for a list: the same objects where nothing was edited, else with the parts that are left."""
+    whole = {id(one): message for one, message in zip(plain, messages, strict=True)}
+    parts = {
+        id(block): (part, message)
+        for one, message in zip(plain, messages, strict=True)
+        for block, part in zip(one["content"], message.parts, strict=True)
+    }
+    results = {block["tool_use_id"]: parts[id(block)] for one in plain for block in one["content"] if "tool_use_id" in block}
+    return [whole.get(id(one)) or _message(one, parts, results) for one in sent]
+
+
+def _message(one: Mapping[str, Any], parts: Mapping[int, tuple[Any, Any]], results: Mapping[str, tuple[Any, Any]]) -> Any:
+    types = import_module("pydantic_ai.messages")
+    is_reply = one["role"] == "assistant"
+    made: list[Any] = []
+    owner: Any = None
+    for block in one["content"]:
+        part, message = parts.get(id(block)) or results.get(block.get("tool_use_id", "")) or (None, None)
+        # The newest message decides about the rest: the instructions of a request stand in it.
+        owner = message or owner
+        if part is None:
+            made.append(types.TextPart(block["text"]) if is_reply else types.UserPromptPart(block["text"]))
+        else:
+            made.append(part if id(block) in parts else replace(part, content=block["content"]))
+    if owner is not None:
+        return replace(owner, parts=made)
+    return types.ModelResponse(parts=made) if is_reply else types.ModelRequest(parts=made)

@@ -1,0 +1,119 @@
+"""`pal hook`: runs as a hook of another agent; it prints what that agent's model is to see, and never fails or blocks."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+
+from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.plugin.hooks.answering import (
+    AGENTS,
+    LIMIT,
+    MOST_INPUT,
+    Agent,
+    HookAnswer,
+    HookInput,
+    answer,
+    hook_input,
+    transcript_of,
+)
+from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.home import Home
+
+# Seconds of work and of waiting after which a hook ends without a word; agents wait for 10 s.
+_CPU_SECONDS: Final = 0.4
+_WALL_SECONDS: Final = 3.0
+
+
+class _OutOfTimeError(BaseException):
+    """The hook has used its time. No handler of ordinary errors may catch it."""
+
+
+@click.command()
+@click.argument("event", required=False, default="")
+@click.option("--for", "agent", type=click.Choice(AGENTS), default="claude", help="The agent whose hook this is.")
+@click.option("--limit", type=click.IntRange(1_000, 100_000), default=LIMIT, metavar="N", help="Most characters of the output.")
+@click.option("--background", type=click.Choice(["read", "import"]), default=None, help="Work beside the agent: keep up with a transcript.")
+@click.option("--transcript", type=click.Path(path_type=Path), default=None, metavar="FILE", help="The transcript of --background.")
+def hook(*, event: str, agent: Agent, limit: int, background: str | None, transcript: Path | None) -> None:
+    """Run as a hook: read its JSON from standard input, and print JSON, lines or nothing. The exit code is always 0."""
+    # A hook that writes to standard error is shown as failed by some agents.
+    with suppress(Exception):
+        home = find_home()
+        if not isinstance(home, Home):
+            return
+        if background is not None and transcript is not None:
+            _keep_up(home, transcript, imports=background == "import")
+            return
+        given = hook_input(sys.stdin.buffer.read(MOST_INPUT))
+        if given is not None and event in ("", given.hook_event_name):
+            _print(_answered(given, home, agent, limit), given)
+
+
+def _answered(given: HookInput, home: Home, agent: Agent, limit: int) -> HookAnswer:
+    """Return the answer; an empty one if it takes too long."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise _OutOfTimeError
+
+    def settings() -> MemoryConfig:
+        from palimpsest.apps.cli.opening.settings import config_path  # noqa: PLC0415 - only notes need it
+        from palimpsest.stores.config.settings import resolve  # noqa: PLC0415 - the same
+
+        return resolve(config_path(home), Path(given.cwd) if given.cwd else None, os.environ).config.memory
+
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, stop)
+    signal.setitimer(signal.ITIMER_REAL, _WALL_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)
+    try:
+        return answer(given, home, agent, settings, limit)
+    except _OutOfTimeError:
+        return HookAnswer()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _print(said: HookAnswer, given: HookInput) -> None:
+    path = transcript_of(given) if said.background else None
+    if path is not None:
+        command = [sys.executable, "-m", "palimpsest.apps.cli", "hook", "--background", said.background, "--transcript", str(path)]
+        nothing = subprocess.DEVNULL
+        # In a session of its own, so that it outlives the agent; nobody waits for it.
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")  # noqa: S603 - this program
+    sys.stdout.write(said.text)
+    sys.stdout.flush()
+
+
+def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
+    """Bring the digest of a transcript up to date, and import the session if that is wanted; one process does it at a time."""
+    from palimpsest.apps.plugin.hooks.digest import digest_slot, refresh  # noqa: PLC0415 - a hook in the foreground may not need it
+    from palimpsest.stores.files import Lock  # noqa: PLC0415 - the same
+
+    os.nice(10)
+    lock = Lock(home.folder / "hooks" / "background.lock")
+    lock.acquire()
+    try:
+        refresh(digest_slot(home.folder, transcript), transcript)
+        if imports:
+            _import(home, transcript)
+    finally:
+        lock.release()
+
+
+def _import(home: Home, transcript: Path) -> None:
+    from palimpsest.apps.cli.exchange.import_run import ImportRun  # noqa: PLC0415 - only in the background
+    from palimpsest.foreign.formats import FORMATS  # noqa: PLC0415 - the same
+    from palimpsest.foreign.reading.finding import find_sources  # noqa: PLC0415 - the same
+
+    forms = {form.name: form for form in FORMATS}
+    run = ImportRun(home)
+    with run.stoppable():
+        for source in find_sources(FORMATS, [transcript]).sources:
+            run.take(forms[source.format], source)

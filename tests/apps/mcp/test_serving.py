@@ -1,0 +1,88 @@
+"""`pal mcp` as a process: over pipes, and over HTTP with a token."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from palimpsest.apps.mcp.serving import token_of
+from palimpsest.core.errors import StoreError
+from palimpsest.tools.mcp.connection import ServerConnection, TimeLimits
+from palimpsest.tools.mcp.results import call_output
+from palimpsest.tools.mcp.transport import HttpServer, StdioServer
+from palimpsest.tools.tool import ToolOutput
+
+LIMITS = TimeLimits(60.0, 60.0)
+COMMAND: tuple[str, ...] = (sys.executable, "-m", "palimpsest.apps.cli", "mcp")
+
+
+async def tools_and_notes(server: ServerConnection) -> tuple[list[str], ToolOutput]:
+    server.start()
+    assert await server.started(), server.problem
+    try:
+        answer = call_output(await server.call_tool("list_notes", {}), str)
+        return [tool.name for tool in server.catalogue.tools], answer
+    finally:
+        await server.close()
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[str]:
+    """The address of a server over HTTP."""
+    process = subprocess.Popen([*COMMAND, "--http"], env={**os.environ, "PAL_HOME": str(home)}, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert said.startswith("pal mcp: http://127.0.0.1:")
+        assert said.endswith(f", token in {home / 'mcp-token'}\n")
+        yield said.removeprefix("pal mcp: ").partition(",")[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: Path) -> None:
+    server = StdioServer(COMMAND[0], COMMAND[1:], {**os.environ, "PAL_HOME": str(tmp_path / "home")}, tmp_path)
+    names, notes = asyncio.run(tools_and_notes(ServerConnection("pal", server, LIMITS)))
+
+    assert names == ["recall", "search_sessions", "show_item", "list_notes"]
+    assert notes == ToolOutput("there are no notes")
+
+
+def test_over_http_every_request_needs_the_token_of_the_home(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        token = (tmp_path / "mcp-token").read_text()
+        first = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        refused = [httpx.post(address, json=first, headers=headers).status_code for headers in ({}, {"Authorization": f"Bearer {token}x"})]
+        server = HttpServer(address, {"Authorization": f"Bearer {token}"})
+        _, notes = asyncio.run(tools_and_notes(ServerConnection("pal", server, LIMITS)))
+
+    assert refused == [401, 401]
+    assert notes == ToolOutput("there are no notes")
+    assert (tmp_path / "mcp-token").stat().st_mode & 0o777 == 0o600
+    assert token_of(tmp_path) == token
+
+
+def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mcp-token").write_text("secret")
+
+    with pytest.raises(StoreError, match="the token is too short"):
+        token_of(tmp_path)
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['mcp_types'] = None\nfrom palimpsest.apps.cli.main import cli\ncli.main(['mcp'])"
+    first = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}) + "\n"
+    variables = {**os.environ, "PAL_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=first, capture_output=True, text=True, env=variables, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'palimpsest-agent[mcp]'" in done.stderr

@@ -1,0 +1,136 @@
+"""A view as messages of its owner: parts of messages, moved and merged messages, and ids without their reasoning."""
+
+from typing import Any
+
+import pytest
+
+from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
+from palimpsest.core.events import SessionOpened, ViewEdited
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.mirror.detecting import detected_wire, shape_of
+from palimpsest.mirror.mirror import Mirror
+from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models.cards import WireName, card
+
+MODELS = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5"}
+
+
+def rendered(wire: WireName, messages: list[Any], *edits: Edit) -> list[Any]:
+    """The messages after edits; the events of the messages are 1, 2, 3 and so on."""
+    log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock())
+    mirror = Mirror(shape_of(wire, card(MODELS[wire]), MemoryBlobs()))
+    comparison = mirror.compare(messages)
+    for body in mirror.bodies(comparison.new):
+        mirror.take(log.append(body))
+    mirror.adopt(messages, comparison, None, ())
+    log.append(ViewEdited(edits, by="test"))
+    sent, broken = mirror.rendered(log.view)
+    assert broken == []
+    assert sent is not None
+    return sent
+
+
+ASKED = {"role": "user", "content": "Read both."}
+CALLS = {
+    "role": "assistant",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "text", "text": "Both."},
+        {"type": "tool_use", "id": "a", "name": "Read", "input": {"file_path": "a.py"}},
+        {"type": "tool_use", "id": "b", "name": "Read", "input": {"file_path": "b.py"}},
+    ],
+}
+RESULTS = {
+    "role": "user",
+    "content": [
+        {"type": "tool_result", "tool_use_id": "a", "content": "x = 1", "cache_control": {"type": "ephemeral"}},
+        {"type": "tool_result", "tool_use_id": "b", "content": "y = 1", "is_error": True},
+        {"type": "text", "text": "Be quick."},
+    ],
+}
+DONE = {"role": "assistant", "content": "Done."}
+SUMMARY = Put("summary", Text("What was done."))
+
+
+def test_a_masked_result_keeps_its_id_its_error_and_its_breakpoint_and_other_blocks_are_the_same_objects() -> None:
+    sent = rendered("anthropic", [ASKED, CALLS, RESULTS, DONE], Mask(("3.0",), "[cleared]"))
+    assert sent[2] == {**RESULTS, "content": [{**RESULTS["content"][0], "content": "[cleared]"}, *RESULTS["content"][1:]]}  # type: ignore[dict-item]  # blocks
+    assert [sent[0] is ASKED, sent[1] is CALLS, sent[3] is DONE] == [True, True, True]
+    assert sent[2]["content"][1] is RESULTS["content"][1]
+    assert RESULTS["content"][0]["content"] == "x = 1"  # type: ignore[index]  # a block
+
+
+def test_a_call_that_is_kept_with_its_result_leaves_the_rest_of_its_messages() -> None:
+    fold = Fold("1.0", "5.0", (SUMMARY, Keep("2.2"), Keep("3.0")))
+    assert rendered("anthropic", [ASKED, CALLS, RESULTS, DONE], fold) == [
+        {"role": "user", "content": [{"type": "text", "text": "What was done."}]},
+        {"role": "assistant", "content": [CALLS["content"][2]]},
+        {"role": "user", "content": [RESULTS["content"][0]]},
+        DONE,
+    ]
+
+
+def test_new_text_between_a_call_and_its_result_comes_after_the_result_in_one_message() -> None:
+    insert = Insert((SUMMARY,), "3.0")
+    sent = rendered("anthropic", [ASKED, CALLS, RESULTS, DONE], insert)
+    assert sent == [ASKED, CALLS, {**RESULTS, "content": [*RESULTS["content"], {"type": "text", "text": "What was done."}]}, DONE]
+
+
+def test_a_call_of_the_server_that_lost_its_result_is_left_out_with_it() -> None:
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    message = {"role": "assistant", "content": [search, found, {"type": "text", "text": "Found."}]}
+    sent = rendered("anthropic", [ASKED, message], Fold("2.1", "2.1"))
+    assert sent == [ASKED, {"role": "assistant", "content": [{"type": "text", "text": "Found."}]}]
+
+
+def test_a_reply_of_chat_keeps_some_of_its_calls_and_has_no_text_then() -> None:
+    calls = [{"id": name, "type": "function", "function": {"name": "Read", "arguments": "{}"}} for name in ("a", "b")]
+    messages = [
+        ASKED,
+        {"role": "assistant", "content": "Both.", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "a", "content": "x = 1"},
+        {"role": "tool", "tool_call_id": "b", "content": "y = 1"},
+        DONE,
+    ]
+    assert rendered("chat", messages, Fold("1.0", "4.0", (SUMMARY, Keep("2.2"), Keep("4.0")))) == [
+        {"role": "user", "content": "What was done."},
+        {"role": "assistant", "content": None, "tool_calls": [calls[1]]},
+        messages[3],
+        DONE,
+    ]
+    assert rendered("chat", messages, Mask(("3.0",), "[cleared]"))[2] == {"role": "tool", "tool_call_id": "a", "content": "[cleared]"}
+
+
+def test_a_call_of_responses_whose_reasoning_is_gone_has_no_id_of_the_provider() -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "Read", "arguments": "{}"}
+    messages = [
+        ASKED,
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "z"},
+        call,
+        {"type": "function_call_output", "call_id": "a", "output": "x = 1"},
+        DONE,
+    ]
+    without_id = {key: value for key, value in call.items() if key != "id"}
+    sent = rendered("responses", messages, Fold("1.0", "2.0", (SUMMARY,)))
+    assert sent[1:] == [without_id, messages[3], DONE]
+    masked = rendered("responses", messages, Mask(("3.0",), "[cleared]"))
+    assert masked == [*messages[:3], {"type": "function_call_output", "call_id": "a", "output": "[cleared]"}, DONE]
+    assert masked[2] is call
+
+
+@pytest.mark.parametrize(
+    ("message", "wire"),
+    [
+        (CALLS, "anthropic"),
+        ({"role": "tool", "tool_call_id": "a", "content": "x"}, "chat"),
+        ({"role": "assistant", "content": None, "tool_calls": []}, "chat"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]}, "chat"),
+        ({"type": "function_call", "call_id": "a"}, "responses"),
+        ({"role": "user", "content": [{"type": "input_text", "text": "x"}]}, "responses"),
+        (ASKED, None),
+    ],
+)
+def test_the_shape_of_a_list_is_told_by_the_first_message_that_only_one_shape_has(message: Any, wire: str | None) -> None:
+    assert detected_wire([ASKED, message]) == wire
