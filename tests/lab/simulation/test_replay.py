@@ -227,6 +227,8 @@ def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says
     assert levels == {
         "palimpsest": 160_000,
         "lossless": None,
+        "gateway": None,
+        "gateway-thrifty": None,
         "claude-code": 155_000,
         "claude-code-2.1.325": 167_000,
         "context-editing": 167_000,
