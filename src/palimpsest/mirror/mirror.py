@@ -10,7 +10,7 @@ from palimpsest.core.view import View
 from palimpsest.mirror.bodies import NewMessage, bodies_of, head_of, pieces_of
 from palimpsest.mirror.comparing import ListComparison, compare, covering_texts, same_reply
 from palimpsest.mirror.elements import ASKED, FORMAT, OWNER, Elements, Splice, record_of
-from palimpsest.mirror.output import OwnedList, Renderer
+from palimpsest.mirror.output import OwnedList, Renderer, is_as_given
 from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape, PartRead
 from palimpsest.wire.json_reading import Json, is_json
@@ -72,6 +72,8 @@ class Mirror:
         """Remember a list whose events were taken in, and its head, as those to compare with next."""
         if self._head_seen is None or not equals([system, *leading], self._head_seen):
             self._head_seen = copied([system, *leading])
+        if comparison.is_rewritten:
+            self._renderer.recheck()
         del self._seen[comparison.prefix :], self._given[comparison.prefix :]
         for index, taken in sorted(comparison.renewed.items()):
             # Messages of an observed reply have no snapshot before their owner has written them down.
@@ -142,7 +144,7 @@ class Mirror:
         start, results_only = comparison.prefix, not comparison.suffix
         if len(middle) != comparison.dropped or start + len(middle) > len(self._seen):
             return None
-        visible = {item.id for item in view.items}
+        visible = {item.id: item for item in view.items}
         masks: list[Mask] = []
         kept: list[tuple[str, tuple[str, ...]]] = []
         for index, message in enumerate(middle, start):
@@ -151,9 +153,9 @@ class Mirror:
             texts = covering_texts(before, after, results_only=results_only)
             if texts is None:
                 return None
-            # A text that the owner replaced before and leaves now is covered by the same mask; what a fold hides needs none.
+            # A text that the owner replaced before and leaves now is covered by the same mask; what an edit of ours hides needs none.
             covers = dict(element.covers) | {element.items[place]: text for place, text in texts}
-            masks += [Mask((name,), text) for name, text in covers.items() if name in visible]
+            masks += [Mask((name,), text) for name, text in covers.items() if name in visible and is_as_given(visible[name], element)]
             kept.append((message.digest, element.items))
         record = record_of(Splice(at=start, drop=comparison.dropped, kept=tuple(kept)))
         if not masks:

@@ -51,9 +51,7 @@ class Renderer:
         """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
         start = len(self._unedited) if _extends(items, self._unedited) else 0
         same = len(items) == len(owned.places) and all(
-            (place := owned.places.get(item.id)) is not None
-            and place.number == number
-            and _is_as_given(item, owned.elements[place.element])
+            (place := owned.places.get(item.id)) is not None and place.number == number and is_as_given(item, owned.elements[place.element])
             for number, item in enumerate(items[start:], start)
         )
         self._unedited = items if same else ()
@@ -67,7 +65,7 @@ class Renderer:
     def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: MessageShape) -> list[str]:
         """Return the rules of the provider that the rendered messages break and those of the owner do not.
 
-        After a view without violations, nothing is checked again while only messages of the owner follow, as they are.
+        After a view without violations, nothing is checked again while only messages of the owner follow, as they are, until `recheck`.
         """
         before, last = self._checked
         follows = [each for each in sent if each.element > last]
@@ -76,6 +74,10 @@ class Renderer:
         found = new_violations(shape.wire, [taken.plain for taken in owned.snapshots], [each.plain for each in sent])
         self._checked = ((), -1) if found else (items, len(owned.elements) - 1)
         return found
+
+    def recheck(self) -> None:
+        """Check the next view in full: the owner changed its past, so that a rule which it broke before may be broken by the view alone."""
+        self._checked = ((), -1)
 
     def _groups(self, items: tuple[Item, ...], owned: OwnedList, shape: MessageShape) -> Iterator[OutgoingMessage]:
         """Yield a message for each run of items that come from one message of the owner, and for each new item."""
@@ -112,7 +114,7 @@ def _extends(items: tuple[Item, ...], before: tuple[Item, ...]) -> bool:
     return len(items) >= len(before) and items[: len(before)] == before
 
 
-def _is_as_given(item: Item, element: Element) -> bool:
+def is_as_given(item: Item, element: Element) -> bool:
     """Whether an item is shown as its message has it now: unmasked, or with the text by which the owner replaced it."""
     mask = item.mask
     return mask is None or mask.form == "cached" or element.covers.get(item.id) == mask.text
@@ -136,7 +138,7 @@ def _empty_between(before: int, after: int, owned: OwnedList) -> Iterator[Outgoi
 
 def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, index: int) -> OutgoingMessage | None:
     element, raw, plain = owned.elements[index], owned.messages[index], owned.snapshots[index].plain
-    as_given = [_is_as_given(item, element) for item in run]
+    as_given = [is_as_given(item, element) for item in run]
     if all(as_given) and tuple(item.id for item in run) == element.items:
         return OutgoingMessage(plain, index, *_pairs_in(item.content for item in run), intact=True)
     reads = shape.read(plain)

@@ -155,7 +155,7 @@ def cli() -> None:
     Name a session by its id, by a unique beginning or end of its id, by the path of its file, or by
     `last`: the first row of `pal sessions`, which is the one with the newest event.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
-    `pal help COMMAND` lists the options of a command. Every command but acp takes --json.
+    `pal help COMMAND` lists the options of a command. Every command but acp and mcp takes --json.
     """
 
 

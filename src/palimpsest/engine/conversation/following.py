@@ -1,11 +1,12 @@
 """Records what is new in a message list that another program owns, and what that program changed in its past."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.core.edits import Fold, Insert
+from palimpsest.core.edits import Fold, Insert, named_ids
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import TURN, Failed, ModelReplied, Rewound, ViewEdited
 from palimpsest.core.log.log import Log
@@ -89,16 +90,18 @@ def _replaces(body: object) -> bool:
 
 
 def _uncover(log: Log, names: frozenset[str]) -> bool:
-    """Undo our folds, newest first, until all these items are in the view; a fold of messages that are gone says what is no longer true."""
+    """Undo our folds, newest first, that hide or keep one of these items; a fold of messages that are gone says what is no longer true."""
     undone = False
-    folds = [event.seq for event in log.events() if isinstance(event.body, ViewEdited) and event.body.by != OWNER and _replaces(event.body)]
-    while folds and not names.issubset(log.view.ids):
-        try:
-            undo(log, folds.pop(), why="the list was changed where it was folded")
-        except BadInput:
-            # Undone already, by itself or with another one.
+    for event in reversed([*log.events()]):
+        body = event.body
+        if not isinstance(body, ViewEdited) or body.by == OWNER or not _replaces(body):
             continue
-        undone = True
+        if names.issubset(log.view.ids) and names.isdisjoint(name for edit in body.edits for name in named_ids(edit)):
+            continue
+        # An edit that is undone already, by itself or with another one, is no error.
+        with suppress(BadInput):
+            undo(log, event.seq, why="the list was changed where it was folded")
+            undone = True
     return undone
 
 
