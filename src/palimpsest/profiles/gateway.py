@@ -9,7 +9,7 @@ from palimpsest.profiles.profile import Profile
 
 # A program that compacts by itself keeps less than a fold of ours, so that a result is worth more rent to it while it is alive, and is
 # cleared younger once it is dead. Chosen by replaying public sessions of Claude Code behind a gateway, see docs/gateway.md.
-_EAGER: Final = replace(THRIFT["balanced"], patience=0.4)
+_EAGER: Final = replace(THRIFT["balanced"], patience=0.25)
 _THRIFTY: Final = replace(THRIFT["thrifty"], patience=0.0)
 _NO_FOLDS: Final = {"PAL_AUTO_COMPACT": "off"}
 
