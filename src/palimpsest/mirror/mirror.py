@@ -155,11 +155,7 @@ class Mirror:
                 return None
             # A text that the owner replaced before and leaves now is covered by the same mask; what an edit of ours hides needs none.
             covers = dict(element.covers) | {element.items[place]: text for place, text in texts}
-            masks += [
-                Mask((name,), text)
-                for name, text in covers.items()
-                if name in visible and is_as_given(visible[name], element)
-            ]
+            masks += [Mask((name,), text) for name, text in covers.items() if name in visible and is_as_given(visible[name], element)]
             kept.append((message.digest, element.items))
         record = record_of(Splice(at=start, drop=comparison.dropped, kept=tuple(kept)))
         if not masks:

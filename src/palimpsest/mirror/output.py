@@ -51,9 +51,7 @@ class Renderer:
         """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
         start = len(self._unedited) if _extends(items, self._unedited) else 0
         same = len(items) == len(owned.places) and all(
-            (place := owned.places.get(item.id)) is not None
-            and place.number == number
-            and is_as_given(item, owned.elements[place.element])
+            (place := owned.places.get(item.id)) is not None and place.number == number and is_as_given(item, owned.elements[place.element])
             for number, item in enumerate(items[start:], start)
         )
         self._unedited = items if same else ()
