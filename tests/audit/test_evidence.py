@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from palimpsest.audit.evidence import MOST_COMMANDS, MOST_MESSAGES, MOST_NAMES, EvidenceProjection
-from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import CommandRun, Evidence, PendingCall, UserMessage
+from palimpsest.core.events import Body, Event, Interrupted, ModelReplied, TaskChanged, ToolReturned, UserSaid
+from palimpsest.core.items import Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.situation import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
 from palimpsest.core.tokens.estimate import estimate
 
 
@@ -141,6 +141,27 @@ def test_an_unknown_free_form_tool_edits_nothing() -> None:
 def test_user_messages_are_kept_by_opening_words() -> None:
     evidence = gather(UserSaid((Text("The build is red. Never push to main!"),)))
     assert evidence.user_messages == (UserMessage("0.0", 0, "The build is red. Never push to main!", evidence.user_messages[0].tokens),)
+
+
+def test_the_last_text_of_a_turn_is_kept_by_opening_words_with_the_message_before_it() -> None:
+    evidence = gather(
+        ModelReplied((Text("Hello."),)),
+        UserSaid((Text("Fix it."),)),
+        ModelReplied((Thinking("hm"), Text("I look."), ToolCall("1", "read", "{}"))),
+        UserSaid((Text("Be quick."),), steering=True),
+        ModelReplied((Text("It is\n  fixed: " + "word " * 40), Text(" "))),
+        ModelReplied((Text("A title"),), purpose="title"),
+        UserSaid((Text("And the docs?"),)),
+        ModelReplied((Text("They are next."),)),
+        Interrupted(None, (ToolCall("2", "read", "{}"), Thinking("hm"), Text("They are"))),
+        UserSaid((Text("Stop."),)),
+    )
+    assert [message.closing for message in evidence.user_messages] == [
+        None,
+        ClosingMessage("4.0", 4_000, "It is fixed: " + "word " * 13 + "wo"),
+        ClosingMessage("8.1", 8_000, "They are"),
+        None,
+    ]
 
 
 def test_open_tasks_come_from_lists_of_any_program() -> None:

@@ -65,5 +65,8 @@ def test_unasked_a_summary_stands_as_in_the_original(name: str) -> None:
 @pytest.mark.parametrize("name", IMITATING)
 def test_a_fold_without_a_model_has_it_already(name: str) -> None:
     session = busy(name, ON)
+    # The working set and the tail of the fold have room for all before these.
+    for number in range(5):
+        use(session, f"b{number}", "Bash", '{"command":"make"}', "ok\n" * 9_000, exit_code=0)
     assert offline(session, run_policies(session, "asked")).folded
     assert len(proofs(session)) == 1

@@ -9,7 +9,7 @@ from real_work import CLAUDE, Place, at_work, generated, places
 from workplace import offline, reply, say, use
 
 from palimpsest.core.errors import TooFull
-from palimpsest.core.items import Text
+from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Look
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
@@ -94,9 +94,12 @@ def test_what_a_fold_brought_back_stands_once_however_often_it_is_asked_for(name
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 4 * sizes[-1]
     shown = texts(session)
+    brought = [text_of(item.content) for item in session.log.view.items if item.source.startswith(SOURCE_PREFIX)]
     assert sum("Skills that were invoked before:\nreview" in text for text in shown) == 1
-    assert sum('{"file_path":"/repo/0.py"}' in text for text in shown) == 1
+    # The fold may keep the old call too, with a stub in place of its result.
+    assert sum('{"file_path":"/repo/0.py"}' in text for text in brought) == 1
     assert sum("as it is now" in text for text in shown) == 1
+    assert not any("as it was" in text for text in shown)
     assert sum("1. lexer 2. parser" in text for text in shown) == 1
     assert sum("use tabs" in text for text in shown) == 1
 

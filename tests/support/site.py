@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGES: dict[str, tuple[str, ...]] = {
     "Start": ("README.md", "README.zh-CN.md", "GLOSSARY.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     "Use": (
-        *("agent", "editors", "memory", "mcp", "subagents", "hooks", "jobs", "undo-files", "configuration", "exchange", "replay"),
+        *("agent", "editors", "inside", "memory", "mcp", "subagents", "hooks", "jobs", "undo-files", "configuration", "exchange", "replay"),
         *("report", "profiles", "fold", "json"),
     ),
     "Build on it": ("adding", "api", "architecture", "format", "tour", "benchmark", "memory-evaluation"),

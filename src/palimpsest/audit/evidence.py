@@ -139,7 +139,7 @@ class EvidenceProjection(StateProjection):
         if not texts or not self._messages:
             return
         item_id, text = texts[-1]
-        closing: ClosingMessage | None = ClosingMessage(item_id, at, " ".join(text.lstrip()[: 4 * OPENING].split())[:OPENING])
+        closing: ClosingMessage | None = ClosingMessage(item_id, at, " ".join(text.lstrip()[: 4 * OPENING].split())[:OPENING].rstrip())
         for message in reversed(self._messages.values()):
             self._messages[message.id] = msgspec.structs.replace(message, closing=closing)
             closing = None

@@ -50,6 +50,8 @@ PROFILES: Mapping[str, ProfileFactory] = {
     "opencode": _in_module("opencode", "opencode"),
     "opencode-1.18": _in_module("opencode", "opencode_1_18"),
     "lossless": _in_module("lossless", "lossless"),
+    "gateway": _in_module("gateway", "gateway"),
+    "gateway-thrifty": _in_module("gateway", "gateway_thrifty"),
     "classroom": _in_module("classroom", "classroom"),
     "none": none,
 }

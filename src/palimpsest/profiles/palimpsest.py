@@ -52,8 +52,8 @@ class ThriftNumbers:
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were chosen by `pal bench --choose` on one
-# half of public sessions.
+# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were found by hand on public sessions, and
+# `pal bench --choose` compares them with their neighbours on one half of those and the other.
 _KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
     "careful": ThriftNumbers(early_at=145_000, cold_at=95_000, in_use=45_000, bounds=replace(_KEPT, calls=8_000)),

@@ -50,21 +50,23 @@ _OPENCODE: Final = (
 
 _CACHE: Final = ("PAL_CACHE_TTL", "PAL_KEEP_ALIVE")
 _LIFETIMES: Final[dict[str, Literal["auto", "5m", "1h"]]] = {"auto": "auto", "5m": "5m", "1h": "1h"}
+_OURS: Final = (
+    "PAL_COMPACT_AT",
+    "PAL_AUTO_COMPACT",
+    "PAL_NARRATIVE",
+    "PAL_TAIL",
+    "PAL_MESSAGES",
+    "PAL_RESULTS",
+    "PAL_WITHOUT",
+    "PAL_PREVIEW_ABOVE",
+    "PAL_INSTRUCTIONS",
+    *_CACHE,
+)
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "palimpsest": (
-        "PAL_COMPACT_AT",
-        "PAL_AUTO_COMPACT",
-        "PAL_THRIFT",
-        "PAL_NARRATIVE",
-        "PAL_TAIL",
-        "PAL_MESSAGES",
-        "PAL_RESULTS",
-        "PAL_WITHOUT",
-        "PAL_PREVIEW_ABOVE",
-        "PAL_INSTRUCTIONS",
-        *_CACHE,
-    ),
+    "palimpsest": (*_OURS, "PAL_THRIFT"),
+    "gateway": _OURS,
+    "gateway-thrifty": _OURS,
     "lossless": (*_CACHE, "PAL_INSTRUCTIONS"),
     "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
     "claude-code-2.1.325": _CLAUDE_MEASURED,

@@ -15,7 +15,10 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
 
 
 def measured(setting: str, cost: float, rereads: float = 0.5, worst: float = 1.0, half: str = "even") -> SettingResult:
-    return SettingResult(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, rereads, worst)
+    """The cost and the re-reads of the automatic run are worse, which must not decide."""
+    again = {"breakpoints": rereads, "automatic": rereads + 1}
+    by_strings, folds = {"breakpoints": 1.1, "automatic": 1.2}, {"breakpoints": 1.3, "automatic": 1.4}
+    return SettingResult(setting, half, {"breakpoints": cost, "automatic": cost + 0.02}, again, by_strings, folds, worst)
 
 
 def test_the_cheapest_setting_within_the_limits_is_chosen() -> None:
@@ -34,12 +37,12 @@ def test_the_table_tells_both_halves_of_each_choice() -> None:
         TuningChoice(measured("dear", 0.9, half="odd"), measured("dear", 0.95)),
     )
     assert tuning_markdown(TuningResult({"even": 3, "odd": 4}, (measured("cheap", 0.8),) * 4, choices)) == (
-        "| chosen on | numbers | measured on | breakpoints | automatic | re-reads | worst |\n"
-        "|---|---|---|---:|---:|---:|---:|\n"
-        "| even | cheap | even | 0.800x | 0.820x | 0.50x | 1.00x |\n"
-        "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x | 1.05x |\n"
-        "| odd | dear | odd | 0.900x | 0.920x | 0.50x | 1.00x |\n"
-        "| odd | dear | even (held out) | 0.950x | 0.970x | 0.50x | 1.00x |\n"
+        "| chosen on | numbers | measured on | breakpoints | automatic | re-reads | *strings* | folds | worst |\n"
+        "|---|---|---|---:|---:|---:|---:|---:|---:|\n"
+        "| even | cheap | even | 0.800x | 0.820x | 0.50x / 1.50x | 1.10x / 1.20x | 1.30x / 1.40x | 1.00x |\n"
+        "| even | cheap | odd (held out) | 0.850x | 0.870x | 0.70x / 1.70x | 1.10x / 1.20x | 1.30x / 1.40x | 1.05x |\n"
+        "| odd | dear | odd | 0.900x | 0.920x | 0.50x / 1.50x | 1.10x / 1.20x | 1.30x / 1.40x | 1.00x |\n"
+        "| odd | dear | even (held out) | 0.950x | 0.970x | 0.50x / 1.50x | 1.10x / 1.20x | 1.30x / 1.40x | 1.00x |\n"
         "\n2 settings; 3 even and 4 odd sessions."
     )
 

@@ -4,7 +4,7 @@ from recorded import ended, recorded, said, used
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import text_of
 from palimpsest.core.view import shown
-from palimpsest.lab.continuation.requests import Place, derived_tools, most_usd, place_of, requests_at
+from palimpsest.lab.continuation.requests import RecordedPlace, derived_tools, most_usd, place_of, requests_at
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.profiles.named import profile
@@ -31,7 +31,7 @@ INDEX = RecordingIndex(RECORDING.steps)
 def test_the_place_is_the_first_user_message_after_the_named_fold() -> None:
     place = place_of(RECORDING, profile("palimpsest"), SONNET, 1, INDEX)
 
-    assert place == Place(step=13, folded_at=place.folded_at)
+    assert place == RecordedPlace(step=13, folded_at=place.folded_at)
     assert 0 < place.folded_at < 13
     assert RECORDING.steps[13].turn
 

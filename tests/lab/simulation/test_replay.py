@@ -117,7 +117,7 @@ def test_a_program_that_sums_up_is_billed_for_it_at_its_own_level() -> None:
 
 
 def test_our_profile_folds_without_any_summary() -> None:
-    outcome = replay(_reading(80), profile("palimpsest"), SONNET)
+    outcome = replay(_reading(80), profile("palimpsest", {"PAL_COMPACT_AT": "20000"}), SONNET)
 
     assert [call for call in outcome.calls if call.purpose == "summary"] == []
     assert any(edit.kind == "fold" for edit in outcome.edits)
@@ -229,6 +229,7 @@ def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says
         "lossless": None,
         "claude-code": 155_000,
         "claude-code-2.1.325": 167_000,
+        "context-editing": 167_000,
         "codex": 180_000,
         "codex-0.166": 180_000,
         "opencode": 168_001,

@@ -62,7 +62,9 @@ def test_cx_44_where_it_cannot_old_results_are_masked_and_the_message_stays(name
 def test_cx_44_and_where_masks_are_not_enough_the_view_is_folded_without_a_model(name: str) -> None:
     session = worked(name, 250_000, turns=12)
     ran = online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
-    assert edits(ran) == [("last_resort", Fold)]
+    first, *others = edits(ran)
+    # Calls that the fold keeps have stubs in place of their results.
+    assert (first, set(others)) == (("last_resort", Fold), {("last_resort", Mask)})
     assert {f"ask {number}" for number in range(12)} <= set(shows(session))
     assert session.used < 180_000
     assert sound(session)
@@ -136,7 +138,7 @@ def test_cx_45_with_the_circuit_open_a_full_window_is_still_made_room_in(name: s
         online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
     reply(session, Text("more", "assistant"), usage=Usage(input=250_000))
     provider = Scripted()
-    assert edits(online(session, run_policies(session, "turn_starts"), provider)) == [("last_resort", Fold)]
+    assert edits(online(session, run_policies(session, "turn_starts"), provider))[0] == ("last_resort", Fold)
     assert provider.requests == []
 
 

@@ -35,10 +35,16 @@ def answering(*answers: Answer) -> Iterator[str]:
         yield url
 
 
+class _ManyClients(ThreadingHTTPServer):
+    """A server that many clients may ask at once: the usual queue of five turns the others away."""
+
+    request_queue_size = 128
+
+
 @contextmanager
 def serving(kind: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The address of a server whose requests are answered by a class."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    server = _ManyClients(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

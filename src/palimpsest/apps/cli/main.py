@@ -16,6 +16,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "chat": ("agent.chat:chat", "Open the agent in this terminal; `pal` alone is short for it."),
         "ask": ("agent.ask:ask", "Run the coding agent on one prompt; `pal -p PROMPT` is short for it."),
         "acp": ("agent.editors:acp", "Serve an editor (Zed, JetBrains, Neovim) by the Agent Client Protocol."),
+        "gateway": ("agent.gateway:gateway", "Pass the requests of other agents on: record, price and clear them."),
+        "wrap": ("agent.wrap:wrap", "Start Claude Code or Codex with a gateway of its own."),
         "mcp-servers": ("agent.servers:servers", "List the MCP servers of this folder and what they offer."),
         "agents": ("agent.agents:agents", "Show the sub-agents of a session: who they are, how they ended, what they cost."),
     },
@@ -153,7 +155,7 @@ def cli() -> None:
     Name a session by its id, by a unique beginning or end of its id, by the path of its file, or by
     `last`: the first row of `pal sessions`, which is the one with the newest event.
     All data is in one folder; PAL_HOME sets another. `pal init` writes a configuration file.
-    `pal help COMMAND` lists the options of a command. Every command but acp takes --json.
+    `pal help COMMAND` lists the options of a command. Every command but acp and mcp takes --json.
     """
 
 

@@ -1,6 +1,6 @@
 """The tools that the server declares: names, arguments, descriptions, and which of them change notes."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
@@ -61,9 +61,10 @@ class DeclaredTool(Struct, frozen=True):
     description: str
     changes: Literal["nothing", "adds", "deletes"] = "nothing"
 
-    def schema(self) -> dict[str, object]:
-        """Return the JSON schema of the arguments."""
-        return schema_of(self.arguments)
+    def declaration(self) -> dict[str, Any]:
+        """Return the tool as a client sees it in `tools/list`."""
+        hints = {"readOnlyHint": self.changes == "nothing", "destructiveHint": self.changes == "deletes", "openWorldHint": False}
+        return {"name": self.name, "description": self.description, "inputSchema": schema_of(self.arguments), "annotations": hints}
 
 
 TOOLS: Final = (

@@ -1,12 +1,14 @@
-"""The reply to `initialize`, made without the SDK: importing that takes longer than clients wait before their first request."""
+"""Replies to `initialize` and `tools/list` without the SDK: importing that takes longer than clients wait before their first request."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 NAME: Final = "pal"
 TITLE: Final = "Palimpsest"
-PACKAGE: Final = "palimpsest-agent"
+# Of the tools and resources, not of the package: reading that from its metadata takes as long as all else before the first reply.
+VERSION: Final = "1"
 INSTRUCTIONS: Final = (
     "Memory of this user's coding sessions, kept on this machine. `recall` answers a question from notes and past sessions of this "
     "project: how an error was fixed, what was decided; `search_sessions` finds exact words, and `show_item` shows in full what a result "
@@ -17,7 +19,7 @@ INSTRUCTIONS: Final = (
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
-class _Params(msgspec.Struct, frozen=True):
+class _InitializeParams(msgspec.Struct, frozen=True):
     protocol: str = msgspec.field(name="protocolVersion")
     capabilities: dict[str, Any]
     client: dict[str, Any] = msgspec.field(name="clientInfo")
@@ -27,7 +29,14 @@ class _Initialize(msgspec.Struct, frozen=True):
     jsonrpc: str
     id: int | str
     method: str
-    params: _Params
+    params: _InitializeParams
+
+
+class _ListTools(msgspec.Struct, frozen=True):
+    jsonrpc: str
+    id: int | str
+    method: str
+    params: dict[str, Any] | None = None
 
 
 class EarlyReply(msgspec.Struct, frozen=True):
@@ -37,7 +46,7 @@ class EarlyReply(msgspec.Struct, frozen=True):
     line: bytes
 
 
-def early_reply(line: bytes, version: str) -> EarlyReply | None:
+def early_reply(line: bytes) -> EarlyReply | None:
     """Return the reply to the first line of a connection, as the SDK would reply; `None` if the line is to be left to the SDK."""
     try:
         request = msgspec.json.decode(line, type=_Initialize)
@@ -48,7 +57,31 @@ def early_reply(line: bytes, version: str) -> EarlyReply | None:
     result = {
         "protocolVersion": request.params.protocol,
         "capabilities": {"resources": {"subscribe": False, "listChanged": False}, "tools": {"listChanged": False}},
-        "serverInfo": {"name": NAME, "title": TITLE, "version": version},
+        "serverInfo": {"name": NAME, "title": TITLE, "version": VERSION},
         "instructions": INSTRUCTIONS,
     }
-    return EarlyReply(request.id, msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, "result": result}) + b"\n")
+    return _reply(request.id, result)
+
+
+def early_list(line: bytes, tools: Callable[[], list[dict[str, Any]]]) -> EarlyReply | None:
+    """Return the reply to a line that asks for the tools, as the SDK would reply; `None` if the line asks for anything else."""
+    try:
+        request = msgspec.json.decode(line, type=_ListTools)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    if request.jsonrpc != "2.0" or request.method != "tools/list" or request.params:
+        return None
+    return _reply(request.id, {"tools": tools()})
+
+
+def is_notification(line: bytes) -> bool:
+    """Return whether a line is a message that wants no reply."""
+    try:
+        message = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return isinstance(message, dict) and "method" in message and "id" not in message
+
+
+def _reply(number: int | str, result: dict[str, Any]) -> EarlyReply:
+    return EarlyReply(number, msgspec.json.encode({"jsonrpc": "2.0", "id": number, "result": result}) + b"\n")

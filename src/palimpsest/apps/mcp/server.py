@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 
 from palimpsest.apps.mcp.answers import Answers, answer_or_error
-from palimpsest.apps.mcp.greeting import INSTRUCTIONS, NAME, TITLE
+from palimpsest.apps.mcp.greeting import INSTRUCTIONS, NAME, TITLE, VERSION
 from palimpsest.core.errors import PalimpsestError
 
 _MARKDOWN: Final = "text/markdown"
@@ -22,19 +22,9 @@ _Send = Callable[[_Message], Awaitable[None]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
-def server_of(answers: Answers, version: str) -> Server[Any]:
+def server_of(answers: Answers) -> Server[Any]:
     """Return the server; each request is answered in a thread, because it reads files and databases."""
-    declared = [
-        types.Tool(
-            name=tool.name,
-            description=tool.description,
-            input_schema=tool.schema(),
-            annotations=types.ToolAnnotations(
-                read_only_hint=tool.changes == "nothing", destructive_hint=tool.changes == "deletes", open_world_hint=False
-            ),
-        )
-        for tool in answers.tools.values()
-    ]
+    declared = [types.Tool.model_validate(tool.declaration()) for tool in answers.tools.values()]
 
     async def list_tools(_: _Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=declared)
@@ -55,7 +45,7 @@ def server_of(answers: Answers, version: str) -> Server[Any]:
 
     return Server(
         NAME,
-        version=version,
+        version=VERSION,
         title=TITLE,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,

@@ -1,16 +1,16 @@
-"""Serves MCP: over standard input and output with an early reply to `initialize`, or over HTTP on the loopback interface with a token."""
+"""Serves MCP: over standard input and output with early replies while the SDK loads, or over HTTP on the loopback with a token."""
 
-import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, cast
 
 import msgspec
 
-from palimpsest.apps.mcp.greeting import EarlyReply, early_reply
+from palimpsest.apps.mcp.greeting import early_list, early_reply, is_notification
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.files import read_regular, write_private
 
@@ -21,33 +21,33 @@ _MOST_LINE: Final = 8_000_000
 _TOKEN_BYTES: Final = 32
 
 
-class _Incoming:
-    """Lines of a client: the first, which was read already, then those of the pipe; a line that is too long ends them."""
+class _LineReader:
+    """Lines of a client: those that were read already, then those of the pipe; a line that is too long ends them."""
 
-    def __init__(self, first: bytes, pipe: BinaryIO) -> None:
-        self._first = first
+    def __init__(self, read: list[bytes], pipe: BinaryIO) -> None:
+        self._read = deque(read)
         self._pipe = pipe
 
     def readline(self) -> str:
         """Return the next line; empty at the end."""
-        line, self._first = self._first, b""
-        line = line or self._pipe.readline(_MOST_LINE)
+        line = self._read.popleft() if self._read else self._pipe.readline(_MOST_LINE)
         return line.decode("utf-8", "replace") if line.endswith(b"\n") else ""
 
 
-class _Outgoing:
-    """Lines for a client, without the SDK's reply to the request that was answered early."""
+class _ReplyWriter:
+    """Lines for a client, without the SDK's replies to requests that were answered early."""
 
-    def __init__(self, pipe: BinaryIO, early: EarlyReply | None) -> None:
+    def __init__(self, pipe: BinaryIO, answered: Collection[int | str]) -> None:
         self._pipe = pipe
-        self._early = early
+        self._answered = set(answered)
 
     def write(self, line: str) -> int:
         """Write one line, unless the client has it already."""
-        if self._early is not None:
+        if self._answered:
             reply = msgspec.json.decode(line)
-            if reply.get("id") == self._early.id and "method" not in reply:
-                self._early = None
+            number = reply.get("id")
+            if "method" not in reply and number in self._answered:
+                self._answered.remove(number)
                 return len(line)
         return self._pipe.write(line.encode("utf-8", "replace"))
 
@@ -56,10 +56,11 @@ class _Outgoing:
         self._pipe.flush()
 
 
-def serve_stdio(version: str, make_server: Callable[[], Any]) -> None:
+def serve_stdio(tools: Callable[[], list[dict[str, Any]]], make_server: Callable[[], Any]) -> None:
     """Serve the client at the other end of standard input and output until it ends the connection.
 
-    `make_server` imports the SDK; it is called after the first line was read and, if that is `initialize`, answered.
+    `tools` returns the declarations of the tools. `make_server` imports the SDK; that happens in a thread, while what can be answered
+    without it is answered.
     """
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # What anything prints must not reach the client.
@@ -67,22 +68,37 @@ def serve_stdio(version: str, make_server: Callable[[], Any]) -> None:
     first = incoming.readline(_MOST_LINE)
     if not first.endswith(b"\n"):
         return
-    early = early_reply(first, version)
-    if early is not None:
-        outgoing.write(early.line)
+    reply = early_reply(first)
+    if reply is not None:
+        outgoing.write(reply.line)
         outgoing.flush()
-    asyncio.run(serve_lines(make_server(), first, incoming, outgoing, early))
+    # Everything below delays the first reply if it is imported before.
+    import asyncio  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    read, answered = [first], set[int | str]() if reply is None else {reply.id}
+    with ThreadPoolExecutor(1) as thread:
+        loading = thread.submit(make_server)
+        while reply is not None or (answered and is_notification(read[-1])):
+            read.append(incoming.readline(_MOST_LINE))
+            reply = early_list(read[-1], tools)
+            if reply is not None:
+                answered.add(reply.id)
+                outgoing.write(reply.line)
+                outgoing.flush()
+        server = loading.result()
+    asyncio.run(serve_lines(server, read, incoming, outgoing, answered))
 
 
-async def serve_lines(server: Any, first: bytes, incoming: BinaryIO, outgoing: BinaryIO, early: EarlyReply | None) -> None:
-    """Serve a client that has sent its first line, and has got the early reply to it if there was one, until its lines end."""
+async def serve_lines(server: Any, read: list[bytes], incoming: BinaryIO, outgoing: BinaryIO, answered: Collection[int | str] = ()) -> None:
+    """Serve a client that has sent some lines, and has got the replies to the requests of these ids, until its lines end."""
     import anyio  # noqa: PLC0415 - it comes with the SDK
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - the SDK
 
-    reader = anyio.wrap_file(cast("TextIO", _Incoming(first, incoming)))
-    writer = anyio.wrap_file(cast("TextIO", _Outgoing(outgoing, early)))
-    async with stdio_server(reader, writer) as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    reader = anyio.wrap_file(cast("TextIO", _LineReader(read, incoming)))
+    writer = anyio.wrap_file(cast("TextIO", _ReplyWriter(outgoing, answered)))
+    async with stdio_server(reader, writer) as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
 
 
 def serve_http(server: Any, port: int, token: str, on_ready: Callable[[str], None]) -> None:

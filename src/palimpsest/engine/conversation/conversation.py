@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.events import EditRefused, SessionOpened, ViewEdited
+from palimpsest.core.events import EditRefused, EventRef, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment
@@ -70,11 +70,14 @@ class Conversation:
         settings: Mapping[str, str] | None = None,
         shape: WireName | None = None,
         provider: Provider | None = None,
+        origin: str = "mirror",
+        opener: EventRef | None = None,
     ) -> Self:
         """Open the conversation of an id, or begin one; without a `home` it is kept in memory.
 
         `settings` are those of the profile, such as `PAL_COMPACT_AT`. The first list tells the `shape` if it is not given. Policies that
-        want a model get the `provider`, or none. Raises `BadInput` for an unknown profile, `Locked` if another process has it open.
+        want a model get the `provider`, or none. `origin` and `opener` are recorded of a new one: the program, and whose sub-agent it is.
+        Raises `BadInput` for an unknown profile, `Locked` if another process has it open.
         """
         place = Home.in_memory() if home is None else home if isinstance(home, Home | MemoryHome) else Home.at(home)
         cards = place.cards()
@@ -85,7 +88,8 @@ class Conversation:
         if id is not None and id in place.store.sessions():
             session = Session.resume(id, chosen, card, environment, turn_goes_on=True)
         else:
-            session = Session.create(SessionOpened(id or new_id(place), origin="mirror"), chosen, card, environment)
+            opened = SessionOpened(id or new_id(place), origin=origin, opener=opener)
+            session = Session.create(opened, chosen, card, environment)
         return cls(session, place, shape=shape, provider=provider)
 
     @property
@@ -138,10 +142,13 @@ class Conversation:
         """Return the edits of this conversation, oldest first: those of policies, and those that its owner made in the list."""
         return tuple(edit_records(self.session.log))
 
-    def undo(self, edit: int | EditRecord) -> None:
-        """Undo an edit and those that rest on it, so that the next list shows the originals. Raises `BadInput` if it cannot be undone."""
+    def undo(self, edit: int | EditRecord, *, edits: tuple[int, ...] = (), why: str = "undone by the owner of the list") -> None:
+        """Undo an edit and those that rest on it, so that the next list shows the originals; of an event with several, those of `edits`.
+
+        Raises `BadInput` if it cannot be undone.
+        """
         end_call(self.session.log)
-        self.session.undo(edit if isinstance(edit, int) else edit.event, why="undone by the owner of the list")
+        self.session.undo(edit if isinstance(edit, int) else edit.event, edits, why)
 
     def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0) -> str:  # noqa: A002 - the argument of the tool
         """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 100 kB.

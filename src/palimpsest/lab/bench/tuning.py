@@ -1,6 +1,6 @@
 """Tunes the numbers of our profile on half of the recorded sessions, and compares synthetic sessions with recorded ones."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.costing import RUNS, PricingRun
 from palimpsest.lab.bench.tables import HALVES, split_halves
 from palimpsest.lab.comparison import BASELINE
+from palimpsest.lab.outcome import Figures, figures
 from palimpsest.lab.simulation.loading import LoadedSession, load_all
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import replay
@@ -87,18 +88,23 @@ _PRICING_RUNS: Final = tuple(run for run in RUNS if run.ttl == "5m")
 
 
 class SettingResult(Struct, frozen=True):
-    """Ratios of one setting to the baseline on one half: cost by pricing, re-reads, and the worst session."""
+    """Ratios of one setting to the baseline on one half, by pricing run: cost, re-reads, those by strings, folds; and the worst session.
+
+    The first run is that of the baseline's own provider, by which settings are chosen.
+    """
 
     setting: str
     half: str
     cost: dict[str, float]
-    rereads: float
+    rereads: dict[str, float]
+    strings: dict[str, float]
+    folds: dict[str, float]
     worst: float
 
     @property
-    def mean(self) -> float:
-        """Mean cost ratio over both kinds of cache."""
-        return sum(self.cost.values()) / len(self.cost)
+    def chosen_by(self) -> tuple[float, float]:
+        """Cost and re-reads of the first run."""
+        return next(iter(self.cost.values())), next(iter(self.rereads.values()))
 
 
 class TuningChoice(Struct, frozen=True):
@@ -137,8 +143,8 @@ def tune(folder: Path, *, settings: Sequence[ThriftNumbers] = SETTINGS, announce
 def best_setting(measured: Iterable[SettingResult]) -> SettingResult:
     """Return the cheapest setting within the limits, else the one with the fewest re-reads."""
     many = tuple(measured)
-    allowed = [each for each in many if each.rereads <= MOST_REREADS and each.worst <= WORST]
-    return min(allowed, key=lambda each: each.mean) if allowed else min(many, key=lambda each: each.rereads)
+    allowed = [each for each in many if each.chosen_by[1] <= MOST_REREADS and each.worst <= WORST]
+    return min(allowed, key=lambda each: each.chosen_by[0]) if allowed else min(many, key=lambda each: each.chosen_by[1])
 
 
 def _choice(here: Sequence[SettingResult], there: Iterable[SettingResult]) -> TuningChoice:
@@ -149,14 +155,15 @@ def _choice(here: Sequence[SettingResult], there: Iterable[SettingResult]) -> Tu
 def tuning_markdown(found: TuningResult) -> str:
     """Return the table of docs/benchmark.md."""
     runs = tuple(found.choices[0].chosen.cost)
-    lines = [f"| chosen on | numbers | measured on | {' | '.join(runs)} | re-reads | worst |", f"|---|---|---|{'---:|' * (len(runs) + 2)}"]
+    head = f"| chosen on | numbers | measured on | {' | '.join(runs)} | re-reads | *strings* | folds | worst |"
+    lines = [head, f"|---|---|---|{'---:|' * (len(runs) + 4)}"]
     for choice in found.choices:
         for result in (choice.chosen, choice.held_out):
             costs = " | ".join(f"{result.cost[run]:.3f}x" for run in runs)
+            parts = (result.rereads, result.strings, result.folds)
+            counts = " | ".join(" / ".join(f"{part[run]:.2f}x" for run in runs) for part in parts)
             held = "" if result is choice.chosen else " (held out)"
-            lines.append(
-                f"| {choice.chosen.half} | {result.setting} | {result.half}{held} | {costs} | {result.rereads:.2f}x | {result.worst:.2f}x |"
-            )
+            lines.append(f"| {choice.chosen.half} | {result.setting} | {result.half}{held} | {costs} | {counts} | {result.worst:.2f}x |")
     count = " and ".join(f"{number} {half}" for half, number in found.sessions.items())
     return "\n".join([*lines, "", f"{len(found.measured) // 2} settings; {count} sessions."])
 
@@ -167,14 +174,13 @@ def name_of(numbers: ThriftNumbers) -> str:
 
 
 class _SettingsTable:
-    """Collects dollars and re-reads of every session under the baseline and each setting."""
+    """Collects dollars, re-reads and folds of every session under the baseline and each setting."""
 
     def __init__(self, settings: Sequence[ThriftNumbers]) -> None:
         self.tokens: dict[str, int] = {}
         self._profiles: dict[str, Profile] = {BASELINE: profile(BASELINE)}
         self._profiles |= {name_of(numbers): with_numbers(numbers, {}) for numbers in settings}
-        self._usd: dict[tuple[str, str, str], float] = {}
-        self._rereads: dict[tuple[str, str, str], int] = {}
+        self._found: dict[tuple[str, str, str], Figures] = {}
 
     def take(self, loaded: LoadedSession) -> None:
         """Replay one session under the baseline and every setting."""
@@ -183,19 +189,36 @@ class _SettingsTable:
         for name, each in self._profiles.items():
             for run in _PRICING_RUNS:
                 outcome = replay(loaded.recording, each, replay_card(run.card), ttl=run.ttl, index=index)
-                self._usd[name, run.bar, loaded.id] = outcome.cost.total
-                self._rereads[name, run.bar, loaded.id] = len(outcome.rereads)
+                self._found[name, run.bar, loaded.id] = figures([outcome])
 
     def measured(self, half: str, sessions: Sequence[str]) -> Iterator[SettingResult]:
         """Yield the ratios of each setting to the baseline, over some sessions."""
         for name in self._profiles:
             if name != BASELINE:
-                cost = {run.bar: self._against(self._usd, name, run, sessions) for run in _PRICING_RUNS}
-                rereads = max(self._against(self._rereads, name, run, sessions) for run in _PRICING_RUNS)
-                worst = max(self._against(self._usd, name, run, (session,)) for run in _PRICING_RUNS for session in sessions)
-                yield SettingResult(name, half, cost, rereads, worst)
+                worst = max(self._against(_usd, name, run, (session,)) for run in _PRICING_RUNS for session in sessions)
+                cost, text, strings, folds = (
+                    {run.bar: self._against(figure, name, run, sessions) for run in _PRICING_RUNS}
+                    for figure in (_usd, _text, _strings, _folds)
+                )
+                yield SettingResult(name, half, cost, text, strings, folds, worst)
 
-    def _against(self, found: Mapping[tuple[str, str, str], float], name: str, run: PricingRun, sessions: Sequence[str]) -> float:
-        """Return the sum over sessions, divided by that of the baseline."""
-        ours, theirs = (sum(found[each, run.bar, session] for session in sessions) for each in (name, BASELINE))
+    def _against(self, figure: Callable[[Figures], float], name: str, run: PricingRun, sessions: Sequence[str]) -> float:
+        """Return the sum of a figure over sessions, divided by that of the baseline."""
+        ours, theirs = (sum(figure(self._found[each, run.bar, session]) for session in sessions) for each in (name, BASELINE))
         return ours / theirs if theirs else float(ours > 0)
+
+
+def _usd(found: Figures) -> float:
+    return found.usd
+
+
+def _text(found: Figures) -> float:
+    return found.rereads_by["text"]
+
+
+def _strings(found: Figures) -> float:
+    return found.rereads_by["strings"]
+
+
+def _folds(found: Figures) -> float:
+    return found.folds

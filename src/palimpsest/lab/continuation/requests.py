@@ -37,14 +37,14 @@ class ContinuationRequest(Value, frozen=True):
     tokens: int
 
 
-class Place(Value, frozen=True):
+class RecordedPlace(Value, frozen=True):
     """A recorded call, counted from 0, and the call at which the fold before it was made."""
 
     step: int
     folded_at: int
 
 
-def place_of(recording: RecordedSession, profile: Profile, card: ModelCard, at: int, index: RecordingIndex) -> Place:
+def place_of(recording: RecordedSession, profile: Profile, card: ModelCard, at: int, index: RecordingIndex) -> RecordedPlace:
     """Return the first call from a fold of the profile on that answers a message of the user, or the call of the fold if none does.
 
     `at` counts the folds from 1; 0 and less counts from the end: 0 is the last one. Raises `BadInput` if there is no such fold.
@@ -56,7 +56,7 @@ def place_of(recording: RecordedSession, profile: Profile, card: ModelCard, at: 
         message = f"there is no fold {at or 'at the end'} under {profile.name}: {made}; name a call with --call"
         raise BadInput(message, where=recording.session)
     answers = (step.number for step in recording.steps[folds[number] :] if step.turn)
-    return Place(next(answers, folds[number]), folds[number])
+    return RecordedPlace(next(answers, folds[number]), folds[number])
 
 
 def requests_at(

@@ -15,7 +15,7 @@ class Bounds:
     """The bounds of a fold in a window of 200,000 tokens; all but the last three are in tokens.
 
     messages: user messages that stay whole.
-    listed: older user messages by id, time and opening words; about 800 of them.
+    listed: older user messages by id, time and opening words, about 800 of them; then closing messages of the agent in the same way.
     said: texts of the agent that stay whole; the last one of each turn first.
     evidence: evidence from the log.
     commands: commands of the last turns that the evidence has no room for.

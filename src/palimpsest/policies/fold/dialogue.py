@@ -17,7 +17,7 @@ _OLDER_TITLE = "[Earlier messages of the user, with the agent's answers: id, tim
 # Tokens; a message is not cut to less, only its opening words are listed then.
 _SHORTEST_CUT = 200
 # Tokens of the words around an answer that is listed or stands behind its message.
-_ANSWER_TOKENS = 12
+_ANSWER_TOKENS = 5
 # Tokens; messages up to this size are kept before longer ones.
 _SHORT_MESSAGE = 200
 
@@ -120,7 +120,7 @@ def older_messages(
     closing messages. Only lines that fit are made, because a session of years has thousands of messages.
     """
     factor = situation.tokens.factor
-    left, older = float(room - estimate(_OLDER_TITLE, factor) - 16), count_earlier_messages(situation.evidence, shown)
+    left, older = room - estimate(_OLDER_TITLE, factor) - 16 * factor, count_earlier_messages(situation.evidence, shown)
     lines: dict[str, str] = {}
     for message in reversed(situation.evidence.user_messages):
         if message.id in shown:
@@ -141,7 +141,7 @@ def older_messages(
         if message_id in lines:
             lines[message_id] += f"\n  - answer {line}"
         elif message_id in shown:
-            answers[message_id] = (Put("summary", Text(f"[Answer of the agent by its opening words, {line}]"), MESSAGES),)
+            answers[message_id] = (Put("summary", Text(f"[Your answer {line}]"), MESSAGES),)
     counted = (f"- and {omitted} before them, which `recall` finds by their words",) if omitted else ()
     listed = (Put("summary", Text("\n".join((_OLDER_TITLE, *counted, *reversed(lines.values())))), MESSAGES),) if older else ()
     return OlderMessages(listed, answers)

@@ -16,7 +16,19 @@ CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325"
 # The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs
 # a folder, `jobs` lists that of the index only where there is one, notes are kept in folders only, `chat` needs a terminal and `acp` an
 # editor, and the last three touch no home or make their own.
-OTHERWISE = {"fork", "ask", "doctor", "init", "diff", "jobs", "memory", "chat", "acp", "completion", "demo", "lab", "bench"}
+OTHERWISE = {
+    *("fork", "ask", "doctor", "init", "diff", "jobs", "memory", "chat"),
+    *(
+        "acp",
+        "mcp",
+        "plug",
+        "unplug",
+        "completion",
+        "demo",
+        "lab",
+        "bench",
+    ),
+}
 # Each line is run in both homes, in this order: those that change something come after those that look.
 LINES: tuple[tuple[str, ...], ...] = (
     ("sessions",),

@@ -48,6 +48,12 @@ def test_mi_12_with_any_input_and_no_usable_home_the_hook_ends_with_0_and_says_n
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+def test_a_hook_that_needs_more_time_than_it_has_says_nothing(transcript: Path, tmp_path: Path) -> None:
+    done = run(tmp_path / "home", input_of(transcript, "SessionStart", source="compact"), "SessionStart", "--seconds", "0.001")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_at_the_end_of_a_session_it_is_imported_beside_the_agent(transcript: Path, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     done = run(home.folder, input_of(transcript, "SessionEnd", reason="other"), "SessionEnd")

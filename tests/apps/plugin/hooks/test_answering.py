@@ -18,7 +18,7 @@ GOLDEN = [*golden("claude/*/projects/**/*.jsonl"), *golden("codex/*/sessions/**/
 CORPUS = corpus("*/*")
 
 
-def said(home: Path, limit: int = LIMIT, **fields: Any) -> HookAnswer:
+def said(home: Path, limit: int = LIMIT, /, **fields: Any) -> HookAnswer:
     given = hook_input(json.dumps(fields).encode())
     assert given is not None
     return answer(given, Home(home), "claude", MemoryConfig, limit)
@@ -108,7 +108,7 @@ def test_notes_are_shown_at_the_start_and_at_prompts_that_they_bear_on_once(tmp_
     memories = memories_of(Home(home), project)
     assert memories is not None
     add_note(memories.project, NewNote(kind="project", text="The staging database is restored every Monday."), "2026-05-28T20:26:40+00:00")
-    common = {"session_id": "s1", "cwd": str(project)}
+    common: dict[str, Any] = {"session_id": "s1", "cwd": str(project)}
     asked = {**common, "hook_event_name": "UserPromptSubmit", "prompt": "When is the staging database restored?"}
     start = context(said(home, **common, hook_event_name="SessionStart", source="startup"), "SessionStart")
 

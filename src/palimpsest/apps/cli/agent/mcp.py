@@ -2,13 +2,11 @@
 
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from palimpsest.apps.mcp.greeting import PACKAGE
 from palimpsest.apps.mcp.serving import serve_stdio
 from palimpsest.core.errors import BadInput
 
@@ -48,10 +46,16 @@ def mcp(*, write: bool, http: bool, port: int, cwd: Path) -> None:
         click.echo("pal mcp: this speaks to an agent, not to a terminal; Ctrl-D ends it, docs/inside.md says how to set it up", err=True)
     opened: list[Answers] = []
     try:
-        serve_stdio(version(PACKAGE), lambda: _server(_home(), cwd.resolve(), opened, write=write))
+        serve_stdio(lambda: _declarations(write=write), lambda: _server(_home(), cwd.resolve(), opened, write=write))
     finally:
         for answers in opened:
             answers.close()
+
+
+def _declarations(*, write: bool) -> list[dict[str, Any]]:
+    from palimpsest.apps.mcp.declared import offered_tools  # noqa: PLC0415 - after the first reply
+
+    return [tool.declaration() for tool in offered_tools(write=write)]
 
 
 def _home() -> "AnyHome":
@@ -93,4 +97,4 @@ def _server(home: "AnyHome", root: Path, opened: "list[Answers]", *, write: bool
 
     answers = Answers(home, root, project_memory(home, root, settings_of(home).config.memory), write=write)
     opened.append(answers)
-    return server_of(answers, version(PACKAGE))
+    return server_of(answers)

@@ -3,7 +3,7 @@
 import click
 
 from palimpsest.apps.cli.opening.counting import require_room, view_tokens
-from palimpsest.apps.cli.opening.home import find_home, find_session
+from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
@@ -13,6 +13,7 @@ from palimpsest.core.format.texts import counted, whole_number
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import plan_undo, restoring_edits
 from palimpsest.core.log.undo import restore as bring_back
+from palimpsest.stores.logs.undo_queue import QueuedUndo, UndoQueue
 
 _EXAMPLES = """\b
 Examples:
@@ -33,11 +34,14 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     """Undo an edit of the view; EDIT is its event number, default the newest edit.
 
     An undo is recorded as an event. Later edits that depend on the undone edit are undone too.
-    An undo is refused if the view would then not fit the model's window.
+    An undo is refused if the view would then not fit the model's window. In a session of a gateway that
+    runs, the gateway undoes it with the next request.
     """
     home = find_home()
     location = find_session(home, session)
-    with open_log(location, write=not dry_run) as log:
+    # A gateway that runs is the only one that may write to its sessions.
+    queued = not dry_run and location.store.has_writer(location.session) and _is_of_gateway(location)
+    with open_log(location, write=not (dry_run or queued)) as log:
         seq = _newest_edit(log) if edit is None else edit
         plan = plan_undo(log, seq, _indexes(indexes), why)
         cards = cards_of(home)
@@ -47,7 +51,9 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
         if plan.resting and not yes and not dry_run:
             one = "s" if len(plan.resting) == 1 else ""
             confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)
-        if not dry_run:
+        if queued:
+            UndoQueue(home.folder, location.session).add(QueuedUndo(seq, _indexes(indexes), why))
+        elif not dry_run:
             for body in plan.undone:
                 log.append(body)
             log.sync()
@@ -56,16 +62,22 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
     if as_json:
         undone = [body.event for body in plan.undone]
         numbers = {"tokens_before": before, "tokens_after": after, "room": room}
-        emit({"session": location.session, "undone": undone, "resting": plan.resting, "brings": brings, **numbers, "dry_run": dry_run})
+        facts = {"session": location.session, "undone": undone, "resting": plan.resting, "brings": brings, **numbers, "dry_run": dry_run}
+        emit(facts | ({"queued": True} if queued else {}))
         return
     reason = f" by {edited.by}: {edited.why}" if isinstance(edited, ViewEdited) else ""
-    verb = "would undo" if dry_run else "undid"
+    verb = "would undo" if dry_run else "the gateway will undo, with the next request," if queued else "undid"
     click.echo(one_line(f"{verb} edit {seq}{reason}", console().width))
     if plan.resting:
         click.echo(f"also {_edit_list(plan.resting)}, which depended on it")
     # The text of a fold may be longer than what it stands for; then the view gets smaller.
     place = f", in place of {left:,}" if left else ""
     click.echo(f"brought back: {counted(len(brings), 'item')}{place}; the view: {before:,} → {after:,} tokens, room {room:,}")
+
+
+def _is_of_gateway(location: SessionLocation) -> bool:
+    with open_log(location) as log:
+        return log.opened.origin == "gateway"
 
 
 def _newest_edit(log: Log) -> int:

@@ -38,9 +38,12 @@ class _OutOfTimeError(BaseException):
 @click.argument("event", required=False, default="")
 @click.option("--for", "agent", type=click.Choice(AGENTS), default="claude", help="The agent whose hook this is.")
 @click.option("--limit", type=click.IntRange(1_000, 100_000), default=LIMIT, metavar="N", help="Most characters of the output.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.001, 60), default=_CPU_SECONDS, metavar="S", help="Seconds of processor time of the hook."
+)
 @click.option("--background", type=click.Choice(["read", "import"]), default=None, help="Work beside the agent: keep up with a transcript.")
 @click.option("--transcript", type=click.Path(path_type=Path), default=None, metavar="FILE", help="The transcript of --background.")
-def hook(*, event: str, agent: Agent, limit: int, background: str | None, transcript: Path | None) -> None:
+def hook(*, event: str, agent: Agent, limit: int, seconds: float, background: str | None, transcript: Path | None) -> None:
     """Run as a hook: read its JSON from standard input, and print JSON, lines or nothing. The exit code is always 0."""
     # A hook that writes to standard error is shown as failed by some agents.
     with suppress(Exception):
@@ -52,10 +55,10 @@ def hook(*, event: str, agent: Agent, limit: int, background: str | None, transc
             return
         given = hook_input(sys.stdin.buffer.read(MOST_INPUT))
         if given is not None and event in ("", given.hook_event_name):
-            _print(_answered(given, home, agent, limit), given)
+            _print(_answered(given, home, agent, limit, seconds), given)
 
 
-def _answered(given: HookInput, home: Home, agent: Agent, limit: int) -> HookAnswer:
+def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: float) -> HookAnswer:
     """Return the answer; an empty one if it takes too long."""
 
     def stop(_number: int, _frame: object) -> None:
@@ -70,7 +73,7 @@ def _answered(given: HookInput, home: Home, agent: Agent, limit: int) -> HookAns
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, stop)
     signal.setitimer(signal.ITIMER_REAL, _WALL_SECONDS)
-    signal.setitimer(signal.ITIMER_PROF, _CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return answer(given, home, agent, settings, limit)
     except _OutOfTimeError:
@@ -85,7 +88,7 @@ def _print(said: HookAnswer, given: HookInput) -> None:
     if path is not None:
         command = [sys.executable, "-m", "palimpsest.apps.cli", "hook", "--background", said.background, "--transcript", str(path)]
         nothing = subprocess.DEVNULL
-        # In a session of its own, so that it outlives the agent; nobody waits for it.
+        # In a session of its own, so that it outlives the agent, which does not wait for it.
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")  # noqa: S603 - this program
     sys.stdout.write(said.text)
     sys.stdout.flush()

@@ -11,9 +11,18 @@ from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
 from palimpsest.apps.plugin.install.agents import claude_files
-from palimpsest.apps.plugin.install.changes import FileChange, Plan
-from palimpsest.apps.plugin.install.places import Places, places_of, shim_text
-from palimpsest.apps.plugin.install.plugging import PlugState, planned_plug, planned_unplug, read_text, record_of, state_of, unplug
+from palimpsest.apps.plugin.install.changes import FileRewrite, Plan
+from palimpsest.apps.plugin.install.places import AgentPlaces, places_of, shim_text
+from palimpsest.apps.plugin.install.plugging import (
+    PlugState,
+    missing_extra,
+    planned_plug,
+    planned_unplug,
+    read_text,
+    record_of,
+    state_of,
+    unplug,
+)
 from palimpsest.apps.plugin.install.plugging import plug as carry_out
 from palimpsest.apps.plugin.install.wanted import AGENT_NAMES, AgentName, OwnFile
 from palimpsest.apps.shown_text import plain
@@ -64,6 +73,8 @@ def plug(*, agent: str, dry_run: bool, yes: bool, write: bool, into: Path | None
         emit(state_of(places, name, _version()))
     else:
         click.echo(f"plugged in; {_NEXT[name]}")
+        if problem := missing_extra():
+            click.echo(f"pal: {problem}", err=True)
 
 
 @click.command("unplug", epilog="\b\nExample:\n  pal unplug claude --dry-run")
@@ -89,7 +100,7 @@ def unplug_(*, agent: AgentName, dry_run: bool, yes: bool, as_json: bool) -> Non
         click.echo("unplugged; sessions and notes stay in the home of pal")
 
 
-def _places() -> Places:
+def _places() -> AgentPlaces:
     home = find_home()
     if home.folder is None:
         raise BadInput("a home in memory cannot be plugged in; set PAL_HOME to a folder", where="plug")
@@ -114,11 +125,11 @@ def _agreed(plan: Plan, *, dry_run: bool, yes: bool, what: str, as_json: bool) -
     return True
 
 
-def _listed(change: FileChange) -> dict[str, object]:
+def _listed(change: FileRewrite) -> dict[str, object]:
     return {"path": str(change.path), "made": change.before is None, "removed": change.after is None, "diff": change.diff()}
 
 
-def _write_plugin(places: Places, folder: Path, agent: AgentName, *, write: bool) -> None:
+def _write_plugin(places: AgentPlaces, folder: Path, agent: AgentName, *, write: bool) -> None:
     """Write the files of the plugin, and the script that they start, without registering them anywhere."""
     if agent != "claude":
         raise click.UsageError("--into is for the plugin folder of Claude Code")
@@ -130,7 +141,7 @@ def _write_plugin(places: Places, folder: Path, agent: AgentName, *, write: bool
     click.echo(f"written; claude --plugin-dir {folder.absolute() / 'pal'}")
 
 
-def _report_states(places: Places, *, as_json: bool) -> None:
+def _report_states(places: AgentPlaces, *, as_json: bool) -> None:
     states = [state_of(places, agent, _version()) for agent in AGENT_NAMES]
     if as_json:
         emit(states)

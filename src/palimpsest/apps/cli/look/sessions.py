@@ -10,12 +10,12 @@ import click
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.look.finding.contexts import with_contexts
 from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
-from palimpsest.apps.cli.opening.home import AnyHome, find_home, short_ids
-from palimpsest.apps.cli.opening.logs import cards_of, refresh_index
+from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
@@ -44,8 +44,8 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     """List sessions, the one with the newest event first; the first row is the session that `last` names.
 
     On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
-    end, which every command takes. Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on
-    standard error (exit code 1).
+    end, which every command takes. The cost of a session of the gateway is followed by what it would have been without.
+    Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
     """
     home = find_home()
     with home.index() as index:
@@ -61,7 +61,7 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
         if not as_json:
             rows = with_contexts(home, index, rows, cards)
     if as_json:
-        emit([as_builtins(row, cost_of(row, cards)) for row in rows])
+        emit([as_builtins(row, cost_of(row, cards)) | _without_gateway(home, row) for row in rows])
     elif not rows and not complete_index:
         click.echo("no session is in the index yet; try again in a moment", err=True)
     elif not rows:
@@ -120,7 +120,7 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
 def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...], *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
-    table = [_cells(row, words.get(row.id, row.id), cards) for row in rows]
+    table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
         from palimpsest.apps.cli.look.finding.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
 
@@ -140,11 +140,27 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
+def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = dollars(cost_of(row, cards)) if row.usage else "-"
+    if without := _without_gateway(home, row):
+        price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
+
+
+def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float]:
+    """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
+    if row.origin != "gateway":
+        return {}
+    from palimpsest.audit.pricing.two_bills import newest_bill  # noqa: PLC0415 - few lists have such a session
+
+    try:
+        with open_log(find_session(home, row.id)) as log:
+            bill = newest_bill(log)
+    except PalimpsestError:
+        return {}
+    return {} if bill is None else {"usd_without": bill.usd_without}
 
 
 def _title(row: SessionRow) -> str:

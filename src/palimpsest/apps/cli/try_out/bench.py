@@ -26,6 +26,8 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
+from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_table
+from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
 
 _EXAMPLES = """\b
@@ -60,6 +62,11 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
 @click.option(
     "--growth", is_flag=True, help="Instead, double sessions of ten shapes, and check that no command takes over 2.3 times as long."
 )
+@_folder_option(
+    "--gateway",
+    "behind_gateway",
+    help="Instead, replay the long sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -73,6 +80,7 @@ def bench(
     chosen_from: Path | None,
     turns: int | None,
     growth: bool,
+    behind_gateway: Path | None,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -90,6 +98,11 @@ def bench(
         require_placeholders(into, ("choice",))
         tuning = tune(chosen_from, announce=_announce)
         _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
+        return
+    if behind_gateway is not None:
+        require_placeholders(into, ("gateway",))
+        rows = gateway_table(load_all([behind_gateway]), announce=_announce)
+        _report_table("gateway", gateway_markdown(rows), rows, into, as_json=as_json)
         return
     if turns is not None:
         with _working_folder(keep) as folder:
@@ -144,7 +157,7 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _report_table(place: str, table: str, found: Struct, into: tuple[Path, ...], *, as_json: bool) -> None:
+def _report_table(place: str, table: str, found: Struct | Sequence[Struct], into: tuple[Path, ...], *, as_json: bool) -> None:
     insert_tables(into, {place: table})
     if as_json:
         emit(found)

@@ -24,7 +24,7 @@ from palimpsest.core.format.texts import counted
 from palimpsest.engine.coding.providers import RunProviders
 from palimpsest.engine.named_profiles import profile
 from palimpsest.lab.comparison import BASELINE
-from palimpsest.lab.continuation.requests import Place, most_usd, offered_tools, place_of, requests_at
+from palimpsest.lab.continuation.requests import RecordedPlace, most_usd, offered_tools, place_of, requests_at
 from palimpsest.lab.continuation.running import Continuation, ContinuationRun, continued
 from palimpsest.lab.continuation.scoring import Verdict
 from palimpsest.lab.simulation.loading import LoadedSession
@@ -125,20 +125,22 @@ class _Wanted(NamedTuple):
     window: int | None
 
 
-def _planned(loaded: LoadedSession, profiles: tuple[Profile, ...], model: ModelCard, wanted: _Wanted) -> tuple[Place, ContinuationRun]:
+def _planned(
+    loaded: LoadedSession, profiles: tuple[Profile, ...], model: ModelCard, wanted: _Wanted
+) -> tuple[RecordedPlace, ContinuationRun]:
     recording, call = loaded.recording, wanted.call
     index = RecordingIndex(recording.steps)
     sized = for_replay(model, wanted.window or min(WINDOW, model.window))
     if call is not None and call > len(recording.steps):
         raise BadInput(f"there is no call {call}: the session has {counted(len(recording.steps), 'recorded call')}", where=loaded.id)
-    place = place_of(recording, profiles[0], sized, wanted.at, index) if call is None else Place(call - 1, call - 1)
+    place = place_of(recording, profiles[0], sized, wanted.at, index) if call is None else RecordedPlace(call - 1, call - 1)
     tools, derived = offered_tools(loaded)
     requests = tuple(requests_at(recording, profiles, sized, place.step, index))
     run = ContinuationRun(model, requests, tools, derived, recording.steps, place.step, wanted.samples, wanted.reply, recording.blobs.get)
     return place, run
 
 
-def _check_price(run: ContinuationRun, place: Place, price: float, limit: float | None, *, yes: bool) -> None:
+def _check_price(run: ContinuationRun, place: RecordedPlace, price: float, limit: float | None, *, yes: bool) -> None:
     """Print what will be sent and what it costs at most, and ask. Raises `BadInput` if that is more than the limit."""
     requests = len(run.requests) * run.samples
     read = sum(request.tokens for request in run.requests) * run.samples
@@ -172,7 +174,7 @@ def _collecting(results: list[Continuation], show_progress: Callable[[float], No
     return collect
 
 
-def _json(loaded: LoadedSession, run: ContinuationRun, place: Place, price: float, results: list[Continuation]) -> object:
+def _json(loaded: LoadedSession, run: ContinuationRun, place: RecordedPlace, price: float, results: list[Continuation]) -> object:
     return {
         "session": loaded.id,
         "model": run.card.name,

@@ -11,6 +11,6 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-@click.group(cls=TableGroup, table=_COMMANDS)
+@click.group(cls=TableGroup, table=_COMMANDS, epilog="\b\nExamples:\n  pal lab continue last --model claude-sonnet-4-5")
 def lab() -> None:
     """Experiments with a model of yours on recorded sessions; what they cost is shown before they start."""

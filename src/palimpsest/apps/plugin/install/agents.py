@@ -5,18 +5,19 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from palimpsest.apps.plugin.install.places import Places, shim_text
+from palimpsest.apps.plugin.install.places import AgentPlaces, shim_text
 from palimpsest.apps.plugin.install.texts import COMMAND_TEXT, DESCRIPTION, OPENCODE_PLUGIN, SKILL_TEXT
 from palimpsest.apps.plugin.install.wanted import AgentName, JsonMember, OwnFile, TomlTable, Wanted
 
 MARKETPLACE: Final = "palimpsest"
 PLUGIN: Final = "pal"
 HOOK_EVENTS: Final = ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd")
-# Seconds that an agent waits for a hook, which ends by itself after three.
+# Seconds that an agent waits for a hook, which ends by itself after three; Codex allows no more at the end of a session.
 _HOOK_SECONDS: Final = 10
+_LAST_SECONDS: Final = 3
 
 
-def wanted_for(agent: AgentName, places: Places, version: str, *, write: bool = False) -> tuple[Wanted, ...]:
+def wanted_for(agent: AgentName, places: AgentPlaces, version: str, *, write: bool = False) -> tuple[Wanted, ...]:
     """Return all that the plugin wants for an agent; with `write` its model may change notes."""
     shim = OwnFile(places.shim, shim_text(places), executable=True)
     match agent:
@@ -54,7 +55,7 @@ def _claude_settings(claude: Path, folder: Path) -> tuple[JsonMember, ...]:
     )
 
 
-def _codex(places: Places, *, write: bool) -> tuple[Wanted, ...]:
+def _codex(places: AgentPlaces, *, write: bool) -> tuple[Wanted, ...]:
     lines = f"command = {json.dumps(str(places.shim))}\nargs = {json.dumps(_server_words(write=write))}\n"
     hooks = places.codex / "hooks.json"
     mark = json.dumps(str(places.shim))[1:-1]
@@ -62,7 +63,7 @@ def _codex(places: Places, *, write: bool) -> tuple[Wanted, ...]:
     return (*members, TomlTable(places.codex / "config.toml", ("mcp_servers", PLUGIN), lines))
 
 
-def _opencode(places: Places, *, write: bool) -> tuple[Wanted, ...]:
+def _opencode(places: AgentPlaces, *, write: bool) -> tuple[Wanted, ...]:
     # OpenCode reads both; the one that is there is the one that the user edits.
     names = (places.opencode / name for name in ("opencode.jsonc", "opencode.json"))
     config = next((path for path in names if path.exists()), places.opencode / "opencode.json")
@@ -75,7 +76,8 @@ def _opencode(places: Places, *, write: bool) -> tuple[Wanted, ...]:
 
 def _hook(shim: Path, event: str, agent: str) -> dict[str, object]:
     command = f"{shlex.quote(str(shim))} hook {event} --for {agent}"
-    return {"hooks": [{"type": "command", "command": command, "timeout": _HOOK_SECONDS}]}
+    seconds = _LAST_SECONDS if event == "SessionEnd" else _HOOK_SECONDS
+    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
 
 
 def _server_words(*, write: bool) -> list[str]:

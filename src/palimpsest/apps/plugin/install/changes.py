@@ -1,9 +1,11 @@
 """Changes of files that plugging in makes, as values: the texts before and after, what was inserted, and how it is taken out again."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -35,7 +37,7 @@ class FileRecord(Struct, frozen=True):
     insertions: tuple[Insertion, ...] = ()
 
 
-class FileChange(Struct, frozen=True):
+class FileRewrite(Struct, frozen=True):
     """A file before and after; `None` is a file that is not there."""
 
     path: Path
@@ -54,7 +56,7 @@ class FileChange(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """What is to be written, and what is then recorded; files that stay as they are are in the record only."""
 
-    changes: tuple[FileChange, ...]
+    changes: tuple[FileRewrite, ...]
     records: tuple[FileRecord, ...]
 
 
@@ -74,14 +76,14 @@ def plan_plug(wanted: Sequence[Wanted], known: Sequence[FileRecord], read: Calla
 
 def plan_unplug(known: Sequence[FileRecord], read: Callable[[Path], str | None]) -> Plan:
     """Return how what is ours leaves the files. Raises `BadInput` if a file was changed so that it can no longer be found."""
-    changes: list[FileChange] = []
+    changes: list[FileRewrite] = []
     for record in known:
         before = read(Path(record.path))
         if before is not None:
             after = None if record.kind == "own" else _stripped(before, record)
             after = None if record.created and after is not None and after.strip() in ("", _EMPTY_JSON.strip()) else after
             if after != before:
-                changes.append(FileChange(Path(record.path), before, after))
+                changes.append(FileRewrite(Path(record.path), before, after))
     return Plan(tuple(changes), ())
 
 
@@ -92,12 +94,15 @@ def _by_path(wanted: Iterable[Wanted]) -> Mapping[Path, list[Wanted]]:
     return found
 
 
-def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before: str | None) -> tuple[FileChange, FileRecord]:
+def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before: str | None) -> tuple[FileRewrite, FileRecord]:
     first = parts[0]
     if isinstance(first, OwnFile):
         if before is not None and record is None and before != first.text:
             raise BadInput("there is a file that pal did not write; move it away first", where=str(path))
-        return FileChange(path, before, first.text, first.executable), FileRecord(str(path), "own", created=True)
+        return FileRewrite(path, before, first.text, first.executable), FileRecord(str(path), "own", created=True)
+    if record is not None and before is not None and all(_is_present(before, part) for part in parts):
+        # The user or the agent may have moved it, or added to it.
+        return FileRewrite(path, before, before), record
     created = before is None if record is None else record.created
     text = before if record is None or before is None else _stripped(before, record)
     kind: Literal["json", "toml"] = "json" if isinstance(first, JsonMember) else "toml"
@@ -107,7 +112,7 @@ def _planned(path: Path, parts: list[Wanted], record: FileRecord | None, before:
     for part in parts:
         text, insertion = _inserted(text, part, path)
         insertions.append(insertion)
-    return FileChange(path, before, text), FileRecord(str(path), kind, created, tuple(insertions))
+    return FileRewrite(path, before, text), FileRecord(str(path), kind, created, tuple(insertions))
 
 
 def _inserted(text: str, part: Wanted, path: Path) -> tuple[str, Insertion]:
@@ -135,35 +140,71 @@ def _member_value(text: str, part: JsonMember) -> object:
     return [part.value] if part.mark and place is None else part.value
 
 
+def _is_present(text: str, part: Wanted) -> bool:
+    """Return whether a file has what is wanted; what was added to it does no harm."""
+    try:
+        match part:
+            case JsonMember(keys=keys, value=value, mark=mark):
+                place = _at(json_value(text), keys)
+                return value in place if mark and isinstance(place, list) else _holds(place, value)
+            case TomlTable(keys=keys, body=body):
+                return _holds(_at(toml_value(text), keys), toml_value(body))
+            case OwnFile():
+                return text == part.text
+    except BadInput:
+        return False
+
+
+def _holds(found: object, wanted: object) -> bool:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
+    return found == wanted
+
+
+def _at(value: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 def _stripped(text: str, record: FileRecord) -> str:
-    """Return the text without what was inserted: exactly that if it is there once, else what stands at its keys now."""
+    """Return the text without what was inserted: exactly that if nothing else changes thereby, else what stands at its keys now."""
     for insertion in reversed(record.insertions):
-        if text.count(insertion.piece) == 1:
-            text = text.replace(insertion.piece, "")
-            continue
         try:
-            is_table = record.kind == "toml"
-            text = _without_table(text, insertion.keys) if is_table else without_member(text, insertion.keys, insertion.mark)
+            text = _without(text, insertion, is_table=record.kind == "toml")
         except BadInput as error:
             raise BadInput(f"{error.message}; take {'.'.join(insertion.keys)} out by hand", where=record.path) from error
     return text
 
 
-def _without_table(text: str, keys: tuple[str, ...]) -> str:
-    wanted = toml_value(text)
-    place = wanted
-    for key in keys[:-1]:
-        place = place.get(key, {})
-    place.pop(keys[-1], None)
-    after = without_table(text, keys)
-    left = toml_value(after)
-    for tables in (wanted, left):
-        # A table that only ours was in is gone with it.
-        if not tables.get(keys[0], True):
-            del tables[keys[0]]
-    if left != wanted:
-        raise BadInput("the table cannot be told apart from the rest of the file")
+def _without(text: str, insertion: Insertion, *, is_table: bool) -> str:
+    value = toml_value if is_table else json_value
+    wanted = _pruned(value(text), insertion)
+    rest = text.replace(insertion.piece, "") if text.count(insertion.piece) == 1 else text
+    with suppress(BadInput):
+        if rest != text and _pruned(value(rest), insertion) == wanted:
+            return rest
+    after = without_table(text, insertion.keys) if is_table else without_member(text, insertion.keys, insertion.mark)
+    if _pruned(value(after), insertion) != wanted:
+        raise BadInput("it cannot be told apart from the rest of the file")
     return after
+
+
+def _pruned(value: Any, insertion: Insertion) -> Any:
+    """Return a value without ours in it, and without what that leaves empty."""
+    keys, mark = insertion.keys, insertion.mark
+    places = [_at(value, keys[:depth]) for depth in range(len(keys) + 1)]
+    last = places[-1]
+    rest: Any = [each for each in last if mark not in json.dumps(each, ensure_ascii=False)] if mark and isinstance(last, list) else None
+    for place, key in zip(reversed(places[:-1]), reversed(keys), strict=True):
+        if not isinstance(place, dict):
+            return value
+        if rest:
+            place[key], rest = rest, place
+        else:
+            place.pop(key, None)
+            rest = place
+    return value
 
 
 def _indent(text: str) -> str:

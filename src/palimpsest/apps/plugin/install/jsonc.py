@@ -9,6 +9,7 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput
 
 _SPACE: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_COMMENT: Final = re.compile(r"//[^\n]*\n|/\*.*?\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SCALAR: Final = re.compile(r"[^\s,\]}/]+")
 _DEEPEST: Final = 200
@@ -43,7 +44,7 @@ def with_member(text: str, path: tuple[str, ...], value: object, indent: str = "
         found = next((member for member in container.members if member.key == keys[0]), None)
         if found is None:
             break
-        if text[found.value] not in "{[":
+        if text[found.value] not in ("{[" if len(keys) == 1 else "{"):
             raise BadInput(f"{'.'.join(path)} is something else in this file, so that nothing can be added to it", where=keys[0])
         container, depth = _container(text, found.value), depth + 1
         keys.pop(0)
@@ -108,18 +109,16 @@ def _members_at(text: str, path: tuple[str, ...], is_ours: str = "") -> list[tup
 
 
 def _cut(text: str, container: _Container, member: Member) -> str:
-    """Return the text without a member, with the white space before it and one of the commas around it."""
-    start = member.start
-    while start > container.start and text[start - 1] in " \t\r\n":
-        start -= 1
+    """Return the text without a member, with the white space before it and one of the commas around it; comments stay."""
+    place = container.members.index(member)
+    comma = _skip(text, container.members[place - 1].end) if place else -1
+    gap = text[comma + 1 if place else container.start : member.start]
+    # The line end of a comment belongs to the comment.
+    start = member.start - len(gap) + max((found.end() for found in _COMMENT.finditer(gap)), default=0)
     after = _skip(text, member.end)
     if text[after] == ",":
-        return text[:start] + text[after + 1 :]
-    before = text.rfind(",", container.start, start)
-    is_first = member.start == container.members[0].start
-    if not is_first and before >= 0 and not text[before + 1 : start].strip():
-        return text[:before] + text[member.end :]
-    return text[:start] + text[member.end :]
+        return text[:start] + text[member.end : after] + text[after + 1 :]
+    return (text[:comma] if place and not gap.strip() else text[:start]) + text[member.end :]
 
 
 def _top(text: str) -> _Container:

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.plugin.install.agents import HOOK_EVENTS, wanted_for
-from palimpsest.apps.plugin.install.changes import FileChange, FileRecord, Plan, plan_plug, plan_unplug
-from palimpsest.apps.plugin.install.places import Places
+from palimpsest.apps.plugin.install.changes import FileRecord, FileRewrite, Plan, plan_plug, plan_unplug
+from palimpsest.apps.plugin.install.places import AgentPlaces
 from palimpsest.apps.plugin.install.toml_tables import parsed as toml_value
 from palimpsest.apps.plugin.install.wanted import AGENT_NAMES, AgentName
 from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
@@ -42,7 +43,7 @@ class PlugState(Struct, frozen=True):
     problem: str = ""
 
 
-def record_of(places: Places, agent: AgentName) -> PlugRecord | None:
+def record_of(places: AgentPlaces, agent: AgentName) -> PlugRecord | None:
     """Return the record of an agent; `None` if it is not plugged in. Raises `StoreError` if the file is damaged."""
     path = _record_path(places, agent)
     try:
@@ -55,13 +56,13 @@ def record_of(places: Places, agent: AgentName) -> PlugRecord | None:
         raise StoreError(f"the record of what was plugged in is damaged: {error}", where=str(path)) from error
 
 
-def planned_plug(places: Places, agent: AgentName, version: str, *, write: bool) -> Plan:
+def planned_plug(places: AgentPlaces, agent: AgentName, version: str, *, write: bool) -> Plan:
     """Return the changes that plug an agent in; none if it is plugged in as it should be. Raises `BadInput` or `StoreError`."""
     known = record_of(places, agent)
     return plan_plug(wanted_for(agent, places, version, write=write), () if known is None else known.files, read_text)
 
 
-def planned_unplug(places: Places, agent: AgentName) -> Plan:
+def planned_unplug(places: AgentPlaces, agent: AgentName) -> Plan:
     """Return the changes that unplug an agent; the script stays as long as another agent is plugged in. Raises as `planned_plug`."""
     known = record_of(places, agent)
     others = any(record_of(places, other) is not None for other in AGENT_NAMES if other != agent)
@@ -69,7 +70,7 @@ def planned_unplug(places: Places, agent: AgentName) -> Plan:
     return plan_unplug([file for file in files if not (others and file.path == str(places.shim))], read_text)
 
 
-def plug(places: Places, agent: AgentName, plan: Plan, *, write: bool) -> None:
+def plug(places: AgentPlaces, agent: AgentName, plan: Plan, *, write: bool) -> None:
     """Carry out a plan of `planned_plug`. The record is written first, so that an interrupted run can be taken back."""
     known = record_of(places, agent)
     folders = {str(folder): None for change in plan.changes for folder in _missing_folders(change.path)}
@@ -80,7 +81,7 @@ def plug(places: Places, agent: AgentName, plan: Plan, *, write: bool) -> None:
     _carry_out(plan.changes)
 
 
-def unplug(places: Places, agent: AgentName, plan: Plan) -> None:
+def unplug(places: AgentPlaces, agent: AgentName, plan: Plan) -> None:
     """Carry out a plan of `planned_unplug`, and remove the folders that were made, if they are empty."""
     known = record_of(places, agent)
     _carry_out(plan.changes)
@@ -91,7 +92,7 @@ def unplug(places: Places, agent: AgentName, plan: Plan) -> None:
             Path(folder).rmdir()
 
 
-def state_of(places: Places, agent: AgentName, version: str) -> PlugState:
+def state_of(places: AgentPlaces, agent: AgentName, version: str) -> PlugState:
     """Return the state of an agent as its files are now."""
     where = {"claude": places.claude / "settings.json", "codex": places.codex / "hooks.json", "opencode": places.opencode}[agent]
     try:
@@ -102,13 +103,18 @@ def state_of(places: Places, agent: AgentName, version: str) -> PlugState:
         trusted = _codex_trusts(places) if agent == "codex" else None
     except PalimpsestError as error:
         return PlugState(agent, installed=False, trusted=None, hooks=(), mcp=False, path=str(where), problem=str(error))
-    problem = ""
+    problem = missing_extra()
     if plan.changes:
         problem = f"{len(plan.changes)} of its files are not as they should be; `pal plug {agent}` shows and repairs them"
     elif trusted is False:
         problem = "Codex skips the hooks until you trust them: start codex in a terminal, open /hooks, and accept those of pal"
     hooks = () if agent == "opencode" else HOOK_EVENTS
     return PlugState(agent, not plan.changes, trusted, hooks, mcp=not plan.changes, path=str(where), problem=problem)
+
+
+def missing_extra() -> str:
+    """Return how to install what the MCP server needs; empty if it is there."""
+    return "" if find_spec("mcp") is not None else "the MCP server cannot start: pip install 'palimpsest-agent[mcp]'"
 
 
 def read_text(path: Path) -> str | None:
@@ -127,7 +133,7 @@ def read_text(path: Path) -> str | None:
         raise store_error(error, path, "read") from error
 
 
-def _carry_out(changes: Sequence[FileChange]) -> None:
+def _carry_out(changes: Sequence[FileRewrite]) -> None:
     for change in changes:
         # A link to a file in a folder of dotfiles stays a link.
         path = Path(os.path.realpath(change.path))
@@ -148,11 +154,11 @@ def _missing_folders(path: Path) -> list[Path]:
     return [folder for folder in path.parents if not folder.exists()]
 
 
-def _record_path(places: Places, agent: AgentName) -> Path:
+def _record_path(places: AgentPlaces, agent: AgentName) -> Path:
     return places.home / "plugins" / f"{agent}.json"
 
 
-def _codex_trusts(places: Places) -> bool:
+def _codex_trusts(places: AgentPlaces) -> bool:
     """Return whether the user has trusted each of our hooks in Codex, by what Codex itself wrote into its configuration."""
     text = read_text(places.codex / "config.toml")
     values: dict[str, Any] = toml_value(text or "")

@@ -17,9 +17,9 @@ def with_table(text: str, name: tuple[str, ...], body: str) -> tuple[str, str]:
     before = parsed(text)
     place: Any = before
     for key in name:
-        place = place.get(key, {}) if isinstance(place, dict) else {}
+        place = place.get(key, {}) if isinstance(place, dict) else place
     if place:
-        raise BadInput(f"the file has a table {'.'.join(name)} that pal did not write; rename or remove it first", where=".".join(name))
+        raise BadInput(f"the file has an entry {'.'.join(name)} that pal did not write; rename or remove it first", where=".".join(name))
     line_end = "" if not text or text.endswith("\n") else "\n"
     gap = "\n" if text.strip() else ""
     piece = f"{line_end}{gap}[{'.'.join(name)}]\n{body}"

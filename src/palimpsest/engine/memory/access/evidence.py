@@ -12,7 +12,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
-from palimpsest.engine.memory.stale_files import StaleFiles
+from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.memory.note import Note
 from palimpsest.stores.home import AnyHome
 

@@ -11,8 +11,8 @@ from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.memory.recall.note_index import NoteIndex
 from palimpsest.engine.memory.recall.note_search import fitting_hits, scored_notes
+from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.engine.memory.session_memory import SessionMemory
-from palimpsest.engine.memory.stale_files import StaleFiles
 from palimpsest.memory.reading import MOST_IN_MANIFEST
 from palimpsest.memory.recall.ranking import RecallHit, rank
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, show_notes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from palimpsest.engine.memory.stale_files import StaleFiles
+from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.memory.note import Note
 
 NOTE = Note(

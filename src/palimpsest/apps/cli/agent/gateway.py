@@ -1,0 +1,150 @@
+"""`pal gateway`: passes the requests of other agents on, records and prices them, and edits what they show."""
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+import msgspec
+
+from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import dollars
+from palimpsest.audit.pricing.two_bills import GatewayBill
+from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import counted
+
+if TYPE_CHECKING:
+    from palimpsest.apps.gateway.gateway import RequestReport
+    from palimpsest.apps.gateway.recorded import Mode
+
+DEFAULT_PORT: Final = 8787
+MODES: Final = ("watch", "lossless", "palimpsest", "thrifty")
+_EXTRA: Final = frozenset({"starlette", "uvicorn"})
+_EXAMPLES = """\b
+Examples:
+  pal gateway                          watch: nothing is changed
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
+  pal gateway --mode palimpsest --port 9000
+  pal wrap claude -- --continue        gateway and program in one"""
+
+mode_option = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="watch",
+    show_default=True,
+    help="watch changes nothing; lossless hides only repeats; palimpsest clears what is dead; thrifty clears more.",
+)
+fold_option = click.option("--fold", is_flag=True, help="Also fold, in palimpsest and thrifty; else that stays with the client.")
+
+
+@click.command(epilog=_EXAMPLES)
+@mode_option
+@fold_option
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port on 127.0.0.1; 0 takes a free one."
+)
+@click.option(
+    "--anthropic", default="", metavar="URL", help="Address of Anthropic Messages; default $ANTHROPIC_BASE_URL or the provider's."
+)
+@click.option(
+    "--openai", default="", metavar="URL", help="Address of Responses and Chat Completions; default $OPENAI_BASE_URL or the provider's."
+)
+@click.option("--json-stream", is_flag=True, help="Print one JSON object for each request.")
+@click.option("--wrapped", type=int, default=None, hidden=True, metavar="FD", help="For `pal wrap`: report to FD, end with standard input.")
+@click.option("--keep-alive", is_flag=True, hidden=True, help="For `pal wrap`, which knows when the client is gone.")
+@json_option
+def gateway(
+    *,
+    mode: str,
+    fold: bool,
+    keep_alive: bool,
+    port: int,
+    anthropic: str,
+    openai: str,
+    json_stream: bool,
+    wrapped: int | None,
+    as_json: bool,
+) -> None:
+    """Listen on this machine, pass requests on to the provider, and record them as sessions, until Ctrl-C.
+
+    Replies pass byte for byte as they arrive. Keys pass in memory and are never written. If anything of this fails, requests pass as
+    they are. `pal audit`, `pal undo`, `pal context` and `pal show` work on the sessions while they run. At the end the bill is printed,
+    and what the same traffic would have cost directly. Needs the extra `gateway`.
+    """
+    try:
+        from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # noqa: PLC0415 - it imports the web server
+        from palimpsest.apps.gateway.gateway import Gateway  # noqa: PLC0415 - the same
+        from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals  # noqa: PLC0415 - the same
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise BadInput("the gateway is not installed; pip install 'palimpsest-agent[gateway]'", where="pal gateway") from error
+    upstreams = Upstreams(
+        upstream_of(anthropic or os.environ.get("ANTHROPIC_BASE_URL", ""), Upstreams().anthropic),
+        upstream_of(openai or os.environ.get("OPENAI_BASE_URL", ""), Upstreams().openai),
+    )
+    home, socket = find_home(), listening(port)
+    quiet = wrapped is not None or as_json
+    report = _print_json if json_stream else _ignore if quiet else _print_line
+
+    async def run() -> GatewayBill:
+        gateway = Gateway(
+            home, cast("Mode", mode), upstreams, report=report, warn=_warn, fold=fold, keeps_alive=keep_alive and wrapped is not None
+        )
+        stop = stopped_by_signals()
+        if wrapped is not None:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
+        await serve(gateway, socket, lambda url: _announce(url, mode, wrapped, quiet=quiet or json_stream), stop)
+        return gateway.total
+
+    total = asyncio.run(run())
+    if wrapped is not None:
+        os.write(wrapped, msgspec.json.encode(total) + b"\n")
+    elif as_json:
+        emit(msgspec.to_builtins(total))
+    else:
+        click.echo(bill_line(total), err=True)
+
+
+def _announce(url: str, mode: str, wrapped: int | None, *, quiet: bool) -> None:
+    if wrapped is not None:
+        os.write(wrapped, f"{url}\n".encode())
+    elif not quiet:
+        click.echo(f"pal gateway: {mode} on {url}; set ANTHROPIC_BASE_URL={url} or OPENAI_BASE_URL={url}/v1, Ctrl-C ends it", err=True)
+
+
+def bill_line(bill: GatewayBill) -> str:
+    """Return the bill of all requests in one line: what they cost, and what they would have cost directly."""
+    if not bill.requests:
+        return "pal gateway: no request was recorded"
+    without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
+    return f"pal gateway: {counted(bill.requests, 'request')}, {dollars(bill.usd)}; sent directly the same would have cost {without}"
+
+
+def _share(usd: float, without: float) -> str:
+    return f" ({usd / without:.3f}x)" if without else ""
+
+
+def _print_line(report: "RequestReport") -> None:
+    tokens = (
+        f"{report.tokens_in:,}" if report.tokens_in == report.tokens_forwarded else f"{report.tokens_in:,} → {report.tokens_forwarded:,}"
+    )
+    edits = f", {counted(report.edits, 'edit')}" if report.edits else ""
+    price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
+    line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}"
+    # On a terminal one line that changes, elsewhere one line a request.
+    click.echo(f"\r\x1b[K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty())
+
+
+def _print_json(report: "RequestReport") -> None:
+    click.echo(msgspec.json.encode(report))
+
+
+def _ignore(report: "RequestReport") -> None:
+    return
+
+
+def _warn(message: str) -> None:
+    click.echo(f"pal gateway: {message}", err=True)

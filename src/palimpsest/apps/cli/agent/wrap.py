@@ -1,0 +1,122 @@
+"""`pal wrap`: starts another agent with a gateway of its own, and stops the gateway with it."""
+
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, Final
+
+import click
+import msgspec
+
+from palimpsest.apps.cli.agent.gateway import bill_line, fold_option, mode_option
+from palimpsest.apps.cli.opening.home import find_home
+from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.audit.pricing.two_bills import GatewayBill
+from palimpsest.core.errors import BadInput
+
+# How each program goes on with its session without the gateway.
+_AGAIN: Final = {"claude": "claude --continue", "codex": "codex resume --last"}
+_STOP_SECONDS: Final = 15
+_EXAMPLES = """\b
+Examples:
+  pal wrap claude
+  pal wrap claude --mode palimpsest -- --continue
+  pal wrap codex -- exec "say hello\""""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("agent", type=click.Choice(sorted(_AGAIN)))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
+@mode_option
+@fold_option
+@click.option("--keep-alive", is_flag=True, help="Keep the cache alive in pauses, within 5 % of the cost; needs an API key of Anthropic.")
+@json_option
+def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_alive: bool, as_json: bool) -> None:
+    """Start Claude Code or Codex with a gateway of its own; ARGS are those of the program.
+
+    The gateway ends with the program, and its bill is printed then. The exit code is that of the program. If the gateway
+    dies, that is said at once: the program can be started again directly, and its session is whole.
+    """
+    program = shutil.which(agent)
+    if program is None:
+        raise BadInput(f"{agent} is not installed, or not in PATH", where="pal wrap")
+    # The home is found here, so that a wrong one is an error of this command.
+    find_home()
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
+    gateway = subprocess.Popen(  # noqa: S603 - this program itself
+        [*command, *(["--fold"] if fold else []), *(["--keep-alive"] if keep_alive else [])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(writing,),
+        start_new_session=True,
+    )
+    os.close(writing)
+    with os.fdopen(reading, "rb") as reports:
+        address = reports.readline().decode().strip()
+        if not address:
+            raise BadInput(f"the gateway did not start (exit code {gateway.wait()})", where="pal wrap")
+        code = _run([program, *_options(agent, address), *arguments], environment_of(agent, address, os.environ), gateway, agent)
+        bill = _stopped(gateway, reports)
+    if as_json:
+        emit({"agent": agent, "code": code, "gateway": None if bill is None else msgspec.to_builtins(bill)})
+    elif bill is not None:
+        click.echo(bill_line(bill), err=True)
+    click.get_current_context().exit(code)
+
+
+def environment_of(agent: str, address: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program that should send its requests to an address of this machine."""
+    name, path = {"claude": ("ANTHROPIC_BASE_URL", ""), "codex": ("OPENAI_BASE_URL", "/v1")}[agent]
+    found = dict(environment) | {name: address + path}
+    for key in ("NO_PROXY", "no_proxy"):
+        # A proxy of the environment must not get what stays on this machine.
+        found[key] = ",".join(filter(None, (environment.get(key, ""), "127.0.0.1")))
+    return found
+
+
+def _options(agent: str, address: str) -> list[str]:
+    """The options by which a program gets an address that it does not take from the environment."""
+    return ["-c", f'openai_base_url="{address}/v1"'] if agent == "codex" else []
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], gateway: "subprocess.Popen[bytes]", agent: str) -> int:
+    """Run a program to its end and return its exit code; if the gateway ends before it, say so."""
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    # The terminal sends an interrupt to the program too, which decides what it means. To ignore the signal would be inherited.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        program = subprocess.Popen(command, env=environment)  # noqa: S603 - the program that the user named
+        for name, process in (("program", program), ("gateway", gateway)):
+            threading.Thread(target=_wait, args=(process, name, ended), daemon=True).start()
+        if ended.get() == "gateway":
+            click.echo(
+                f"pal wrap: the gateway has ended (exit code {gateway.poll()}), so {agent} cannot reach its model any more; leave it and "
+                f"go on directly with `{_AGAIN[agent]}`, nothing of its session is lost",
+                err=True,
+            )
+        return program.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _wait(process: "subprocess.Popen[bytes]", name: str, ended: "queue.SimpleQueue[str]") -> None:
+    process.wait()
+    ended.put(name)
+
+
+def _stopped(gateway: "subprocess.Popen[bytes]", reports: BinaryIO) -> GatewayBill | None:
+    """Stop the gateway and return its bill; `None` if it had ended before."""
+    if gateway.stdin is not None:
+        gateway.stdin.close()
+    line = reports.readline()
+    try:
+        gateway.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.kill()
+    return msgspec.json.decode(line, type=GatewayBill) if line else None

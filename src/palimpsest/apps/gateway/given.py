@@ -1,0 +1,178 @@
+"""A request as a client gave it: its fields and messages as their very bytes, and the same request with other messages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from palimpsest.audit.pricing.bill import Breakpoint
+from palimpsest.audit.pricing.two_bills import BilledRequest
+from palimpsest.core.errors import BadInput
+from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate_bytes, family_of
+from palimpsest.mirror.plain import BREAKPOINT, digest_of_message
+from palimpsest.wire.json_reading import is_json, tables_at, text
+from palimpsest.wire.models.cards import WireName
+
+# Where a request of each wire has its messages and its system prompt.
+_FIELDS: Final[dict[WireName, tuple[str, str]]] = {
+    "anthropic": ("messages", "system"),
+    "responses": ("input", "instructions"),
+    "chat": ("messages", ""),
+}
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.encode
+_MARK: Final = BREAKPOINT.encode()
+
+
+class GivenRequest(NamedTuple):
+    """A request: its bytes, its fields, and each message as bytes and as a value. `system` and `tools` are values."""
+
+    wire: WireName
+    body: bytes
+    fields: Mapping[str, Raw]
+    raw_messages: Sequence[bytes]
+    messages: list[Any]
+    system: Any
+    tools: list[Any]
+
+    def body_with(self, messages: Sequence[Any], lifetime: str = "") -> bytes:
+        """Return the bytes with other messages, and another lifetime of all cache entries unless it is empty.
+
+        All else, and the messages that are the client's own, stay byte for byte.
+        """
+        if messages is self.messages and not lifetime:
+            return self.body
+        given = {id(message): raw for message, raw in zip(self.messages, self.raw_messages, strict=True)}
+        listed = b",".join(_relived(given.get(id(message)) or _encode(message), lifetime) for message in messages)
+        field = _FIELDS[self.wire][0]
+        entries = (
+            _encode(key) + b":" + (b"[" + listed + b"]" if key == field else _relived(bytes(raw), lifetime))
+            for key, raw in self.fields.items()
+        )
+        return b"{" + b",".join(entries) + b"}"
+
+
+def _relived(raw: bytes, lifetime: str) -> bytes:
+    """A part of a request with another lifetime at its breakpoints; the same bytes if it has none or the lifetime is empty."""
+    if not lifetime or _MARK not in raw:
+        return raw
+    return _encode(_with_lifetime(msgspec.json.decode(raw), lifetime))
+
+
+def _with_lifetime(value: Any, lifetime: str) -> Any:
+    if isinstance(value, list):
+        return [_with_lifetime(entry, lifetime) for entry in value]
+    if not is_json(value):
+        return value
+    # Only what a breakpoint can be set at is looked at, so that a text or an argument of that name stays as it is.
+    changed = {key: _with_lifetime(entry, lifetime) if key == "content" else entry for key, entry in value.items()}
+    mark = changed.get(BREAKPOINT)
+    if is_json(mark):
+        changed[BREAKPOINT] = {**{key: entry for key, entry in mark.items() if key != "ttl"}, **({"ttl": "1h"} if lifetime == "1h" else {})}
+    return changed
+
+
+class RequestReader:
+    """Reads the successive requests of one conversation; a message with the same bytes as before is the same object as before."""
+
+    def __init__(self) -> None:
+        self._raw: list[bytes] = []
+        self._messages: list[Any] = []
+        self._values: dict[str, tuple[bytes, Any]] = {}
+
+    def read(self, wire: WireName, body: bytes, fields: Mapping[str, Raw]) -> GivenRequest:
+        """Return the request of these fields. Raises `BadInput` if its messages are not a list or not JSON."""
+        field, system = _FIELDS[wire]
+        try:
+            listed = _decode_list(fields[field])
+            raw, messages = [], []
+            for index, entry in enumerate(listed):
+                data = bytes(entry)
+                known = index < len(self._raw) and self._raw[index] == data
+                raw.append(self._raw[index] if known else data)
+                messages.append(self._messages[index] if known else msgspec.json.decode(data))
+            read = GivenRequest(wire, body, fields, raw, messages, self._value(fields, system), self._value(fields, "tools") or [])
+        except (KeyError, msgspec.DecodeError, RecursionError) as error:
+            raise BadInput(f"the messages of a request cannot be read ({error})", where=field) from error
+        self._raw, self._messages = raw, list(messages)
+        return read
+
+    def _value(self, fields: Mapping[str, Raw], name: str) -> Any:
+        if not name or name not in fields:
+            return None
+        data = bytes(fields[name])
+        known = self._values.get(name)
+        if known is None or known[0] != data:
+            known = self._values[name] = (data, msgspec.json.decode(data))
+        return known[1]
+
+
+def fields_of(body: bytes) -> dict[str, Raw] | None:
+    """Return the fields of a request, each as its bytes; `None` if the body is no object."""
+    try:
+        return _decode_fields(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def is_followed(wire: WireName, fields: Mapping[str, Raw]) -> bool:
+    """Whether a request has a list of messages of its own; one that goes on from a stored response has not."""
+    field = fields.get(_FIELDS[wire][0])
+    return field is not None and bytes(memoryview(field)[:1]) == b"[" and not text_at(fields, "previous_response_id")
+
+
+def text_at(fields: Mapping[str, Raw], name: str) -> str:
+    """Return a field that is a text; empty if it is missing or something else."""
+    try:
+        value = msgspec.json.decode(fields[name]) if name in fields else ""
+    except msgspec.DecodeError:
+        return ""
+    return value if isinstance(value, str) else ""
+
+
+class RequestBlocks:
+    """The requests of one conversation as blocks of a bill: tools, then the parts of the system prompt, then one block a message.
+
+    What a block says is its digest, whatever breakpoints are in it; each is computed once.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._factor = FAMILY_FACTORS[family_of(model)]
+        self._known: dict[bytes, tuple[str, int]] = {}
+
+    def of(self, request: GivenRequest, messages: Sequence[Any], lifetime: str = "") -> BilledRequest:
+        """Return the blocks of a request with these messages, and its breakpoints with this lifetime; empty is that of the client."""
+        given = {id(message): raw for message, raw in zip(request.messages, request.raw_messages, strict=True)}
+        known: dict[bytes, tuple[str, int]] = {}
+        blocks: list[tuple[str, int]] = []
+        breakpoints: list[Breakpoint] = []
+        for value, raw in self._parts(request, messages, given):
+            blocks.append(known.setdefault(raw, self._known.get(raw) or self._block(value, raw)))
+            own = lifetime_of(value) if _MARK in raw else ""
+            if own:
+                breakpoints.append(Breakpoint(len(blocks) - 1, (lifetime or own) == "1h"))
+        self._known = self._known | known if len(self._known) < 2 * len(known) + 64 else known
+        return BilledRequest(blocks, breakpoints)
+
+    def _parts(self, request: GivenRequest, messages: Sequence[Any], own: Mapping[int, bytes]) -> Iterator[tuple[Any, bytes]]:
+        if request.tools:
+            yield {"tools": request.tools}, bytes(request.fields["tools"])
+        for part in request.system if isinstance(request.system, list) else [request.system] if request.system else []:
+            yield part, _encode(part)
+        for message in messages:
+            yield message, own.get(id(message)) or _encode(message)
+
+    def _block(self, value: Any, raw: bytes) -> tuple[str, int]:
+        plain = value if is_json(value) else {"content": value}
+        return digest_of_message(plain), max(1, round(self._factor * estimate_bytes(raw)))
+
+
+def lifetime_of(value: Any) -> str:
+    """Return the lifetime of the last breakpoint in a message, a part of the system prompt or the tools; empty if there is none."""
+    if not is_json(value):
+        return ""
+    entries = [value, *tables_at(value, "content"), *tables_at(value, "tools")]
+    marks = [mark for entry in entries if is_json(mark := entry.get(BREAKPOINT))]
+    return text(marks[-1], "ttl") or "5m" if marks else ""

@@ -1,0 +1,144 @@
+"""One conversation behind the gateway: its requests as its profile edits them, its replies, and its two bills, all in its log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of
+from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Failed, ModelReplied, ViewEdited
+from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.engine.conversation.following import end_call
+from palimpsest.mirror.elements import OWNER
+from palimpsest.stores.home import AnyHome
+from palimpsest.stores.logs.undo_queue import UndoQueue
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models.prices import cost
+from palimpsest.wire.past_requests import card_on_wire
+from palimpsest.wire.stream import decode_response, decoder
+
+Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
+PROFILES: Final[Mapping[Mode, str]] = {"watch": "none", "lossless": "lossless", "palimpsest": "gateway", "thrifty": "gateway-thrifty"}
+
+
+class Exchange(NamedTuple):
+    """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time.
+
+    `lifetime` is that of its cache entries if it is not the client's.
+    """
+
+    given: GivenRequest
+    messages: Sequence[Any]
+    body: bytes
+    edits: int = 0
+    lifetime: str = ""
+
+
+class RecordedConversation:
+    """A conversation with its log; one thread at a time uses it."""
+
+    def __init__(self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome) -> None:
+        self.conversation = conversation
+        self.wire = wire
+        self.mode: Mode = mode
+        self.is_edited = False
+        session = conversation.session
+        self.bill = newest_bill(session.log) or GatewayBill(mode)
+        self._card = card_on_wire(session.card, wire)
+        self._clock = home.clock
+        self._undos = UndoQueue(home.folder, conversation.id)
+        self._reader = RequestReader()
+        self._blocks = RequestBlocks(self._card.name)
+        self._bills = TwoBills(self._card)
+        self._lifetime = ""
+
+    def prepare(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+        """Record what is new in a request and return what to send. Raises `BadInput` if the messages cannot be read."""
+        self._undo_queued()
+        given = self._reader.read(self.wire, body, fields)
+        before = self.conversation.session.log.tip
+        if self.mode == "watch":
+            self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
+            return Exchange(given, given.messages, body)
+        lifetime = self._chosen_lifetime(given)
+        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
+        self.is_edited = messages is not given.messages
+        log = self.conversation.session.log
+        bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
+        edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
+        return Exchange(given, messages, given.body_with(messages, lifetime), edits, lifetime)
+
+    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
+        """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
+
+        `sent_as_given` says that the request was sent as the client gave it, whatever was prepared.
+        """
+        try:
+            decoded = self._decoded(reply, streamed=streamed)
+        except PalimpsestError as error:
+            self.note("reply", error.kind, error.message)
+            return None
+        self.conversation.observe(decoded if streamed else msgspec.json.decode(reply))
+        if not decoded.usage.prompt:
+            return None
+        given = self._blocks.of(exchange.given, exchange.given.messages)
+        is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
+        sent = given if is_same else self._blocks.of(exchange.given, exchange.messages, exchange.lifetime)
+        call = self._bills.add(given, sent, decoded.usage, self._clock.now())
+        self.bill = self.bill.plus(call)
+        self.conversation.session.log.append(self.bill.noted())
+        return call
+
+    def _chosen_lifetime(self, given: GivenRequest) -> str:
+        """Choose the lifetime of the cache entries by the pauses so far; empty if it is the one that the client has chosen."""
+        session = self.conversation.session
+        own = next((found for part in _marked_parts(given) if (found := lifetime_of(part))), "")
+        if not own or self._card.cache != "breakpoints":
+            return ""
+        session.params = replace(session.params, ttl="1h" if own == "1h" else "5m")
+        chosen = session.request_params.ttl
+        if chosen != self._lifetime and (chosen != own or self._lifetime):
+            why = f"cache entries live for {'an hour' if chosen == '1h' else 'five minutes'} from here on, by the pauses so far"
+            end_call(session.log)
+            session.log.append(ViewEdited((), "cache_lifetime", why, "before_call"))
+        self._lifetime = chosen
+        return "" if chosen == own else chosen
+
+    def add_read(self, reply: ModelReplied) -> None:
+        """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
+        self.bill = replace(self.bill, usd=self.bill.usd + cost(reply.usage, self._card).total)
+
+    def note(self, what: str, kind: str, message: str) -> None:
+        """Record that something failed: the request was sent as it was given, or its reply was not understood."""
+        with suppress(PalimpsestError, OSError):
+            self.conversation.session.log.append(Failed(f"gateway {what}", kind, message))
+
+    def close(self) -> None:
+        """Make the log durable and close it."""
+        self.conversation.close()
+
+    def _decoded(self, reply: bytes, *, streamed: bool) -> ModelReplied:
+        if not streamed:
+            return decode_response(self.wire, reply, self._card)
+        stream = decoder(self.wire, self._card)
+        stream.feed(reply)
+        return stream.finish()
+
+    def _undo_queued(self) -> None:
+        for undo in self._undos.take():
+            try:
+                self.conversation.undo(undo.event, edits=undo.edits, why=undo.why)
+            except PalimpsestError as error:
+                self.note("undo", error.kind, error.message)
+
+
+def _marked_parts(given: GivenRequest) -> Iterator[Any]:
+    """The parts of a request that may have breakpoints, the newest message first."""
+    yield from reversed(given.messages)
+    yield from given.system if isinstance(given.system, list) else ()
+    yield {"tools": given.tools}

@@ -1,0 +1,176 @@
+"""What the modes of the gateway cost on recorded sessions: against the client alone, and against the same requests sent directly."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace as with_fields
+from itertools import pairwise
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from palimpsest.core.events import ModelReplied
+from palimpsest.core.items import Value
+from palimpsest.core.policy import complete
+from palimpsest.core.view import View
+from palimpsest.lab.outcome import Figures, figures
+from palimpsest.lab.simulation.behind_gateway import behind_gateway
+from palimpsest.lab.simulation.cache_simulator import CacheSimulator
+from palimpsest.lab.simulation.loading import LoadedSession
+from palimpsest.lab.simulation.recording import RecordedSession
+from palimpsest.lab.simulation.recording_index import RecordingIndex
+from palimpsest.lab.simulation.replay import Replay, unseen_head
+from palimpsest.lab.simulation.simulated_requests import SimulatedRequest
+from palimpsest.lab.simulation.simulation import Simulation, replay_card
+from palimpsest.profiles.named import profile
+from palimpsest.profiles.profile import Profile
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.prices import cost
+
+CLIENT: Final = "claude-code-2.1.325"
+MODES: Final = {
+    "lossless": "lossless",
+    "lossless, keep-alive": "lossless@PAL_KEEP_ALIVE=on",
+    "palimpsest": "gateway",
+    "palimpsest, keep-alive": "gateway@PAL_KEEP_ALIVE=on",
+    "thrifty": "gateway-thrifty",
+}
+"""The modes that change anything, with their profiles."""
+# Sessions of fewer tokens never come near a compaction.
+_LONG_TOKENS: Final = 150_000
+
+
+class GatewayRow(Value, frozen=True):
+    """One session in one mode: dollars of the client alone, behind the gateway, and of the same requests sent directly.
+
+    `worst` of a sum is the highest ratio of a session to the same requests sent directly.
+    """
+
+    mode: str
+    sessions: int = 1
+    usd_client: float = 0.0
+    usd: float = 0.0
+    usd_direct: float = 0.0
+    worst: float = 0.0
+    compactions_client: int = 0
+    compactions: int = 0
+    rereads_client: int = 0
+    rereads: int = 0
+    invalid: int = 0
+
+
+class _DirectBilling(Simulation):
+    """A simulation that also bills each request of the conversation as the client gave it: without masks, with the client's lifetime."""
+
+    def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
+        """Begin with the second bill."""
+        self._direct, self._ttl = CacheSimulator(card, self.counter.item), ttl
+        self.usd_sent = self.usd_direct = 0.0
+
+    def _turn(self, request: SimulatedRequest) -> ModelReplied:
+        reply = super()._turn(request)
+        if self.calls[-1].purpose == "turn":
+            given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
+            self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
+            self.usd_sent += self.calls[-1].cost.total
+        return reply
+
+    @property
+    def usd_kept_alive(self) -> float:
+        """Dollars of reads that kept the cache alive."""
+        return sum(call.cost.total for call in self.calls if call.purpose == "keep_alive")
+
+
+def _as_given(view: View) -> View:
+    """The view as the client gave it, who masks nothing."""
+    return replace(view, items=tuple(item if item.mask is None else replace(item, mask=None) for item in view.items))
+
+
+def gateway_rows(
+    loaded: LoadedSession, *, card: str = "claude-sonnet-4-5", ttl: Literal["5m", "1h"] = "5m", shuffled: int | None = None
+) -> Iterator[GatewayRow]:
+    """Yield a row for each mode. With `shuffled`, the pauses between requests are exchanged with each other, by this seed."""
+    recording = loaded.recording if shuffled is None else with_shuffled_pauses(loaded.recording, shuffled)
+    index, model = RecordingIndex(recording.steps), replay_card(card)
+    client = profile(CLIENT)
+    alone, _ = _replayed(recording, index, client, model, ttl)
+    for mode, name in MODES.items():
+        found, bills = _replayed(recording, index, behind_gateway(client, profile(name), model), model, ttl)
+        sent = bills.usd_sent + bills.usd_kept_alive
+        yield GatewayRow(
+            mode,
+            1,
+            alone.usd,
+            found.usd,
+            bills.usd_direct,
+            sent / bills.usd_direct if bills.usd_direct else 1.0,
+            alone.folds,
+            found.folds,
+            alone.rereads_by.get("text", 0),
+            found.rereads_by.get("text", 0),
+            found.invalid,
+        )
+
+
+def _replayed(
+    recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"]
+) -> tuple[Figures, _DirectBilling]:
+    simulation = _DirectBilling(recording, index, used, card, ttl)
+    simulation.bill_directly(card, ttl)
+    replaying = Replay(simulation, index, unseen_head(recording))
+    complete(replaying.replay_all(recording.steps, lambda *_: None))
+    return figures([replaying.outcome(timing=False)]), simulation
+
+
+def with_shuffled_pauses(recording: RecordedSession, seed: int) -> RecordedSession:
+    """Return a recording whose pauses between requests are exchanged with each other."""
+    times = [step.at for step in recording.steps]
+    pauses = [max(0, after - before) for before, after in pairwise(times)]
+    random.Random(seed).shuffle(pauses)  # noqa: S311 - the same pauses in every run
+    at, steps = times[0] if times else 0, []
+    for step, pause in zip(recording.steps, [0, *pauses], strict=True):
+        at += pause
+        steps.append(replace(step, at=at))
+    return with_fields(recording, steps=tuple(steps))
+
+
+def gateway_table(
+    sessions: Iterable[LoadedSession], *, shuffled: int | None = None, announce: Callable[[str], None] = lambda _text: None
+) -> list[GatewayRow]:
+    """Return one row for each mode, summed over the sessions of a client that are long enough to come near a compaction."""
+    rows: list[GatewayRow] = []
+    for loaded in sessions:
+        if loaded.recording.tokens >= _LONG_TOKENS:
+            announce(f"replaying {loaded.id} behind the gateway")
+            rows += gateway_rows(loaded, shuffled=shuffled)
+    return [summed([row for row in rows if row.mode == mode]) for mode in MODES if rows]
+
+
+def summed(rows: Sequence[GatewayRow]) -> GatewayRow:
+    """Return the sums of rows of one mode; `worst` is the highest."""
+    return GatewayRow(
+        rows[0].mode,
+        len(rows),
+        sum(row.usd_client for row in rows),
+        sum(row.usd for row in rows),
+        sum(row.usd_direct for row in rows),
+        max(row.worst for row in rows),
+        sum(row.compactions_client for row in rows),
+        sum(row.compactions for row in rows),
+        sum(row.rereads_client for row in rows),
+        sum(row.rereads for row in rows),
+        sum(row.invalid for row in rows),
+    )
+
+
+def gateway_markdown(rows: Sequence[GatewayRow]) -> str:
+    """Return the table as Markdown."""
+    lines = [
+        "| mode | cost against the client alone | worst session against the same requests sent directly | compactions | re-reads by text |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.mode} | {row.usd / row.usd_client:.3f}x | {row.worst:.3f}x | {row.compactions} of {row.compactions_client} "
+        f"| {row.rereads} of {row.rereads_client} |"
+        for row in rows
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,24 @@
+"""The profiles `gateway` and `gateway-thrifty`: clear what is dead in the conversation of another program, and leave folding to it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from palimpsest.profiles.palimpsest import THRIFT, with_numbers
+from palimpsest.profiles.profile import Profile
+
+# A program that compacts by itself keeps less than a fold of ours, so that a result is worth more rent to it while it is alive, and is
+# cleared younger once it is dead. Chosen by replaying public sessions of Claude Code behind a gateway, see docs/gateway.md.
+_EAGER: Final = replace(THRIFT["balanced"], patience=0.4)
+_THRIFTY: Final = replace(THRIFT["thrifty"], patience=0.0)
+_NO_FOLDS: Final = {"PAL_AUTO_COMPACT": "off"}
+
+
+def gateway(environment: Mapping[str, str]) -> Profile:
+    """Return the profile, which clears eagerly; the settings are those of `palimpsest`, of which `PAL_AUTO_COMPACT` is off by default."""
+    return replace(with_numbers(_EAGER, _NO_FOLDS | dict(environment)), name="gateway")
+
+
+def gateway_thrifty(environment: Mapping[str, str]) -> Profile:
+    """Return the profile that clears all that is dead without waiting, for the smallest bill."""
+    return replace(with_numbers(_THRIFTY, _NO_FOLDS | dict(environment)), name="gateway-thrifty")

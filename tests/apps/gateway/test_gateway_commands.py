@@ -1,0 +1,114 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pal_runs import Pal
+from provider_server import Provider, Reply, messages_stream, provider
+from running_gateway import gateway_running
+
+ROUNDS = 14
+
+
+def path_of(number: int) -> str:
+    return "parser.py" if number % 2 else "lexer.py"
+
+
+def messages_of(rounds: int) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Fix the parser."}]
+    for number in range(rounds):
+        text = "\n".join(f"line {line} of run {number}: value = {line * number}" for line in range(120))
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"file_path": path_of(number)}}
+        messages.append({"role": "assistant", "content": [call]})
+        messages.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": text}]})
+    return messages
+
+
+def ask(url: str, rounds: int) -> None:
+    body = {"model": "claude-sonnet-4-6", "max_tokens": 100, "stream": True, "system": "You are an agent.", "messages": messages_of(rounds)}
+    httpx.post(f"{url}/v1/messages", json=body, headers={"x-claude-code-session-id": "5c43"}, trust_env=False)
+
+
+def reads(count: int) -> list[Reply]:
+    return [Reply(messages_stream(number, "", path=path_of(number), tokens=30_000)) for number in range(count)]
+
+
+def test_the_commands_work_on_a_session_of_a_gateway_that_runs_and_an_undo_is_made_with_the_next_request(tmp_path: Path) -> None:
+    pal = Pal(tmp_path)
+    with provider(*reads(ROUNDS + 2)) as model, gateway_running(pal.home, "thrifty", model.url, deadline_ms=20_000) as gateway:
+        for rounds in range(ROUNDS):
+            ask(gateway.url, rounds)
+        sessions = pal.json("sessions")
+        edits = pal.json("audit", sessions[0]["id"])
+        context = pal.json("context", sessions[0]["id"])
+        request = json.loads(pal("show", sessions[0]["id"], "--request", "2").stdout)
+        undone = pal.json("undo", sessions[0]["id"], str(edits[0]["event"]))
+        ask(gateway.url, ROUNDS)
+        after = pal.json("audit", sessions[0]["id"])
+    assert (sessions[0]["origin"], sessions[0]["usd_without"]) == ("gateway", gateway.reports[ROUNDS - 1].usd_without)
+    assert sessions[0]["usd_without"] > sessions[0]["cost_usd"] == pytest.approx(gateway.reports[ROUNDS - 1].usd)
+    assert {edit["policy"] for edit in edits} == {"clear_dead"}
+    assert 0 < context["used"] < context["window"]
+    assert len(request["messages"]) == 3
+    assert (undone["queued"], undone["undone"]) == (True, [edits[0]["event"]])
+    assert [edit["undone"] for edit in after][: len(edits)] == [True, *(edit["undone"] for edit in edits[1:])]
+    restored = json.loads(model.sent[-1].body)["messages"]
+    assert restored[2] == messages_of(1)[2]
+
+
+PROGRAM = """#!{python}
+import json, os, subprocess, sys, urllib.request
+url = os.environ["ANTHROPIC_BASE_URL"]
+if "kill" in sys.argv:
+    found = subprocess.run(["pgrep", "-P", str(os.getppid())], capture_output=True, text=True, check=True).stdout.split()
+    gateway = next(int(each) for each in found if int(each) != os.getpid())
+    os.kill(gateway, 9)
+    try:
+        while True:
+            # Until `pal wrap` has seen that it is gone.
+            os.kill(gateway, 0)
+    except ProcessLookupError:
+        sys.exit(4)
+body = {{"model": "claude-sonnet-4-6", "max_tokens": 9, "stream": True, "messages": [{{"role": "user", "content": sys.argv[1]}}]}}
+request = urllib.request.Request(url + "/v1/messages", json.dumps(body).encode(), {{"content-type": "application/json"}})
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+print(len(opener.open(request).read()))
+sys.exit(3)
+"""
+
+
+def wrap(tmp_path: Path, model: Provider, *words: str) -> "subprocess.CompletedProcess[str]":
+    program = tmp_path / "claude"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PAL_HOME": str(tmp_path / "home"),
+        "ANTHROPIC_BASE_URL": model.url,
+    }
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", "claude", "--mode", "palimpsest", "--", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_wrapped_program_reaches_the_provider_through_the_gateway_which_ends_with_it(tmp_path: Path) -> None:
+    reply = messages_stream(0, "done", tokens=1_000)
+    with provider(Reply(reply)) as model:
+        ended = wrap(tmp_path, model, "hello")
+    assert (ended.returncode, ended.stdout.strip()) == (3, str(len(b"".join(reply))))
+    assert ended.stderr == "pal gateway: 1 request, $0.0031; sent directly the same would have cost $0.0031 (1.000x)\n"
+    assert json.loads(model.sent[0].body)["messages"] == [{"role": "user", "content": "hello"}]
+    assert [row["origin"] for row in Pal(tmp_path / "home").json("sessions")] == ["gateway"]
+
+
+def test_mi_18_a_dead_gateway_is_reported_at_once_with_the_way_on(tmp_path: Path) -> None:
+    with provider(Reply(messages_stream(0, "done"))) as model:
+        ended = wrap(tmp_path, model, "kill")
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert ended.stderr == (
+        "pal wrap: the gateway has ended (exit code -9), so claude cannot reach its model any more; leave it and go on directly with "
+        "`claude --continue`, nothing of its session is lost\n"
+    )

@@ -1,0 +1,102 @@
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from provider_server import Provider, Reply, Sent, messages_stream, provider
+from running_gateway import gateway_running
+
+from palimpsest.apps.gateway.keep_alive import is_billed_by_token, reading_request
+from palimpsest.core.events import ModelReplied
+from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.home import Home
+
+KEY = {"x-api-key": "k", "x-claude-code-session-id": "one"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+class Afternoon:
+    """Minutes that pass at once after the last request: two pauses move the clock, and then `over` is set."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock(1_932_800_400_000)
+        self.left = 2
+        self.over = threading.Event()
+        self.sent: list[Sent] = []
+
+    async def pause(self, seconds: float) -> None:
+        if len(self.sent) < 24 or self.left == 0:
+            if self.left == 0:
+                self.over.set()
+            await asyncio.Event().wait()
+        self.left -= 1
+        self.clock.time += round(seconds * 1_000)
+
+
+def ask(url: str, messages: list[Any], headers: dict[str, str]) -> None:
+    blocks = [{"type": "text", "text": "An agent. " * 400, **MARK}]
+    last = {**messages[-1], "content": [{"type": "text", "text": messages[-1]["content"], **MARK}]}
+    body = {"model": "claude-sonnet-4-6", "max_tokens": 100, "stream": True, "system": blocks, "messages": [*messages[:-1], last]}
+    httpx.post(f"{url}/v1/messages", json=body, headers=headers, trust_env=False)
+
+
+def read_reply() -> Reply:
+    usage = {"input_tokens": 0, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 0, "output_tokens": 1}
+    message = {"id": "r", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "max_tokens", "usage": usage}
+    return Reply((json.dumps(message).encode(),), "application/json")
+
+
+def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home]:
+    """Twenty-four requests at once, and then eight minutes without one."""
+    afternoon = Afternoon()
+    home = Home(tmp_path, afternoon.clock)
+    replies = [Reply(messages_stream(number, "Yes.", tokens=30_000 + 20 * number, cached=29_900 + 20 * number)) for number in range(24)]
+    options = {"keeps_alive": keeps_alive, "pause": afternoon.pause}
+    with provider(*replies, read_reply()) as model, gateway_running(home, "lossless", model.url, **options) as gateway:
+        afternoon.sent = model.sent
+        messages = [{"role": "user", "content": "Is it done?"}]
+        for number in range(24):
+            ask(gateway.url, messages, headers)
+            messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": f"And part {number}?"}]
+        assert not waits or afternoon.over.wait(20)
+    return model, home
+
+
+def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_again_once_the_client_is_gone(tmp_path: Path) -> None:
+    model, home = conversation(tmp_path, KEY, keeps_alive=True, waits=True)
+    reads = [json.loads(each.body) for each in model.sent[24:]]
+    with home.open(home.store.sessions()[0], write=False) as log:
+        kept = [event.body for event in log.events() if isinstance(event.body, ModelReplied) and event.body.purpose == "job:keep_alive"]
+    assert (len(reads), len(kept)) == (1, 1)
+    assert {(read["max_tokens"], read["stream"]) for read in reads} == {(1, False)}
+    assert reads[0]["messages"] == json.loads(model.sent[23].body)["messages"]
+    assert {body.usage.cache_read for body in kept} == {30_000}
+
+
+@pytest.mark.parametrize("reason", ["not opted in", "a subscription", "a sub-agent"])
+def test_mi_22_nothing_is_sent_without_the_user_having_asked_for_it_and_a_key_that_is_billed_by_the_token(
+    tmp_path: Path, reason: str
+) -> None:
+    headers = {
+        "not opted in": KEY,
+        "a subscription": {"authorization": "Bearer t", "x-claude-code-session-id": "one"},
+        "a sub-agent": KEY | {"x-claude-code-agent-id": "a1"},
+    }[reason]
+    model, _ = conversation(tmp_path, headers, keeps_alive=reason != "not opted in", waits=False)
+    assert len(model.sent) == 24
+
+
+def test_a_request_whose_cache_depends_on_its_limits_is_not_read_again() -> None:
+    assert reading_request(b'{"max_tokens":9000,"thinking":{"type":"enabled","budget_tokens":8000},"messages":[]}') is None
+    assert reading_request(b'{"max_tokens":9000,"thinking":{"type":"adaptive"},"messages":[]}') == (
+        b'{"max_tokens":1,"thinking":{"type":"adaptive"},"messages":[],"stream":false}'
+    )
+    assert reading_request(b"[]") is None
+    assert [is_billed_by_token(headers) for headers in ([(b"x-api-key", b"k")], [(b"X-Api-Key", b"k"), (b"Authorization", b"t")], [])] == [
+        True,
+        False,
+        False,
+    ]

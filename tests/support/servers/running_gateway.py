@@ -1,0 +1,50 @@
+"""A gateway in a thread of its own, as `pal gateway` runs it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from palimpsest.apps.gateway.forwarding import Upstreams
+from palimpsest.apps.gateway.gateway import Gateway, RequestReport
+from palimpsest.apps.gateway.recorded import Mode
+from palimpsest.apps.gateway.serving import listening, serve
+from palimpsest.stores.home import AnyHome
+
+
+@dataclass
+class RunningGateway:
+    """Where it listens, and what it reported."""
+
+    url: str
+    reports: list[RequestReport] = field(default_factory=list)
+
+
+@contextmanager
+def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
+    """The gateway while it runs; at the end all that it records is recorded."""
+    running = RunningGateway("")
+    ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loops.append((asyncio.get_running_loop(), stop))
+        gateway = Gateway(home, mode, Upstreams(upstream, upstream), report=running.reports.append, **options)
+
+        def started(url: str) -> None:
+            running.url = url
+            ready.set()
+
+        await serve(gateway, listening(0), started, stop)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield running
+    finally:
+        loop, stop = loops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
