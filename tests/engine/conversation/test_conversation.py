@@ -47,7 +47,7 @@ def test_compact_keeps_what_the_user_said_and_names_the_files_that_were_read() -
 def test_compact_leaves_a_small_list_as_it_is_and_says_so(messages: list[Any]) -> None:
     compacted = compact(messages, model="claude-sonnet-4-5")
     assert compacted.messages is messages
-    assert (compacted.edits, compacted.reason) == ((), "a fold would not make the list smaller")
+    assert (compacted.edits, compacted.reason) == ((), "no fold of profile palimpsest would make the list much smaller")
 
 
 def test_compact_leaves_what_is_no_list_of_messages_as_it_is_with_a_reason() -> None:
@@ -55,7 +55,7 @@ def test_compact_leaves_what_is_no_list_of_messages_as_it_is_with_a_reason() -> 
 
 
 def test_an_unknown_model_gets_the_card_of_one_that_is_like_it_and_an_unknown_profile_is_refused() -> None:
-    assert compact([], model="claude-sonnet-99").reason == "a fold would not make the list smaller"
+    assert compact([], model="claude-sonnet-99").reason == "no fold of profile palimpsest would make the list much smaller"
     with pytest.raises(BadInput, match="there is no profile 'nothing'"):
         compact([], model="claude-sonnet-4-5", profile="nothing")
 
@@ -186,8 +186,28 @@ def test_a_policy_that_wants_a_model_gets_the_provider_and_without_one_the_fold_
         compacted = conversation.compact(messages)
         assert (compacted.messages, compacted.edits, compacted.reason) == (messages, (), "KeyError('no such model')")
         assert asyncio.run(conversation.aprepare(messages)) is messages
-    edits = compact(messages, model="claude-sonnet-4-5", profile="claude-code").edits
-    assert [edit.by for edit in edits] == ["fold without a model"]
+    compacted = compact(messages, model="claude-sonnet-4-5", profile="claude-code")
+    assert [edit.by for edit in compacted.edits] == ["fold without a model"]
+    assert compacted.tokens_after * 2 < compacted.tokens_before
+
+
+@pytest.mark.parametrize(
+    ("profile", "said", "reason"),
+    [
+        ("claude-code", "All parts were read.\n" * 30_000, "the view would not be smaller"),
+        ("claude-code", "", "no assistant message in summarization response"),
+        ("lossless", "", "no fold of profile lossless would make the list much smaller"),
+    ],
+    ids=["refused", "failed", "never folds"],
+)
+def test_a_list_that_is_not_folded_when_asked_has_the_reason_of_the_gate_the_policy_or_the_profile(
+    profile: str, said: str, reason: str
+) -> None:
+    summary = ModelReplied((Text(f"<summary>{said}</summary>", "assistant"),), stop="end_turn")
+    messages = tool_loop("anthropic", 10)
+    with Conversation.open(model="claude-sonnet-4-5", profile=profile, provider=Scripted(*[summary] * 4)) as conversation:
+        compacted = conversation.compact(messages)
+    assert (compacted.messages is messages, compacted.edits, compacted.reason) == (True, (), reason)
 
 
 def test_a_conversation_is_found_again_by_its_id_and_its_results_stand_in_its_log(tmp_path: Path) -> None:

@@ -173,6 +173,16 @@ def test_mi_04_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire
 
 
 @each_wire
+def test_mi_04_an_own_fold_stays_where_the_owner_changes_what_came_after_it(wire: WireName) -> None:
+    conversation, messages = folded(wire)
+    first, last = conversation.prepare(messages), tool_round(wire, 15, 5)
+    said = {"role": "user", "content": "Part 14 was read."}
+    conversation.prepare([*messages, *tool_round(wire, 14, 5), *last])
+    assert conversation.prepare([*messages, said, *last]) == [*first, said, *last]
+    assert [(edit.by, edit.undone) for edit in conversation.audit()] == [("fold", False), ("owner", False)]
+
+
+@each_wire
 def test_mi_05_edits_are_stable_in_the_same_process_and_after_a_restart(wire: WireName, tmp_path: Path) -> None:
     conversation, messages = folded(wire, tmp_path, "work")
     first = json.dumps(conversation.prepare(messages))

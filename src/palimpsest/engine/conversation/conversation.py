@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.events import EventRef, SessionOpened, ViewEdited
+from palimpsest.core.events import EditRefused, EventRef, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment
@@ -19,6 +19,7 @@ from palimpsest.engine.conversation.records import Compacted, EditRecord, edit_r
 from palimpsest.engine.environment import Environment, in_thread, inline, no_provider
 from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.named_profiles import profile as named_profile
+from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
 from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from
@@ -115,11 +116,11 @@ class Conversation:
         return (await self._waiting(messages, tools, system, "before_call")).messages
 
     def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
-        """Fold the list now, whatever its size, and return it with the edits; unchanged if a fold would not make it smaller."""
+        """Fold the list now, whatever its size, and return it with the edits; unchanged with a reason if no fold makes it much smaller."""
         prepared = self._prepare(messages, tools, system, asked=True)
         edits = tuple(edit_record(event, event.body) for event in prepared.ran.events if isinstance(event.body, ViewEdited))
         after = self.session.used
-        reason = prepared.reason or ("" if edits else "a fold would not make the list smaller")
+        reason = prepared.reason or ("" if edits else _why_not_folded(prepared.ran, self.session.profile.name))
         return Compacted(prepared.messages, edits, edits[0].tokens_before if edits else after, after, reason)
 
     def observe(self, response: object) -> None:
@@ -191,6 +192,14 @@ class Conversation:
             return await carry_out(self._followed.steps(messages, tools, system, moment), self.session)
         except Exception as error:  # noqa: BLE001 - what a provider raises must not stop the loop of another program
             return Prepared(messages, reason=self._followed.failed(error))
+
+
+def _why_not_folded(ran: PolicyRun, profile: str) -> str:
+    """Return why policies that were asked for a fold made none: the last refusal of one, the failure of a policy, or too little to gain."""
+    refused = [event.body.why for event in ran.events if isinstance(event.body, EditRefused)]
+    if refused:
+        return refused[-1]
+    return ran.failure.message if ran.failure is not None else f"no fold of profile {profile} would make the list much smaller"
 
 
 def compact(

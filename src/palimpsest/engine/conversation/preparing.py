@@ -169,11 +169,13 @@ class FollowedList:
             self._note("rules", f"the list with its edits breaks a rule of the provider: {broken[0]}")
             if not kept:
                 return Prepared(messages)
+            undone = kept.pop()
+            ran = ran._replace(events=tuple(event for event in ran.events if event is not undone))
             with suppress(PalimpsestError):
-                undo(log, kept.pop().seq, why=f"the provider would refuse the list: {broken[0]}")
+                undo(log, undone.seq, why=f"the provider would refuse the list: {broken[0]}")
             sent, broken = mirror.rendered(log.view)
         heads = listed[: leading_system_messages(listed, self.wire)]
-        return Prepared(messages if sent is None else [*heads, *sent], PolicyRun(tuple(kept), ran.notices))
+        return Prepared(messages if sent is None else [*heads, *sent], ran)
 
     def _start_call(self, system: object, listed: Sequence[object]) -> None:
         """Record that a request with the current view is sent."""
