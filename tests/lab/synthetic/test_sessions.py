@@ -118,7 +118,7 @@ def test_synthetic_sessions_have_probes_of_every_kind() -> None:
     found = Counter(
         probe.kind for seed in (1, 2, 3) for probe in ProbedSession(synthetic_session(seed, 120_000, MemorySessions()).events()).probes
     )
-    assert set(found) == {"asked", "edited", "commands", "tests", "values", "open"}
+    assert set(found) == {"asked", "edited", "commands", "tests", "values", "open", "concluded", "next"}
     assert found["values"] > 5
 
 
