@@ -47,7 +47,13 @@ def test_summaries_are_as_long_and_remember_as_much_as_was_seen() -> None:
 
 
 def test_every_profile_but_ours_and_none_imitates_a_program() -> None:
-    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {"palimpsest", "lossless", "gateway", "gateway-thrifty", "none"}
+    assert {name for name in PROFILES if summary_statistics_of(name) is None} == {
+        "palimpsest",
+        "lossless",
+        "gateway",
+        "gateway-thrifty",
+        "none",
+    }
     assert summary_statistics_of("claude-code-2.1.325") is CLAUDE
 
 

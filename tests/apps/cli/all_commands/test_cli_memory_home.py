@@ -17,7 +17,7 @@ CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325"
 # a folder, `jobs` lists that of the index only where there is one, notes are kept in folders only, `chat` needs a terminal and `acp` an
 # editor, and the last three touch no home or make their own.
 OTHERWISE = {
-    *("fork", "ask", "doctor", "init", "diff", "jobs", "memory", "chat"),
+    *("fork", "ask", "doctor", "init", "diff", "jobs", "memory", "chat", "gateway", "wrap"),
     *(
         "acp",
         "mcp",

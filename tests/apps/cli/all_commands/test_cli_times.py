@@ -16,7 +16,7 @@ from palimpsest.stores.ephemeral import FixedClock
 # Milliseconds and seconds from 2001 to 2100.
 _TIMES = (range(10**12, 41 * 10**11), range(10**9, 41 * 10**8))
 # Commands that print no JSON of a session: they serve, open a terminal, call a model, or measure.
-_WITHOUT = {"chat", "ask", "acp", "mcp", "unplug", "bench", "demo", "lab", "replay"}
+_WITHOUT = {"chat", "ask", "acp", "mcp", "unplug", "gateway", "wrap", "bench", "demo", "lab", "replay"}
 _WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mcp-servers": ((),),
     "agents": ((SMALL,),),

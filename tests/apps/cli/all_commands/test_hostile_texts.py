@@ -110,7 +110,7 @@ LINES = {
     "replay": [[SESSION, "--profiles", "none", "--card", "claude-sonnet-4-5"], [SESSION, "--profiles", evil("profile")]],
     "completion": [[evil("shell")]],
 }
-WITHOUT_SESSIONS = {"ask", "chat", "acp", "mcp", "plug", "unplug", "init", "trust", "demo", "bench", "lab"}
+WITHOUT_SESSIONS = {"ask", "chat", "acp", "mcp", "plug", "unplug", "gateway", "wrap", "init", "trust", "demo", "bench", "lab"}
 
 
 def test_every_command_is_tried_or_named_as_one_that_shows_no_session() -> None:

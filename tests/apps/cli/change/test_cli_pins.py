@@ -35,7 +35,7 @@ def test_items_and_files_are_pinned_listed_and_unpinned(pal: Pal) -> None:
 def test_what_is_pinned_is_not_hidden_by_a_fold(pal: Pal) -> None:
     long(pal.home)
     hidden = pal.json("compact", LONG, "--preview")[0]["hidden"]["items"]
-    pinned = next(item.id for item in _view(pal, LONG).items if item.id in hidden and item.kind == "assistant")
+    pinned = next(item.id for item in _view(pal, LONG).items if item.id in hidden and item.kind == "result")
     pal("pin", LONG, pinned)
     (made,) = pal.json("compact", LONG, "--no-model")
 
