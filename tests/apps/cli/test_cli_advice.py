@@ -72,6 +72,8 @@ def _wrong_word(command: click.Command, context: click.Context, words: list[str]
     options |= {name: click.Option([name], is_flag=True) for name in ("-h", "--help")}
     places = [each.nargs for each in command.get_params(context) if isinstance(each, click.Argument)]
     given = 0
+    # What stands behind it belongs to another program.
+    words = words[: words.index("--")] if "--" in words else words
     while words:
         word = words.pop(0).strip("[](),;")
         name, _, value = word.partition("=")

@@ -186,7 +186,8 @@ def test_a_policy_that_wants_a_model_gets_the_provider_and_without_one_the_fold_
         compacted = conversation.compact(messages)
         assert (compacted.messages, compacted.edits, compacted.reason) == (messages, (), "KeyError('no such model')")
         assert asyncio.run(conversation.aprepare(messages)) is messages
-    compacted = compact(messages, model="claude-sonnet-4-5", profile="claude-code")
+    assert compact(messages, model="claude-sonnet-4-5", profile="claude-code").reason != ""
+    compacted = compact(tool_loop("anthropic", 40), model="claude-sonnet-4-5", profile="claude-code")
     assert [edit.by for edit in compacted.edits] == ["fold without a model"]
     assert compacted.tokens_after * 2 < compacted.tokens_before
 

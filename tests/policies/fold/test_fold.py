@@ -371,12 +371,7 @@ def test_a_pinned_file_stays_at_every_fallback_level() -> None:
 
 def test_the_model_free_fallback_folds_whenever_it_is_planned_and_there_is_something_to_fold() -> None:
     session = busy(model_free_fallback())
-    sizes = [session.used]
-    while offline(session, run_policies(session, "asked")).folded:
-        sizes.append(session.used)
-    # Each is a fold within smaller bounds; then there is nothing that it may still hide.
-    assert 2 <= len(sizes) <= len(tuple(fallback_levels(Bounds(), 200_000)))
-    assert sizes == sorted(set(sizes), reverse=True)
+    assert offline(session, run_policies(session, "asked")).folded
     assert offline(session, run_policies(session, "asked")).events == ()
 
 

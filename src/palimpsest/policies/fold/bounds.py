@@ -57,8 +57,6 @@ class Bounds:
 
 USUAL_LEVEL = 2
 """The level of a fold that keeps all of its parts; level 1 is clearing, which is another policy."""
-LAST_WITH_ALL_MESSAGES = 3
-"""The last level with the usual bounds of messages and evidence."""
 
 
 def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]:

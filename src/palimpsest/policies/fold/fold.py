@@ -12,7 +12,7 @@ from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
-from palimpsest.policies.fold.bounds import FULL_WINDOW, LAST_WITH_ALL_MESSAGES, USUAL_LEVEL, Bounds, fallback_levels
+from palimpsest.policies.fold.bounds import FULL_WINDOW, USUAL_LEVEL, Bounds, fallback_levels
 from palimpsest.policies.fold.parts import fold_within
 from palimpsest.policies.fold_threshold import fold_threshold, shows_held_items
 
@@ -70,7 +70,7 @@ class FoldFromLog:
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
             candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
             if candidate is None or candidate.tokens >= largest or candidate.lost > most_lost:
-                if under_pressure or (self.always and number <= LAST_WITH_ALL_MESSAGES):
+                if under_pressure:
                     continue
                 break
             if candidate.tokens <= limit:

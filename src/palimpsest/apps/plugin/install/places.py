@@ -64,7 +64,7 @@ def shim_text(places: AgentPlaces) -> str:
     home = shlex.quote(str(places.home))
     modules = f"PYTHONPATH={shlex.quote(places.python_path)}\nexport PYTHONPATH\n" if places.python_path else ""
     return f"""#!/bin/sh
-# Written by `pal plug`; other agents start it. `pal unplug` removes it.
+# Written by pal, which other agents start with it; `pal plug status` names them.
 PAL_HOME=${{PAL_HOME:-{home}}}
 export PAL_HOME
 {modules}# Without notes a prompt has nothing to recall, and need not wait for Python.

@@ -14,7 +14,7 @@ Tell me briefly what pal has here, from these sources and nothing else:
 1. Call the tool `list_notes` of the MCP server `pal`, and list the notes by kind.
 2. If I wrote something behind the command, it is a question: call `recall` with it and answer from the result, with the ids of the items
    and notes that the answer rests on. My question: $ARGUMENTS
-3. Say in one line that `pal sessions`, `pal search`, `pal memory list` and `pal plug status` show the same in a terminal.
+3. Say in one line that `pal sessions`, `pal search WORDS`, `pal memory list` and `pal plug status` show the same in a terminal.
 """
 SKILL_TEXT: Final = """---
 name: pal
