@@ -1,6 +1,6 @@
 """Writes edits as the lines of Claude Code for them: boundaries, summaries, preserved lines and cleared results."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
@@ -68,6 +68,7 @@ class CompactionWriter:
         edits = [
             (index, edit) for index, edit in enumerate(body.edits) if undone_edits is None or (undone_edits and index not in undone_edits)
         ]
+        masks = {item_id: edit for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids}
         on_path = event.seq in self._path
         if any(isinstance(edit, Fold) for _, edit in edits):
             view = self._walk.view_at(event.seq) if on_path else self._log.state_at(event.seq).view
@@ -75,13 +76,17 @@ class CompactionWriter:
             trigger = "manual" if body.moment == "asked" or body.why == "manual" else "auto"
             details: Json = {"trigger": trigger, "preTokens": body.tokens_before, "postTokens": body.tokens_after}
             yield from self._fold_lines(view, f"{event.seq}.", details, pending)
+            # A kept result stays on its line, which is preserved whole: its id may not occur twice, so that its stub needs a line too.
+            stubs = [item for item in view.items if item.id in masks and self._is_clearable(item.id, masks)]
+            if stubs:
+                yield self._cleared_line(stubs, trigger, body.tokens_after, body.tokens_after)
             return
-        masks = {item_id: edit for _, edit in edits if isinstance(edit, Mask) for item_id in edit.ids}
         cleared = [self._log.item(item_id) for item_id in masks if self._is_clearable(item_id, masks)]
         # The program lists dropped notes too. Notes that are no attachments are hidden by the next boundary.
         notes = [item for item_id in masks if self._is_hidden_note(item := self._log.item(item_id), masks) and item not in cleared]
         if cleared or notes:
-            yield self._cleared_line(body, [*cleared, *notes])
+            trigger = "manual" if body.moment == "asked" else "auto"
+            yield self._cleared_line([*cleared, *notes], trigger, body.tokens_before, body.tokens_after)
         for index, edit in edits:
             if isinstance(edit, Insert) and not _is_not_append(edit):
                 yield from self._inserted_lines(event, index, edit)
@@ -187,13 +192,13 @@ class CompactionWriter:
             line = self.index.parents.get(line, "")
         return head
 
-    def _cleared_line(self, body: ViewEdited, items: Iterable[Item]) -> EditLine:
+    def _cleared_line(self, items: Sequence[Item], trigger: str, before: int, after: int) -> EditLine:
         calls = [self._ids.of(item.id, item.content.call_id) for item in items if isinstance(item.content, ToolResult)]
         others = [self.index.sources[item.id] for item in items if not isinstance(item.content, ToolResult)]
         metadata: Json = {
-            "trigger": "manual" if body.moment == "asked" else "auto",
-            "preTokens": body.tokens_before,
-            "tokensSaved": max(0, body.tokens_before - body.tokens_after),
+            "trigger": trigger,
+            "preTokens": before,
+            "tokensSaved": max(0, before - after),
             "compactedToolIds": calls,
             "clearedAttachmentUUIDs": list(dict.fromkeys(others)),
         }
