@@ -14,6 +14,7 @@ from palimpsest.core.items import Opaque, Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
 from palimpsest.core.view import View
+from palimpsest.foreign.claude.edits import CLEARED
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.foreign.claude.writer import claude_session
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
@@ -92,6 +93,45 @@ def test_what_a_fold_keeps_and_adds_is_in_the_order_of_the_view(tmp_path: Path) 
     assert messages(view) == messages(log.view)
     assert [item.kind for item in view.items[:4]] == ["user", "user", "context", "summary"]
     assert said(home.bodies(home.done[claude_session(log)].session)) == ["first", "second", "third"]
+
+
+def test_a_result_that_a_fold_keeps_as_a_stub_is_cleared_after_the_boundary(tmp_path: Path) -> None:
+    log = log_with(UserSaid((Text("first"),)), *worked("a", "b"), UserSaid((Text("second"),)))
+    into = (SUMMARY, Keep("2.1"), Keep("3.0"), Keep("4.1"), Keep("5.0"))
+    edits = (Fold("1.0", "5.0", into), Mask(("3.0",), CLEARED))
+    log.append(ViewEdited(edits, "pal", moment="asked", tokens_before=90, tokens_after=9))
+    log.append(ModelReplied((Text("on", "assistant"),)))
+    summed, cleared, on = lines_of(log)[-3:]
+    assert (summed["isCompactSummary"], cleared["parentUuid"], on["parentUuid"]) == (True, summed["uuid"], cleared["uuid"])
+    assert cleared["microcompactMetadata"] == {
+        "trigger": "manual",
+        "preTokens": 9,
+        "tokensSaved": 0,
+        "compactedToolIds": ["a"],
+        "clearedAttachmentUUIDs": [],
+    }
+    check_shown(
+        log,
+        tmp_path,
+        user("what was before"),
+        assistant(call("a", "bash", run="a")),
+        user({**returned("a"), "content": CLEARED}),
+        assistant(call("b", "bash", run="b")),
+        user(returned("b"), "second"),
+        assistant(text("on")),
+    )
+
+
+def test_a_stub_is_cleared_in_a_fold_without_a_text_too(tmp_path: Path) -> None:
+    log = log_with(UserSaid((Text("first"),)), *worked("a"), UserSaid((Text("second"),)))
+    log.append(ViewEdited((Fold("2.0", "2.1", (Keep("2.1"),)), Mask(("3.0",), CLEARED)), "pal"))
+    check_shown(
+        log,
+        tmp_path,
+        user("first"),
+        assistant(call("a", "bash", run="a")),
+        user({**returned("a"), "content": CLEARED}, "second"),
+    )
 
 
 def test_kept_words_before_the_summary_are_written_again_between_it_and_the_boundary_and_name_their_line() -> None:
