@@ -171,12 +171,10 @@ STEPS = st.lists(
 
 
 # Pauses of more than an hour make five minutes look cheaper; those that follow would have been reads with an hour.
-LONG_THEN_SHORTER = [(1, 30_000, 0, True), *[(61, 100, 0, True)] * 25, *[(38, 100, 0, True)] * 6]
-
-
-@example(LONG_THEN_SHORTER, HOUR_MS, False)
-@example(LONG_THEN_SHORTER, HOUR_MS, True)
-@given(STEPS, st.sampled_from([FIVE_MINUTES_MS, HOUR_MS]), st.booleans())
+@example(steps=[(1, 30_000, 0, True), *[(61, 100, 0, True)] * 25, *[(38, 100, 0, True)] * 6], own=HOUR_MS, keeps_alive=False)
+@example(steps=[(1, 30_000, 0, True), *[(61, 100, 0, True)] * 65, *[(38, 100, 0, True)] * 6], own=HOUR_MS, keeps_alive=False)
+@example(steps=[(1, 30_000, 0, True), *[(600, 100, 0, False)] * 8, *[(20, 100, 0, False)] * 6], own=HOUR_MS, keeps_alive=True)
+@given(steps=STEPS, own=st.sampled_from([FIVE_MINUTES_MS, HOUR_MS]), keeps_alive=st.booleans())
 def test_no_session_costs_more_than_its_share_whatever_its_pauses(
     steps: list[tuple[int, int, int, bool]], own: int, keeps_alive: bool
 ) -> None:
