@@ -49,7 +49,9 @@ def loop_with_openai(url: str) -> None:
 
 def report(name: str, client: Any, messages: list[Any]) -> None:
     (conversation,) = client.conversations.all()
-    print(f"{name}: {len(messages)} messages in the list, at most {SENT[name]} were sent, edited by {conversation.audit()[0].by}")
+    print(
+        f"{name}: {len(messages)} messages in the list, at most {SENT[name] // 1000} kB were sent, edited by {conversation.audit()[0].by}"
+    )
 
 
 SENT = {"anthropic": 0, "openai": 0}
@@ -65,7 +67,7 @@ def model() -> Iterator[str]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             name = "anthropic" if self.path.endswith("/messages") else "openai"
-            SENT[name] = max(SENT[name], len(body["messages"]))
+            SENT[name] = max(SENT[name], len(json.dumps(body["messages"])))
             Answering.count += 1
             number = Answering.count % (ROUNDS + 1)
             data = json.dumps(reply_of(name, number)).encode()

@@ -15,8 +15,8 @@ _LAST_LINES = {
         "2 turns, 5 model calls, 10 items in the view",
     ],
     "followed_clients.py": [
-        "anthropic: 26 messages in the list, at most 15 were sent, edited by fold",
-        "openai: 26 messages in the list, at most 22 were sent, edited by fold",
+        "anthropic: 26 messages in the list, at most 116 kB were sent, edited by fold",
+        "openai: 26 messages in the list, at most 126 kB were sent, edited by fold",
     ],
     "find_and_fork.py": ["the new session: ['2.0', '3.0', '5.0']", "the old session: ['2.0', '3.0', '4.0']", "4 sessions"],
     "go_on_after_a_crash.py": [

@@ -11,14 +11,13 @@ from palimpsest.profiles.profile import Profile
 # cleared younger once it is dead. Chosen by replaying public sessions of Claude Code behind a gateway, see docs/gateway.md.
 _EAGER: Final = replace(THRIFT["balanced"], patience=0.25)
 _THRIFTY: Final = replace(THRIFT["thrifty"], patience=0.0)
-_NO_FOLDS: Final = {"PAL_AUTO_COMPACT": "off"}
 
 
 def gateway(environment: Mapping[str, str]) -> Profile:
     """Return the profile, which clears eagerly; the settings are those of `palimpsest`, of which `PAL_AUTO_COMPACT` is off by default."""
-    return replace(with_numbers(_EAGER, _NO_FOLDS | dict(environment)), name="gateway")
+    return replace(with_numbers(_EAGER, environment, auto_compact="off"), name="gateway")
 
 
 def gateway_thrifty(environment: Mapping[str, str]) -> Profile:
     """Return the profile that clears all that is dead without waiting, for the smallest bill."""
-    return replace(with_numbers(_THRIFTY, _NO_FOLDS | dict(environment)), name="gateway-thrifty")
+    return replace(with_numbers(_THRIFTY, environment, auto_compact="off"), name="gateway-thrifty")

@@ -80,9 +80,9 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
 
 
-def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str]) -> Profile:
-    """Return the profile with the given numbers; settings in the environment override them."""
-    auto = _SWITCH[_one_of(environment, "PAL_AUTO_COMPACT", "on", _SWITCH)]
+def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto_compact: str = "on") -> Profile:
+    """Return the profile with the given numbers; settings in the environment override them and `auto_compact`."""
+    auto = _SWITCH[_one_of(environment, "PAL_AUTO_COMPACT", auto_compact, _SWITCH)]
     bounds = replace(
         numbers.bounds,
         tail=_number(environment, "PAL_TAIL", numbers.bounds.tail),

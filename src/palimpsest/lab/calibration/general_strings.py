@@ -11,6 +11,7 @@ from palimpsest.lab.rereads.definitions import strings_in
 from palimpsest.lab.rereads.general_strings import DATA
 from palimpsest.lab.rereads.visible import searched_text
 from palimpsest.lab.simulation.loading import LoadedSession, load_all
+from palimpsest.stores.files import write_atomically
 
 # A string of a session is general if two other projects have it; the session's own project is the third.
 FEWEST_PROJECTS: Final = 3
@@ -38,7 +39,7 @@ def write_table(folders: Iterable[Path], table: Path) -> int:
     found = strings_of_projects(load_all(list(folders)))
     if not found:
         raise BadInput(f"no string occurs in sessions of {FEWEST_PROJECTS} projects, so the table stays as it is", where=str(table))
-    table.write_text("".join(f"{string}\n" for string in found), encoding="utf-8")
+    write_atomically(table, ["".join(f"{string}\n" for string in found).encode()], replace=True)
     return len(found)
 
 

@@ -43,7 +43,7 @@ def test_sessions_of_another_agent_are_imported_replayed_and_resumed(room: Calla
         screen.press("down", "enter")
         screen.wait_for("Replay which session?")
         screen.press("enter")
-        screen.wait_for("kept: share of messages")
+        screen.wait_for("folds/100: folds per 100")
         screen.wait_for("❯ replay a session")
     with here.terminal() as screen:
         say(screen, "/resume")

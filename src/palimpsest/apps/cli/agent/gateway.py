@@ -52,9 +52,7 @@ fold_option = click.option("--fold", is_flag=True, help="Also fold, in palimpses
     "--openai", default="", metavar="URL", help="Address of Responses and Chat Completions; default $OPENAI_BASE_URL or the provider's."
 )
 @click.option("--json-stream", is_flag=True, help="Print one JSON object for each request.")
-@click.option(
-    "--wrapped", type=int, default=None, hidden=True, metavar="FD", help="For wrapped programs: report to FD, end with stdin."
-)
+@click.option("--wrapped", type=int, default=None, hidden=True, metavar="FD", help="For wrapped programs: report to FD, end with stdin.")
 @click.option("--keep-alive", is_flag=True, hidden=True, help="For wrapped programs, of which it is known when the client is gone.")
 @json_option
 def gateway(

@@ -17,7 +17,7 @@ from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolR
 from palimpsest.core.items import Text, Value
 from palimpsest.core.situation import Evidence
 from palimpsest.foreign.reading.transcript import ReadEvent, TranscriptSource
-from palimpsest.stores.files import FileStateSlot
+from palimpsest.stores.files import FileStateSlot, write_private
 
 if TYPE_CHECKING:
     from palimpsest.foreign.reading.transcript import Format
@@ -177,7 +177,7 @@ def _events(path: Path, data: bytes, start: int) -> Iterator[tuple[int, Body]]:
     first = head if is_codex and start else b""
     with tempfile.TemporaryDirectory(prefix="pal-hook-") as folder:
         copy = Path(folder) / path.name
-        copy.write_bytes(first + data)
+        write_private(copy, first + data, sync=False)
         read: list[tuple[int, Body | None]] = []
         places: dict[str, int] = {}
         try:
