@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from palimpsest.audit.pricing.keeping import (
     chosen_lifetime,
     joined,
     reads_worth,
+    reserve,
     survival,
     tariff_of,
 )
@@ -115,12 +116,41 @@ def test_reads_that_were_made_are_counted_and_none_is_begun_that_leads_to_nothin
             CacheAccount(1.02e7, 1e7, 8e6), NOTHING, FIVE_MINUTES_MS, (90_000, HOUR_MS), FIVE_MINUTES_MS, id="until the share is lost"
         ),
         pytest.param(CacheAccount(9e6, 8e6, 1e7), NOTHING, HOUR_MS, None, FIVE_MINUTES_MS, id="five minutes in place of an hour"),
+        pytest.param(CacheAccount(9.8e6, 8e6, 1e7), NOTHING, HOUR_MS, None, HOUR_MS, id="five minutes that may fail twice"),
+        pytest.param(
+            CacheAccount(9.9e6, 8e6, 1e7),
+            NOTHING,
+            HOUR_MS,
+            (90_000, FIVE_MINUTES_MS),
+            FIVE_MINUTES_MS,
+            id="five minutes go on",
+        ),
+        pytest.param(
+            CacheAccount(9.92e6, 8e6, 1e7),
+            NOTHING,
+            HOUR_MS,
+            (90_000, FIVE_MINUTES_MS),
+            HOUR_MS,
+            id="until a write for an hour is not covered",
+        ),
     ],
 )
 def test_a_lifetime_is_chosen_when_it_was_cheaper_and_its_risk_is_covered(
     account: CacheAccount, earlier: CacheAccount, own: int, cached: tuple[int, int] | None, chosen: int
 ) -> None:
     assert chosen_lifetime(account, earlier, CLAUDE, own, cached=cached, tokens=100_000) == chosen
+
+
+@pytest.mark.parametrize(
+    ("own", "lifetime", "reserved"),
+    [
+        pytest.param(HOUR_MS, FIVE_MINUTES_MS, 190_000, id="an hour would have been a read"),
+        pytest.param(HOUR_MS, HOUR_MS, 0, id="an hour as it would be anyway"),
+        pytest.param(FIVE_MINUTES_MS, HOUR_MS, 0, id="longer than it would be"),
+    ],
+)
+def test_a_prefix_that_lives_shorter_holds_back_what_it_may_still_lose(own: int, lifetime: int, reserved: float) -> None:
+    assert reserve(CLAUDE, own, lifetime, 100_000) == pytest.approx(reserved)
 
 
 def test_pauses_of_earlier_sessions_join_and_their_costs_do_not() -> None:
@@ -140,7 +170,11 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.sampled_from([FIVE_MINUTES_MS, HOUR_MS]), st.booleans())
+# Pauses of more than an hour make five minutes look cheaper; those that follow would have been reads with an hour.
+@example(steps=[(1, 30_000, 0, True), *[(61, 100, 0, True)] * 25, *[(38, 100, 0, True)] * 6], own=HOUR_MS, keeps_alive=False)
+@example(steps=[(1, 30_000, 0, True), *[(61, 100, 0, True)] * 65, *[(38, 100, 0, True)] * 6], own=HOUR_MS, keeps_alive=False)
+@example(steps=[(1, 30_000, 0, True), *[(600, 100, 0, False)] * 8, *[(20, 100, 0, False)] * 6], own=HOUR_MS, keeps_alive=True)
+@given(steps=STEPS, own=st.sampled_from([FIVE_MINUTES_MS, HOUR_MS]), keeps_alive=st.booleans())
 def test_no_session_costs_more_than_its_share_whatever_its_pauses(
     steps: list[tuple[int, int, int, bool]], own: int, keeps_alive: bool
 ) -> None:
@@ -149,7 +183,8 @@ def test_no_session_costs_more_than_its_share_whatever_its_pauses(
     for minutes, growth, output, working in steps:
         pause, reads, spacing = minutes * MINUTE, 0, 4 * MINUTE if lifetime == FIVE_MINUTES_MS else 56 * MINUTE
         while keeps_alive and tokens and spacing * (reads + 1) < pause:
-            most = min(MOST_READS, reads + int(allowance(account, own, loss) / (CLAUDE.read * tokens)))
+            room = allowance(account, own, loss) - reserve(CLAUDE, own, lifetime, tokens)
+            most = min(MOST_READS, reads + int(room / (CLAUDE.read * tokens)))
             if reads_worth(account, CLAUDE, lifetime, 4 * MINUTE, working=working, done=reads, most=most) <= reads:
                 break
             account, reads = replace(account, paid=account.paid + price(Usage(cache_read=tokens), CLAUDE)), reads + 1

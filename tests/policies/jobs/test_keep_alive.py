@@ -55,6 +55,10 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
         ),
         pytest.param({"account": CacheAccount(90_000, 90_000, 99_000)}, False, id="more than a twentieth of the cost"),
         pytest.param({"account": CacheAccount(80_000, 90_000, 99_000)}, True, id="paid by what was saved"),
+        pytest.param(
+            {"account": CacheAccount(1_000_000, 900_000, 1_000_000), "lifetime": 3_600_000}, False, id="a write for an hour is not covered"
+        ),
+        pytest.param({"account": CacheAccount(1_000_000, 900_000, 1_100_000), "lifetime": 3_600_000}, True, id="both are covered"),
         pytest.param({"card": card("local/qwen3-0.6b")}, False, id="a model that costs nothing"),
         pytest.param({"card": card("gpt-5")}, False, id="a cache that promises no lifetime"),
     ],

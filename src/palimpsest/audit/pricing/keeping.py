@@ -111,6 +111,15 @@ def allowance(account: CacheAccount, own_ms: int, loss: float) -> float:
     return (1 + loss) * plain - account.paid
 
 
+def reserve(tariff: Tariff, own_ms: int, lifetime_ms: int, tokens: int) -> float:
+    """Input tokens that a live prefix of so many `tokens` may still lose, because it lives for less than `own_ms`; 0 if it does not.
+
+    A pause that only the longer lifetime outlasts costs a write at the price of that lifetime where it would have been a read.
+    """
+    own = tariff.lifetime(own_ms)
+    return (own.write - tariff.read) * tokens if lifetime_ms < own.ms else 0.0
+
+
 def chosen_lifetime(
     account: CacheAccount,
     earlier: CacheAccount,
@@ -133,9 +142,10 @@ def chosen_lifetime(
     room = allowance(account, own_ms, loss) + max(0.0, proven)
     longer = other.ms > own.ms
     if cached is not None:
-        at_risk = (other.write - own.write) * (tokens - cached[0]) if longer else (other.write - tariff.read) * tokens
+        at_risk = (other.write - own.write) * (tokens - cached[0]) if longer else reserve(tariff, own_ms, other.ms, tokens)
         return other.ms if cached[1] == other.ms and at_risk <= room else own.ms
     would_be = account.long if longer else account.short
-    # An hour that is not needed costs the dearer write. Five minutes that do not suffice cost another write, after a cheaper one.
-    at_risk = (other.write - own.write) * tokens if longer else (2 * other.write - own.write - tariff.read) * tokens
+    # An hour that is not needed costs the dearer write. Five minutes may not have sufficed before this request, where an hour would have
+    # been a read, and may not suffice after it.
+    at_risk = (other.write - (own.write if longer else tariff.read)) * tokens + reserve(tariff, own_ms, other.ms, tokens)
     return other.ms if account.paid - would_be + proven > 0 and at_risk <= room else own.ms

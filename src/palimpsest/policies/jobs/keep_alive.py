@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS, MOST_READS, allowance, joined, reads_worth, tariff_of
+from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS, MOST_READS, allowance, joined, reads_worth, reserve, tariff_of
 from palimpsest.audit.pricing.pauses import KEEP_ALIVE
 from palimpsest.core.items import Item
 from palimpsest.core.policy import Ask, JobLimits, JobPlan, JobSteps, ask
@@ -48,7 +48,9 @@ class KeepAlive:
             return False
         account, done = joined(situation.account, situation.earlier), situation.job.repeats
         price = tariff.read * prefix.tokens + tariff.output * _SHORT_REPLY
-        affordable = done + int(allowance(account, situation.lifetime, self.loss) / price)
+        # Reads do not spend what the prefix itself may still lose.
+        held_back = reserve(tariff, situation.lifetime, prefix.ttl, prefix.tokens)
+        affordable = done + int((allowance(account, situation.lifetime, self.loss) - held_back) / price)
         working, most = situation.health.turn is not None, min(self.most, affordable)
         return reads_worth(account, tariff, prefix.ttl, self.interval_ms, working=working, done=done, most=most) > done
 
