@@ -16,7 +16,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "Start": ("README.md", "README.zh-CN.md", "GLOSSARY.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     "Use": (
         *("agent", "editors", "inside", "memory", "mcp", "subagents", "hooks", "jobs", "undo-files", "configuration", "exchange", "replay"),
-        *("report", "profiles", "fold", "json"),
+        *("report", "profiles", "fold", "json", "loops", "gateway"),
     ),
     "Build on it": ("adding", "api", "architecture", "format", "tour", "benchmark", "memory-evaluation"),
 }
