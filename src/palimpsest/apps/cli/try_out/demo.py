@@ -39,6 +39,10 @@ Examples:
   pal demo
   pal demo --home ./demo-home    keeps the sessions to try commands on
   pal demo --html demo.html      writes the report elsewhere"""
+_WHAT_IS_COMPARED = (
+    "every program at its default trigger, re-reads by the definition text; one synthetic session proves little, and no replay knows if"
+    " the task succeeds: docs/benchmark.md has recorded sessions, `pal replay ID --curve` takes yours at every trigger"
+)
 
 
 @click.command(epilog=_EXAMPLES)
@@ -110,7 +114,7 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     screen.print(f"a synthetic session: {outcome.verdicts[0].events:,} events, {tokens:,} tokens, {size:,} bytes; chain {chain}")
     _title(screen, "2  The same session under five profiles, offline, every request billed")
     print_comparison(screen, outcome.comparison)
-    screen.print(Text("one synthetic session proves little: docs/benchmark.md has recorded ones, `pal replay ID` takes yours", style="dim"))
+    screen.print(Text(_WHAT_IS_COMPARED, style="dim"))
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
     counts = count_of(view, outcome.fork, home.blobs)
