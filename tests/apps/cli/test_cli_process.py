@@ -61,8 +61,8 @@ def test_every_command_has_a_help_with_an_example_and_takes_json(pal: Pal, name:
 
     assert "Example" in text
     assert f"pal {name}" in text
-    # A conversation in a terminal and a protocol have no value to print, and the commands of memory have the option themselves.
-    assert ("--json" in text) == (name not in {"chat", "acp", "mcp", "memory"})
+    # A conversation in a terminal and a protocol have no value to print, and the commands of a group have the option themselves.
+    assert ("--json" in text) == (name not in {"chat", "acp", "mcp", "memory", "lab"})
 
 
 @pytest.mark.parametrize("name", sorted(memory.list_commands(click.Context(memory))))
