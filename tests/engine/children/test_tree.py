@@ -93,8 +93,8 @@ def test_each_of_eight_children_in_three_levels_ends_truthfully(tmp_path: Path, 
                 for name in ("Gus", "Eve"):
                     assert await asyncio.to_thread((family.project / name).read_text) == "ready\n"
                 # A shell says that it is ready before the program that it starts has its name.
-                while marked(str(tmp_path)).count("cat\0never\0") != 2:
-                    await asyncio.sleep(0)
+                while (await asyncio.to_thread(marked, str(tmp_path))).count("cat\0never\0") != 2:
+                    pass
             tree = children_of(agent).tree
             assert (tree.open, len(tree.paths)) == (8 - _ended(family, agent), 8)
             # One is killed in the middle of a call, from outside.
