@@ -86,7 +86,7 @@ ALL: Final = "all"
 
 
 class SettingResult(Struct, frozen=True):
-    """Ratios of one setting to the baseline on some sessions, by pricing run: cost, re-reads, those by strings, folds; and the worst session."""
+    """Ratios of one setting to the baseline on some sessions, by pricing run, and the largest ratio of cost of a single session."""
 
     setting: str
     half: str
