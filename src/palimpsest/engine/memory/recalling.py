@@ -13,7 +13,7 @@ from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
     from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-    from palimpsest.engine.memory.recall.note_prompt import NotePrompt
+    from palimpsest.engine.memory.recall.notes.prompt import NotePrompt
     from palimpsest.engine.memory.recall.querying import MemorySearch
 
 # Characters of a prompt that are searched for, and of a failure that are recorded.
@@ -129,8 +129,8 @@ class NoteRecall:
         """Return what finds notes, once there are any."""
         if not self._memory.has_notes():
             return None
-        from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a session without notes needs no ranking
-        from palimpsest.engine.memory.recall.note_prompt import NotePrompt  # noqa: PLC0415 - the same
+        from palimpsest.engine.memory.recall.notes.index import note_index  # noqa: PLC0415 - a session without notes needs no ranking
+        from palimpsest.engine.memory.recall.notes.prompt import NotePrompt  # noqa: PLC0415 - the same
 
         index = note_index(self._memory)
         self._prompt = None if index is None else NotePrompt(self._memory, index)

@@ -13,7 +13,7 @@ from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log.undo import restore, undo
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 
 SECRET = note("user_home", "the user lives in Xanadu", "Xanadu is where the user lives.\n")
 PROMPT = "where does the user live, in Xanadu?"

@@ -17,7 +17,7 @@ from palimpsest.core.events import CallStarted, Failed, ModelReplied, Recalled, 
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recalling import NoteRecall
 from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.memory.changes import AcceptedChange

@@ -10,7 +10,7 @@ from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.recall_index import NoteUse
 from palimpsest.stores.notes.rollouts import RolloutRow, RolloutRows
