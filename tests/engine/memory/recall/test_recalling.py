@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from recalling_desk import QUIET, TABS, Desk, bodies, note, recalled, recalled_text, view_text
+from recalling_desk import QUIET, TABS, Desk, ask, bodies, note, recalled, recalled_text, view_text
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import ProviderError
@@ -31,15 +31,6 @@ OTHERS = tuple(note(f"project_{word}", f"the {word} is decided on friday") for w
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def ask(agent: Agent, *prompts: str) -> Agent:
-    async def scenario() -> None:
-        for prompt in prompts:
-            await agent.ask(prompt)
-
-    asyncio.run(scenario())
-    return agent
 
 
 def fold_all(agent: Agent) -> None:
