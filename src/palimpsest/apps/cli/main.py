@@ -137,7 +137,7 @@ class LazyGroup(SuggestingGroup):
 
 def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 - slower than the rest of --help
+        from importlib.metadata import version  # slower than the rest of --help
 
         click.echo(f"pal {version('palimpsest-agent')}")
         ctx.exit()
