@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from recalling_desk import TABS, Desk, note
+from recalling_desk import TABS, Desk, note, recalled
 
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.events.deltas import TextDelta
@@ -68,8 +68,8 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
     index.add_usage({"project_bb": NoteUse(uses=6)})
     agent = desk.agent("done")
     asyncio.run(turns(agent, "the harbour port"))
-    (event,) = (event.body for event in agent.session.log.events() if type(event.body).__name__ == "Recalled")
-    assert event.notes[0] == "project_bb"  # type: ignore[union-attr]
+    (shown,) = recalled(agent)
+    assert shown[0] == "project_bb"
 
 
 def test_cx_60_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(desk: Desk) -> None:
