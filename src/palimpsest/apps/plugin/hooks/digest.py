@@ -201,10 +201,10 @@ def _take(read: list[tuple[int, Body | None]], places: dict[str, int], event: Re
 
 def _format(*, is_codex: bool) -> "Format":
     if is_codex:
-        from palimpsest.foreign.codex.format import CodexFormat  # noqa: PLC0415 - one of the two is needed
+        from palimpsest.foreign.codex.format import CodexFormat  # one of the two is needed
 
         return CodexFormat()
-    from palimpsest.foreign.claude.format import ClaudeFormat  # noqa: PLC0415 - the same
+    from palimpsest.foreign.claude.format import ClaudeFormat
 
     return ClaudeFormat()
 
