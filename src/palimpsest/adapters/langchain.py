@@ -42,7 +42,7 @@ class _FollowedCalls:
             return handler(request)
         sent = conversation.prepare(plain, **self._facts(request))
         response = handler(self._changed(request, plain, sent))
-        self._observe(conversation, response)
+        conversation.observe(self._reply(response))
         return response
 
     async def acall(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -51,7 +51,7 @@ class _FollowedCalls:
             return await handler(request)
         sent = await conversation.aprepare(plain, **self._facts(request))
         response = await handler(self._changed(request, plain, sent))
-        self._observe(conversation, response)
+        await conversation.aobserve(self._reply(response))
         return response
 
     def _read(self, request: Any) -> tuple[list[Any], Conversation | None]:
@@ -77,7 +77,8 @@ class _FollowedCalls:
         given = {id(one): message for one, message in zip(plain, request.messages, strict=True)}
         return request.override(messages=[given.get(id(one)) or self._revert([one])[0] for one in sent])
 
-    def _observe(self, conversation: Conversation, response: Any) -> None:
+    def _reply(self, response: Any) -> object:
+        """The response as one of Chat Completions; as it is if it cannot be read, which is then a recorded reason."""
         messages = getattr(response, "result", None) or [response]
         with suppress(Exception):
             usage = getattr(messages[0], "usage_metadata", None) or {}
@@ -85,7 +86,8 @@ class _FollowedCalls:
             counts = {"prompt_tokens": usage.get("input_tokens", 0), "completion_tokens": usage.get("output_tokens", 0)}
             choice = {"index": 0, "message": self._convert(messages[:1])[0], "finish_reason": "stop"}
             counts |= {"prompt_tokens_details": {"cached_tokens": cached}}
-            conversation.observe({"id": getattr(messages[0], "id", "") or "", "choices": [choice], "usage": counts})
+            return {"id": getattr(messages[0], "id", "") or "", "choices": [choice], "usage": counts}
+        return messages[0]
 
 
 def _system(request: Any) -> object:

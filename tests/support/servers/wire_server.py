@@ -13,7 +13,8 @@ from typing import Any
 class Said:
     """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers.
 
-    `cut_after` closes the connection after that many stream events, `stall_after` sends nothing more after them.
+    `prompt` are the input tokens of its usage. `cut_after` closes the connection after that many stream events, `stall_after` sends nothing
+    more after them.
     """
 
     text: str = ""
@@ -23,6 +24,7 @@ class Said:
     headers: tuple[tuple[str, str], ...] = ()
     cut_after: int | None = None
     stall_after: int | None = None
+    prompt: int = 20
 
 
 @dataclass
@@ -43,7 +45,7 @@ def _events_anthropic(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         "content": [],
         "stop_reason": None,
     }
-    yield "message_start", {"message": message | {"usage": {"input_tokens": 20, "output_tokens": 1}}}
+    yield "message_start", {"message": message | {"usage": {"input_tokens": said.prompt, "output_tokens": 1}}}
     index = 0
     if said.text:
         yield "content_block_start", {"index": index, "content_block": {"type": "text", "text": ""}}
@@ -84,7 +86,7 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         finished: dict[str, Any] = call | {"arguments": args, "status": "completed"}
         output.append(finished)
         yield "response.output_item.done", {"output_index": index, "item": finished}
-    usage = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27}
+    usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
     yield "response.completed", {"response": response | {"status": "completed", "output": output, "usage": usage}}
 
 
@@ -102,7 +104,7 @@ def _events_chat(said: Said, number: int) -> Iterator[tuple[str, dict[str, Any]]
         for piece in _pieces(args):
             yield chunk({"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
     yield chunk({}, "tool_calls" if said.calls else "stop")
-    last = chunk({})[1] | {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}}
+    last = chunk({})[1] | {"choices": [], "usage": {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}}
     yield "", last
 
 
@@ -136,13 +138,13 @@ def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
         facts = {
             "stop_reason": "tool_use" if names else "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": 20, "output_tokens": 7},
+            "usage": {"input_tokens": said.prompt, "output_tokens": 7},
         }
         return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": blocks, **facts}
     calls = [{"id": call, "type": "function", "function": {"name": name, "arguments": args}} for call, name, args in names]
     message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-    usage = {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}
+    usage = {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}
     return {"id": f"c_{number}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
