@@ -1,24 +1,21 @@
 """Middleware for agents of LangChain and LangGraph: the messages of every model call are followed, those of the state stay as they are."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.stores.home import AnyHome
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 
 
-def middleware(
-    name: str = "", *, home: AnyHome | str | None = None, profile: str = "palimpsest", settings: Mapping[str, str] | None = None
-) -> Any:
+def middleware(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     """Return a middleware for `create_agent(..., middleware=[middleware()])`; its `conversations` are those of the agent.
 
     Messages that cannot be written as Chat Completions are sent as they are. Raises `ImportError` without the package `langchain`.
     """
     types = import_module("langchain.agents.middleware.types")
-    calls = _FollowedCalls(Conversations(name, home=home, profile=profile, settings=settings))
+    calls = _FollowedCalls(Conversations(name, **options))
     attributes = {
         "conversations": calls.conversations,
         "wrap_model_call": lambda _, request, handler: calls.call(request, handler),

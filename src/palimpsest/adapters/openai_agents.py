@@ -1,18 +1,16 @@
 """The OpenAI Agents SDK with its items followed: a session that keeps them, an input filter for model calls, and hooks that see replies."""
 
-from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import Conversations
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 from palimpsest.engine.environment import in_thread
 from palimpsest.mirror.plain import copied, digest_of_message, plain_value
-from palimpsest.stores.home import AnyHome
 from palimpsest.wire.json_reading import is_json
 
 _PROGRAM: Final = "openai-agents"
@@ -100,16 +98,8 @@ class InputFilter:
     memory; with a `name` another process goes on with them.
     """
 
-    def __init__(
-        self,
-        name: str = "",
-        *,
-        session: ConversationSession | None = None,
-        home: AnyHome | str | None = None,
-        profile: str = "palimpsest",
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
-        self.conversations = Conversations(name, home=home, profile=profile, settings=settings)
+    def __init__(self, name: str = "", *, session: ConversationSession | None = None, **options: Unpack[ConversationOptions]) -> None:
+        self.conversations = Conversations(name, **options)
         self._session = session
         # The hooks of a model call run in tasks of their own, whose context is a copy of the one in which the filter ran.
         self._called: ContextVar[Conversation | None] = ContextVar("called", default=None)

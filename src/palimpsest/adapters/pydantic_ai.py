@@ -5,16 +5,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.stores.home import AnyHome
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 
 
-def capability(
-    name: str = "", *, home: AnyHome | str | None = None, profile: str = "palimpsest", settings: Mapping[str, str] | None = None
-) -> Any:
+def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     """Return a capability for `Agent(capabilities=[capability()])`; its `conversations` are those of the agent.
 
     It is no history processor, because what such a function returns replaces the messages of the run. A message is followed as one of
@@ -22,7 +19,7 @@ def capability(
     `ImportError` without the package `pydantic-ai`.
     """
     parent = import_module("pydantic_ai.capabilities").AbstractCapability
-    calls = _FollowedCalls(Conversations(name, home=home, profile=profile, settings=settings))
+    calls = _FollowedCalls(Conversations(name, **options))
 
     async def before_model_request(_: Any, context: Any, request: Any) -> Any:
         request.messages = await calls.sent(str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))

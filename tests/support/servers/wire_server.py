@@ -72,6 +72,8 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
     if said.text:
         item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": []}
         yield "response.output_item.added", {"output_index": 0, "item": item}
+        part = {"type": "output_text", "text": "", "annotations": []}
+        yield "response.content_part.added", {"output_index": 0, "content_index": 0, "item_id": item["id"], "part": part}
         for piece in _pieces(said.text):
             yield "response.output_text.delta", {"output_index": 0, "content_index": 0, "item_id": item["id"], "delta": piece}
         done = item | {"content": [{"type": "output_text", "text": said.text, "annotations": []}]}
