@@ -53,7 +53,7 @@ class Reader(BaseChatModel):
     def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
         fields = self._next(messages)
         for call in fields.pop("tool_calls", []):
-            piece = {"name": "read", "args": f'{{"number": {call["args"]["number"]}', "id": call["id"], "index": 0}
+            piece: Any = {"name": "read", "args": f'{{"number": {call["args"]["number"]}', "id": call["id"], "index": 0}
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
             fields["tool_call_chunks"] = [{"name": None, "args": "}", "id": None, "index": 0}]
         yield ChatGenerationChunk(message=AIMessageChunk(**fields))

@@ -83,12 +83,13 @@ def test_an_object_of_an_sdk_is_read_with_the_fields_that_it_was_given() -> None
 
 
 def test_an_object_of_an_sdk_that_is_changed_in_place_is_seen() -> None:
-    block = anthropic.types.ToolUseBlock(type="tool_use", id="c", name="Read", input={"paths": ["a.py"]})
-    odd = anthropic.types.TextBlock.model_validate({"type": "text", "text": "Hello", "brand_new": [1]})
+    paths, block = ["a.py"], anthropic.types.ToolUseBlock.model_construct(type="tool_use", id="c", name="Read")
+    block.input = {"paths": paths}
+    odd: Any = anthropic.types.TextBlock.model_validate({"type": "text", "text": "Hello", "brand_new": [1]})
     message = {"role": "assistant", "content": (block, odd)}
     for change in (
         lambda: setattr(block, "name", "Write"),
-        lambda: block.input["paths"].append("b.py"),
+        lambda: paths.append("b.py"),
         lambda: odd.brand_new.append(2),
     ):
         before = copied(message)
