@@ -47,19 +47,19 @@ class ThriftNumbers:
     usual: int = 1_400
     shrink: float = 1.7
     early_at: int = 130_000
-    cold_at: int = 80_000
+    cold_at: int = 60_000
     in_use: int = 60_000
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were found by hand on public sessions, and
-# `pal bench --choose` compares them with their neighbours on one half of those and the other.
+# Cleared eagerly and folded rarely. The ages are those of the specification. `pal bench --choose` chose the two levels of `balanced` among
+# their neighbours on public sessions, and tells what levels chosen on one half of those do on the other; the rest was found by hand.
 _KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
     "careful": ThriftNumbers(early_at=145_000, cold_at=95_000, in_use=45_000, bounds=replace(_KEPT, calls=8_000)),
     "balanced": ThriftNumbers(bounds=_KEPT),
     "thrifty": ThriftNumbers(
-        patience=0.5, early_at=90_000, cold_at=60_000, in_use=50_000, bounds=replace(_KEPT, results=9_000, calls=4_000)
+        patience=0.5, early_at=90_000, cold_at=45_000, in_use=50_000, bounds=replace(_KEPT, results=9_000, calls=4_000)
     ),
 }
 # The bounds of each part that a fold can leave out.
