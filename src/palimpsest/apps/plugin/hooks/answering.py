@@ -94,10 +94,8 @@ def _evidence(given: HookInput, home: Home, agent: Agent, limit: int) -> str:
     from palimpsest.apps.plugin.hooks.evidence_text import evidence_text  # noqa: PLC0415
     from palimpsest.foreign.reading.importing import session_id  # noqa: PLC0415
 
-    if agent == "opencode":
-        digest = session_digest(path, given.session_id, given.before)
-    else:
-        digest = newest(digest_slot(home.folder, path), path)
+    in_database = agent == "opencode"
+    digest = session_digest(path, given.session_id, given.before) if in_database else newest(digest_slot(home.folder, path), path)
     session = session_id(agent, given.session_id or path.stem)
     return _fitting("SessionStart", lambda room: evidence_text(digest, room, session), limit)
 
