@@ -21,7 +21,6 @@ from palimpsest.lab.bench.workspace import EXTRA, FULL, MODEL, BenchWorkspace, f
 from palimpsest.stores.index.sqlite import SqliteIndex
 from palimpsest.stores.jsonl import JsonlSessions
 
-
 START_BARS: Final = frozenset({"help_ms", "hook_ms", "mcp_initialize_ms"})
 _STARTS: Final = 5
 _LINES_MB: Final = 100
