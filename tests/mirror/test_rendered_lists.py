@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from anthropic.types import ToolUseBlock
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import SessionOpened, ViewEdited
@@ -17,18 +18,23 @@ MODELS = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5
 
 
 def rendered(wire: WireName, messages: list[Any], *edits: Edit) -> list[Any]:
-    """The messages after edits; the events of the messages are 1, 2, 3 and so on."""
+    """The messages after edits, which break no rule; the events of the messages are 1, 2, 3 and so on."""
+    sent, broken = rendered_or_broken(wire, messages, *edits)
+    assert broken == []
+    assert sent is not None
+    return sent
+
+
+def rendered_or_broken(wire: WireName, messages: list[Any], *edits: Edit) -> tuple[list[Any] | None, list[str]]:
+    """The messages after edits, and the rules that they break; any edit is made, as those of an owner are."""
     log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock())
     mirror = Mirror(shape_of(wire, card(MODELS[wire]), MemoryBlobs()))
     comparison = mirror.compare(messages)
     for body in mirror.bodies(comparison.new):
         mirror.take(log.append(body))
     mirror.adopt(messages, comparison, None, ())
-    log.append(ViewEdited(edits, by="test"))
-    sent, broken = mirror.rendered(log.view)
-    assert broken == []
-    assert sent is not None
-    return sent
+    log.append(ViewEdited(edits, by="test"), foreign=True)
+    return mirror.rendered(log.view)
 
 
 ASKED = {"role": "user", "content": "Read both."}
@@ -59,6 +65,14 @@ def test_a_masked_result_keeps_its_id_its_error_and_its_breakpoint_and_other_blo
     assert [sent[0] is ASKED, sent[1] is CALLS, sent[3] is DONE] == [True, True, True]
     assert sent[2]["content"][1] is RESULTS["content"][1]
     assert RESULTS["content"][0]["content"] == "x = 1"  # type: ignore[index]  # a block
+
+
+def test_a_call_without_its_result_breaks_a_rule_as_a_dictionary_and_as_an_object_of_an_sdk() -> None:
+    blocks: Any = CALLS["content"]
+    objects = {"role": "assistant", "content": [*blocks[:2], *(ToolUseBlock(**block) for block in blocks[2:])]}
+    for said in (CALLS, objects):
+        _, broken = rendered_or_broken("anthropic", [ASKED, said, RESULTS, DONE], Fold("2.1", "2.1"), Fold("3.0", "3.0"))
+        assert broken == ["messages[2]: the call 'a' has no result in the message after it"]
 
 
 def test_a_call_that_is_kept_with_its_result_leaves_the_rest_of_its_messages() -> None:
