@@ -5,8 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from loopback import serving
 
 
 @dataclass(frozen=True)
@@ -198,12 +200,8 @@ def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iter
         def log_message(self, *_: object) -> None:
             return
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    server.url = f"http://127.0.0.1:{listening.server_port}"
-    try:
-        yield server
-    finally:
-        server.stopping.set()
-        listening.shutdown()
-        listening.server_close()
+    with serving(Answering) as server.url:
+        try:
+            yield server
+        finally:
+            server.stopping.set()
