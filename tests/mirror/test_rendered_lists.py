@@ -148,3 +148,80 @@ def test_a_call_of_responses_whose_reasoning_is_gone_has_no_id_of_the_provider()
 )
 def test_the_shape_of_a_list_is_told_by_the_first_message_that_only_one_shape_has(message: Any, wire: str | None) -> None:
     assert detected_wire([ASKED, message]) == wire
+
+
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+# A message with all kinds of blocks beside one text or result, the field and the number of that one, and the id of its item.
+BESIDE: dict[WireName, tuple[list[Any], str, int, str]] = {
+    "anthropic": (
+        [
+            ASKED,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                    {"type": "redacted_thinking", "data": "xyz"},
+                    {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "rounding"}},
+                    {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "web_search_result", "url": "u"}]},
+                    {"type": "text", "text": "Found."},
+                    {"type": "brand_new", "x": [1]},
+                ],
+            },
+        ],
+        "content",
+        4,
+        "2.4",
+    ),
+    "chat": (
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                    {"type": "text", "text": "Found."},
+                    {"type": "brand_new", "x": [1]},
+                ],
+                "name": "anna",
+            }
+        ],
+        "content",
+        1,
+        "1.1",
+    ),
+    "responses": (
+        [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [
+                    {"type": "input_file", "file_id": "f1"},
+                    {"type": "input_text", "text": "Found."},
+                    {"type": "input_image", "file_id": "f2"},
+                    {"type": "brand_new", "x": [1]},
+                ],
+            }
+        ],
+        "content",
+        1,
+        "1.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("wire", [*BESIDE])
+def test_mi_06_blocks_beside_an_edited_one_in_the_same_message_come_back_as_they_are(wire: WireName) -> None:
+    messages, field, place, item = BESIDE[wire]
+    sent = rendered(wire, messages, Mask((item,), "[cleared]"))
+    given = messages[-1]
+    edited = [{**block, "text": "[cleared]"} if number == place else block for number, block in enumerate(given[field])]
+    assert sent == [*messages[:-1], {**given, field: edited}]
+    assert [block is other for block, other in zip(sent[-1][field], given[field], strict=True)] == [
+        number != place for number in range(len(edited))
+    ]
+
+
+def test_mi_06_media_and_unknown_blocks_beside_a_cleared_result_come_back_as_they_are() -> None:
+    blocks: list[Any] = [*RESULTS["content"], PICTURE, {"type": "document", "source": {"type": "file", "file_id": "f1"}}, {"type": "new"}]
+    sent = rendered("anthropic", [ASKED, CALLS, {"role": "user", "content": blocks}], Mask(("3.0",), "[cleared]"))
+    assert sent[2]["content"] == [{**blocks[0], "content": "[cleared]"}, *blocks[1:]]
+    assert [block is other for block, other in zip(sent[2]["content"][1:], blocks[1:], strict=True)] == [True] * 5
