@@ -155,6 +155,8 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--profiles", ","), "--profiles names no profile"),
         ((LONG, "--into", __file__), "--into works only with --agreement, --calibrate and --curve"),
         ((LONG, "--agreement", "--calibrate"), "--agreement and --calibrate exclude each other"),
+        ((LONG, "--calibrate", "--curve"), "--calibrate compares what was recorded, so that --curve has no use there"),
+        ((LONG, "--agreement", "--rereads", "text"), "--agreement compares what was recorded, so that --rereads has no use there"),
         ((LONG, "--calibrate"), "none of these sessions has a compaction with 20 calls behind it"),
         ((LONG, "--rereads", "lines"), "'lines' is not one of 'text', 'strings', 'names'"),
         ((), "Missing argument"),
