@@ -12,6 +12,7 @@ from palimpsest.core.errors import BadInput
 
 if TYPE_CHECKING:
     from palimpsest.apps.mcp.answers import Answers
+    from palimpsest.stores.config.schema import Config
     from palimpsest.stores.home import AnyHome
 
 _SDK: Final = frozenset({"mcp", "mcp_types", "pydantic", "anyio", "starlette", "uvicorn"})
@@ -23,7 +24,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--write", is_flag=True, help="Offer `remember` and `forget`, too; without it nothing can be changed.")
+@click.option("--write", is_flag=True, help="Offer `remember` and `forget`, too, as mcp.write_notes does; else nothing can be changed.")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP on the loopback interface instead of standard input and output.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of --http; default: a free one.")
 @click.option(
@@ -55,13 +56,19 @@ def mcp(*, write: bool, http: bool, port: int, cwd: Path) -> None:
 def _declarations(*, write: bool) -> list[dict[str, Any]]:
     from palimpsest.apps.mcp.declared import offered_tools  # after the first reply
 
-    return [tool.declaration() for tool in offered_tools(write=write)]
+    return [tool.declaration() for tool in offered_tools(write=write or _settings(_home()).mcp.write_notes)]
 
 
 def _home() -> "AnyHome":
     from palimpsest.apps.cli.opening.home import find_home  # after the first reply
 
     return find_home()
+
+
+def _settings(home: "AnyHome") -> "Config":
+    from palimpsest.apps.cli.opening.settings import settings_of  # after the first reply
+
+    return settings_of(home).config
 
 
 def _serve_http(root: Path, port: int, *, write: bool) -> None:
@@ -91,10 +98,10 @@ def _server(home: "AnyHome", root: Path, opened: "list[Answers]", *, write: bool
         if (error.name or "").partition(".")[0] not in _SDK:
             raise
         raise BadInput("the protocol is not installed; pip install 'palimpsest-agent[mcp]'", where="pal mcp") from error
-    from palimpsest.apps.cli.opening.settings import settings_of  # after the first reply
-    from palimpsest.apps.mcp.answers import Answers
+    from palimpsest.apps.mcp.answers import Answers  # after the first reply
     from palimpsest.engine.memory.project_memory import project_memory
 
-    answers = Answers(home, root, project_memory(home, root, settings_of(home).config.memory), write=write)
+    config = _settings(home)
+    answers = Answers(home, root, project_memory(home, root, config.memory), write=write or config.mcp.write_notes)
     opened.append(answers)
     return server_of(answers)
