@@ -321,6 +321,11 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")
 
 
+def test_of_the_runs_that_bench_makes_instead_of_its_bars_one_can_be_asked_for(pal: Pal) -> None:
+    result = pal("bench", "--choose", ".", "--growth")
+    assert (result.exit_code, result.stderr) == (2, "pal: bench: --choose and --growth exclude each other; see `pal bench --help`\n")
+
+
 def test_a_log_of_ours_that_holds_lines_of_another_program_is_replayed_once(tmp_path: Path) -> None:
     pal = Pal(tmp_path)
     pal.json("import", str(GOLDEN / "claude" / "2.1.325"))
