@@ -89,6 +89,9 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
+    instead = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway, "--soak": turns, "--growth": growth or None}
+    if len(given := [name for name, value in instead.items() if value is not None]) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if fitted is not None:
         require_placeholders(into, ("fit",))
         found = fit(fitted, announce=_announce)
