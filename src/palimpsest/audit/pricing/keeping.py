@@ -111,6 +111,15 @@ def allowance(account: CacheAccount, own_ms: int, loss: float) -> float:
     return (1 + loss) * plain - account.paid
 
 
+def room_of(paid: float, direct: float, input_price: float, loss: float) -> float | None:
+    """Input tokens that may be risked now, from two bills in dollars: what was paid, and what the same requests cost sent directly.
+
+    `input_price` is that of a million tokens; `None` if it is 0. No risk that is within this room, whatever comes after it, makes the
+    first bill more than `loss` higher than the second.
+    """
+    return ((1 + loss) * direct - paid) * 1_000_000 / input_price if input_price else None
+
+
 def reserve(tariff: Tariff, own_ms: int, lifetime_ms: int, tokens: int) -> float:
     """Input tokens that a live prefix of so many `tokens` may still lose, because it lives for less than `own_ms`; 0 if it does not.
 
@@ -129,17 +138,20 @@ def chosen_lifetime(
     cached: tuple[int, int] | None,
     tokens: int,
     loss: float = LIFETIME_LOSS,
+    room: float | None = None,
 ) -> int:
     """The lifetime in milliseconds for the entries of the next request, which has `tokens` tokens.
 
     `own_ms` is the lifetime if nothing chooses, `cached` the tokens and the lifetime of the longest live prefix, `None` if there is none.
     The other lifetime is chosen only when everything is written anyway, because what an entry for an hour is worth behind one for five
     minutes is not certain. It is chosen if it would have been cheaper so far, in this session and in earlier ones, and as long as what it
-    can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions.
+    can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions. Where two
+    bills say what `room` there is, that alone covers it.
     """
     own, other = (tariff.long, tariff.short) if own_ms == tariff.long.ms else (tariff.short, tariff.long)
     proven = earlier.long - earlier.short if own is tariff.long else earlier.short - earlier.long
-    room = allowance(account, own_ms, loss) + max(0.0, proven)
+    if room is None:
+        room = allowance(account, own_ms, loss) + max(0.0, proven)
     longer = other.ms > own.ms
     if cached is not None:
         at_risk = (other.write - own.write) * (tokens - cached[0]) if longer else reserve(tariff, own_ms, other.ms, tokens)

@@ -50,7 +50,8 @@ class KeepAlive:
         price = tariff.read * prefix.tokens + tariff.output * _SHORT_REPLY
         # Reads do not spend what the prefix itself may still lose.
         held_back = reserve(tariff, situation.lifetime, prefix.ttl, prefix.tokens)
-        affordable = done + int((allowance(account, situation.lifetime, self.loss) - held_back) / price)
+        room = allowance(account, situation.lifetime, self.loss) if situation.room is None else situation.room
+        affordable = done + int((room - held_back) / price)
         working, most = situation.health.turn is not None, min(self.most, affordable)
         return reads_worth(account, tariff, prefix.ttl, self.interval_ms, working=working, done=done, most=most) > done
 
