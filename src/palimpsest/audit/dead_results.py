@@ -151,13 +151,15 @@ def dead_results(
     *,
     held: bool = False,
     patience: float = 1.0,
+    reads: float | None = None,
     usual: int = 0,
     which: Callable[[Use], bool] | None = None,
 ) -> list[DeadResult]:
     """The visible dead results, newest first and without masks, which are expensive to write.
 
     Pinned items are left out, and unless `held` is set also items that an undo restored. `patience` scales lifespans. With `usual` they
-    are those of a result of half that many tokens up to that many; a larger result lives shorter and a smaller one longer.
+    are those of a result of half that many tokens up to that many; a larger result lives shorter and a smaller one longer, and `reads`
+    scales those of files that were read; `None` is the same.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
@@ -171,7 +173,8 @@ def dead_results(
         # Scaled inline, because calling `scaled` would take a tenth of the total time.
         size = round(sizes[place] * factor)
         by_size = usual and use.kind in _SMALLEST_SHARES
-        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(patience, usual, size, use.kind) if by_size else ages)
+        scale = reads if reads is not None and use.kind == "read" else patience
+        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(scale, usual, size, use.kind) if by_size else ages)
         if death is None or (death > calls and not as_recorded) or name in protected or (which is not None and not which(use)):
             continue
         # The coming call pays rent too.

@@ -311,8 +311,8 @@ class JobSituation:
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
     calls in this session have cost, in US dollars, and `now` is in milliseconds. `used` are the tokens of the next request of a turn, as
     the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
-    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `room` are the input tokens that may still be lost
-    where two bills are kept; without them it follows from the account.
+    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `bills`, where they are known, are the input tokens
+    that were paid, and those that the same requests would have cost without edits and reads.
     """
 
     moment: JobMoment
@@ -333,4 +333,4 @@ class JobSituation:
     account: CacheAccount = field(default_factory=CacheAccount)
     earlier: CacheAccount = field(default_factory=CacheAccount)
     lifetime: int = 300_000
-    room: float | None = None
+    bills: tuple[float, float] | None = None

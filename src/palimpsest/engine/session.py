@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from threading import RLock
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode
+# Tokens of which a price is given.
+_MILLION: Final = 1_000_000
 
 
 class Session:
@@ -164,23 +166,24 @@ class Session:
             longest = self._longest_prefix()
             cached = None if longest is None else (longest.tokens, longest.ttl)
             account, loss = self.derived.account.value(), self.profile.cache.loss
-            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss, room=self.room)
+            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss, bills=self.bills)
         ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
         return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
 
     @property
-    def room(self) -> float | None:
-        """Input tokens that may be risked now, so that the bill stays within its share of that without edits; `None` is no limit."""
-        if self.two_bills is None:
+    def bills(self) -> tuple[float, float] | None:
+        """Input tokens that were paid, and what the same requests would have cost without us; `None` if that is not known."""
+        price = self.card.prices.input
+        if self.two_bills is None or not price:
             return None
-        return room_of(*self.two_bills(), self.card.prices.input, self.profile.cache.loss)
+        paid, direct = self.two_bills()
+        return paid * _MILLION / price, direct * _MILLION / price
 
     def _room_for_edits(self) -> float | None:
-        """The room without what the live prefix may still lose, because it lives for less than those of the owner."""
-        room, tariff, prefix = self.room, tariff_of(self.card), self._longest_prefix()
-        if room is None or tariff is None or prefix is None:
-            return room
-        return room - reserve(tariff, self.lifetime, prefix.ttl, prefix.tokens)
+        """Input tokens that edits may lose, without those that the live prefix may lose because it lives for less than the owner's."""
+        bills, tariff, prefix = self.bills, tariff_of(self.card), self._longest_prefix()
+        held_back = 0.0 if tariff is None or prefix is None else reserve(tariff, self.lifetime, prefix.ttl, prefix.tokens)
+        return None if bills is None else room_of(bills, self.profile.cache.loss) - held_back
 
     def _longest_prefix(self) -> CachedPrefix | None:
         """The longest live prefix in the cache."""

@@ -64,7 +64,7 @@ def job_situation(session: Session, job: Job, moment: JobMoment) -> JobSituation
             account=derived.account.value(),
             earlier=session.earlier,
             lifetime=session.lifetime,
-            room=session.room,
+            bills=session.bills,
         )
 
 
