@@ -13,7 +13,7 @@ from palimpsest.lab.bench.agent import measure_agent
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
-from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
+from palimpsest.lab.bench.finding import START_BARS, find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
 from palimpsest.lab.bench.terminal import TERMINAL_BARS, measure_terminal
@@ -24,7 +24,7 @@ Measurement: TypeAlias = Callable[[BenchWorkspace, frozenset[str]], Iterator[Bar
 
 # Forks are measured after the disk has had time to store the logs.
 GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
-    (frozenset({"help_ms"}), measure_start),
+    (START_BARS, measure_start),
     (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_edited", "resume_crashed"}), measure_resuming),
     (frozenset({"load"}), measure_load),
     (frozenset({"turn_1k", "turn_10k", "turn_100k", "decide"}), measure_turns),
@@ -43,10 +43,13 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
 
 
 def bars_named(names: Iterable[str]) -> frozenset[str]:
-    """Return the bars for names: a bar, or the prefix of several (`turn`); all without names. Raises `BadInput` for an unknown name."""
+    """Return the bars for names: a bar and all that its name is the prefix of (`turn`); all without names.
+
+    Raises `BadInput` for an unknown name.
+    """
     chosen: set[str] = set()
     for name in names:
-        found = {name} & GOALS.keys() or {bar for bar in GOALS if bar.startswith(f"{name}_")}
+        found = {bar for bar in GOALS if bar == name or bar.startswith(f"{name}_")}
         if not found:
             raise BadInput(f"there is no bar {name!r}; there are {', '.join(GOALS)}")
         chosen |= found
