@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
@@ -89,9 +89,7 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
-    instead = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway, "--soak": turns, "--growth": growth or None}
-    if len(given := [name for name, value in instead.items() if value is not None]) > 1:
-        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    _require_one({"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway, "--soak": turns, "--growth": growth or None})
     if fitted is not None:
         require_placeholders(into, ("fit",))
         found = fit(fitted, announce=_announce)
@@ -166,6 +164,12 @@ def _report_table(place: str, table: str, found: Struct | Sequence[Struct], into
         emit(found)
     else:
         click.echo(table)
+
+
+def _require_one(instead: Mapping[str, object]) -> None:
+    """Raise `UsageError` if more than one of the runs that replace the bars is asked for; `instead` has their options and values."""
+    if len(given := [name for name, value in instead.items() if value is not None]) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
 
 
 def _announce(what: str) -> None:
