@@ -35,8 +35,8 @@ MODES: Final = {
     "thrifty": "gateway-thrifty",
 }
 """The modes that change anything, with their profiles."""
-# Sessions of fewer tokens never come near a compaction.
-_LONG_TOKENS: Final = 150_000
+LONG_TOKENS: Final = 150_000
+"""Sessions of fewer tokens never come near a compaction."""
 
 
 class GatewayRow(Value, frozen=True):
@@ -58,13 +58,17 @@ class GatewayRow(Value, frozen=True):
     invalid: int = 0
 
 
-class _DirectBilling(Simulation):
-    """A simulation that also bills each request of the conversation as the client gave it: without masks, with the client's lifetime."""
+class DirectBilling(Simulation):
+    """A simulation that also bills each request of the conversation as the client gave it: without masks, with the client's lifetime.
+
+    `turns`, `tokens_sent` and `tokens_direct` count those requests and the tokens of their prompts, as they were sent and as given.
+    """
 
     def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
         """Begin with the second bill."""
         self._direct, self._ttl = CacheSimulator(card, self.counter.item), ttl
         self.usd_sent = self.usd_direct = 0.0
+        self.turns = self.tokens_sent = self.tokens_direct = 0
 
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
         reply = super()._turn(request)
@@ -72,6 +76,9 @@ class _DirectBilling(Simulation):
             given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
             self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
             self.usd_sent += self.calls[-1].cost.total
+            self.turns += 1
+            self.tokens_direct += given.prompt
+            self.tokens_sent += reply.usage.prompt
         return reply
 
     @property
@@ -92,9 +99,9 @@ def gateway_rows(
     recording = loaded.recording if shuffled is None else with_shuffled_pauses(loaded.recording, shuffled)
     index, model = RecordingIndex(recording.steps), replay_card(card)
     client = profile(CLIENT)
-    alone, _ = _replayed(recording, index, client, model, ttl)
+    alone, _ = replayed_with_bills(recording, index, client, model, ttl)
     for mode, name in MODES.items():
-        found, bills = _replayed(recording, index, behind_gateway(client, profile(name), model), model, ttl)
+        found, bills = replayed_with_bills(recording, index, behind_gateway(client, profile(name), model), model, ttl)
         sent = bills.usd_sent + bills.usd_kept_alive
         yield GatewayRow(
             mode,
@@ -111,10 +118,11 @@ def gateway_rows(
         )
 
 
-def _replayed(
+def replayed_with_bills(
     recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"]
-) -> tuple[Figures, _DirectBilling]:
-    simulation = _DirectBilling(recording, index, used, card, ttl)
+) -> tuple[Figures, DirectBilling]:
+    """Replay a recording under a profile and return its figures, and the simulation with both bills."""
+    simulation = DirectBilling(recording, index, used, card, ttl)
     simulation.bill_directly(card, ttl)
     replaying = Replay(simulation, index, unseen_head(recording))
     complete(replaying.replay_all(recording.steps, lambda *_: None))
@@ -139,7 +147,7 @@ def gateway_table(
     """Return one row for each mode, summed over the sessions of a client that are long enough to come near a compaction."""
     rows: list[GatewayRow] = []
     for loaded in sessions:
-        if loaded.recording.tokens >= _LONG_TOKENS:
+        if loaded.recording.tokens >= LONG_TOKENS:
             announce(f"replaying {loaded.id} behind the gateway")
             rows += gateway_rows(loaded, shuffled=shuffled)
     return [summed([row for row in rows if row.mode == mode]) for mode in MODES if rows]

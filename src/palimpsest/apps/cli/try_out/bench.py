@@ -26,6 +26,7 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
+from palimpsest.lab.simulation.gateway_peers.peer_table import peer_rows, peers_markdown
 from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_table
 from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
@@ -34,7 +35,8 @@ _EXAMPLES = """\b
 Examples:
   pal bench --quick
   pal bench --only turn --only decide
-  pal bench --only cost,rereads --sessions ~/.claude/projects"""
+  pal bench --only cost,rereads --sessions ~/.claude/projects
+  pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
 _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
 
@@ -67,6 +69,17 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     "behind_gateway",
     help="Instead, replay the long sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
 )
+@click.option(
+    "--peers",
+    type=click.Choice(["gateway"]),
+    help="Instead, measure other tools that shrink requests, and our modes, on the long sessions below the folder of --sessions.",
+)
+@click.option(
+    "--peers-python",
+    default=sys.executable,
+    metavar="FILE",
+    help="Python of the environment that has the peers (headroom-ai, llmtrim, litellm); default: this one.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -81,6 +94,8 @@ def bench(
     turns: int | None,
     growth: bool,
     behind_gateway: Path | None,
+    peers: str | None,
+    peers_python: str,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -103,6 +118,9 @@ def bench(
         require_placeholders(into, ("gateway",))
         rows = gateway_table(load_all([behind_gateway]), announce=_announce)
         _report_table("gateway", gateway_markdown(rows), rows, into, as_json=as_json)
+        return
+    if peers is not None:
+        _measure_peers(recorded, peers_python, into, as_json=as_json)
         return
     if turns is not None:
         with _working_folder(keep) as folder:
@@ -128,6 +146,16 @@ def bench(
         _print(report)
     if report.missed:
         click.get_current_context().exit(FINDINGS)
+
+
+def _measure_peers(recorded: Path | None, python: str, into: tuple[Path, ...], *, as_json: bool) -> None:
+    if recorded is None:
+        raise click.UsageError("--peers needs recorded sessions; name their folder with --sessions")
+    require_placeholders(into, ("peers",))
+    rows = list(peer_rows(tuple(load_all([recorded])), python, _announce))
+    if not rows:
+        raise BadInput("no session here is long enough to come near a compaction", where=str(recorded))
+    _report_table("peers", peers_markdown(rows), rows, into, as_json=as_json)
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
