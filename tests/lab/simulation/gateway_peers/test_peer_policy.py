@@ -90,7 +90,7 @@ def test_what_the_client_has_masked_is_not_touched() -> None:
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """A Python in which a peer of the name `llmtrim` is installed, which cuts every text after 5 characters, and fails for a single message."""
+    """A Python with a peer of the name `llmtrim`, which cuts results after 5 characters, and fails for a single message."""
     packages = tmp_path / "packages"
     (packages / "llmtrim-9.1.dist-info").mkdir(parents=True)
     (packages / "llmtrim-9.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: llmtrim\nVersion: 9.1\n")

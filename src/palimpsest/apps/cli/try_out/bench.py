@@ -3,11 +3,12 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 from msgspec import Struct
@@ -38,6 +39,8 @@ Examples:
   pal bench --only cost,rereads --sessions ~/.claude/projects
   pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
+# Makes a table from the sessions below a folder, and the values behind it.
+_MakeTable: TypeAlias = Callable[[Path], tuple[str, Struct | Sequence[Struct]]]
 _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
 
 
@@ -104,24 +107,17 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
-    if fitted is not None:
-        require_placeholders(into, ("fit",))
-        found = fit(fitted, announce=_announce)
-        _report_table("fit", fit_markdown(found), found, into, as_json=as_json)
-        return
-    if chosen_from is not None:
-        require_placeholders(into, ("choice",))
-        tuning = tune(chosen_from, announce=_announce)
-        _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
-        return
-    if behind_gateway is not None:
-        require_placeholders(into, ("gateway",))
-        rows = gateway_table(load_all([behind_gateway]), announce=_announce)
-        _report_table("gateway", gateway_markdown(rows), rows, into, as_json=as_json)
-        return
-    if peers is not None:
-        _measure_peers(recorded, peers_python, into, as_json=as_json)
-        return
+    instead: tuple[tuple[str, Path | None, _MakeTable], ...] = (
+        ("fit", fitted, _fit_table),
+        ("choice", chosen_from, _choice_table),
+        ("gateway", behind_gateway, _gateway_table),
+        ("peers", _peer_sessions(recorded) if peers else None, partial(_peers_table, python=peers_python)),
+    )
+    for place, folder, made in instead:
+        if folder is not None:
+            require_placeholders(into, (place,))
+            _report_table(place, *made(folder), into, as_json=as_json)
+            return
     if turns is not None:
         with _working_folder(keep) as folder:
             soaked = soak(folder, turns, _announce)
@@ -148,14 +144,32 @@ def bench(
         click.get_current_context().exit(FINDINGS)
 
 
-def _measure_peers(recorded: Path | None, python: str, into: tuple[Path, ...], *, as_json: bool) -> None:
+def _fit_table(folder: Path) -> tuple[str, Struct]:
+    found = fit(folder, announce=_announce)
+    return fit_markdown(found), found
+
+
+def _choice_table(folder: Path) -> tuple[str, Struct]:
+    tuning = tune(folder, announce=_announce)
+    return tuning_markdown(tuning), tuning
+
+
+def _gateway_table(folder: Path) -> tuple[str, Sequence[Struct]]:
+    rows = gateway_table(load_all([folder]), announce=_announce)
+    return gateway_markdown(rows), rows
+
+
+def _peers_table(folder: Path, *, python: str) -> tuple[str, Sequence[Struct]]:
+    rows = list(peer_rows(tuple(load_all([folder])), python, _announce))
+    if not rows:
+        raise BadInput("no session here is long enough to come near a compaction", where=str(folder))
+    return peers_markdown(rows), rows
+
+
+def _peer_sessions(recorded: Path | None) -> Path:
     if recorded is None:
         raise click.UsageError("--peers needs recorded sessions; name their folder with --sessions")
-    require_placeholders(into, ("peers",))
-    rows = list(peer_rows(tuple(load_all([recorded])), python, _announce))
-    if not rows:
-        raise BadInput("no session here is long enough to come near a compaction", where=str(recorded))
-    _report_table("peers", peers_markdown(rows), rows, into, as_json=as_json)
+    return recorded
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:

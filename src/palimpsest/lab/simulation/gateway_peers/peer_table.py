@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
+import msgspec
+
 from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Plan, Policy
@@ -195,8 +197,10 @@ def _own_ms(name: str, lists: Sequence[Messages]) -> float | None:
     times: list[float] = []
     with Conversation.open(model=_CARD, profile=name) as conversation:
         for messages in lists:
+            # Each request of a client is parsed by itself, so that no two lists share a text.
+            given = msgspec.json.decode(msgspec.json.encode(messages))
             begun = time.perf_counter()
-            conversation.prepare(messages)
+            conversation.prepare(given)
             times.append((time.perf_counter() - begun) * 1_000)
     return median(times[1:]) if len(times) > 1 else None
 
@@ -213,10 +217,8 @@ def peers_markdown(rows: Sequence[PeerRow]) -> str:
     measured = [row for row in rows if row.measured]
     notes = ["† Against the same requests sent directly."]
     if measured:
-        needed = counted(measured[0].hidden_alone, "step")
-        notes.append(
-            f"{counted(measured[0].sessions, 'session')}; {needed} in need of what the client's own compactions alone hide, which are included."
-        )
+        sessions, needed = counted(measured[0].sessions, "session"), counted(measured[0].hidden_alone, "step")
+        notes.append(f"{sessions}; {needed} in need of what the client's own compactions alone hide, which are included.")
     if len(measured) < len(rows):
         notes.append("\\* Not measured in this run: published figures of eight sessions, without what the client alone hides.")
     return "\n".join(lines) + "\n\n" + " ".join(notes)

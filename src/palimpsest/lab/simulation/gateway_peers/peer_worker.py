@@ -1,8 +1,4 @@
-"""Edits message lists by a peer; runs in another Python, which has that peer and not this package.
-
-`python peer_worker.py NAME` prints a line with the version first. For each line, a list, it prints `{"messages": [...], "ms": n}`, or an
-`error` in place of the messages.
-"""
+"""Edits message lists by a peer; runs in another Python, which has that peer and not this package."""
 
 import contextlib
 import copy
@@ -90,7 +86,10 @@ EDITORS: dict[str, Callable[[], Editor]] = {
 
 
 def main() -> None:
-    """Answer lines until there are no more."""
+    """Print a line with the version, and for each line of standard input, a list, one with `messages` and `ms`, or with an `error`.
+
+    The first argument names the editor.
+    """
     os.environ.update(HEADROOM_OFFLINE="1", LITELLM_LOCAL_MODEL_COST_MAP="True", HF_HUB_OFFLINE="1")
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a library prints must not be taken for a reply.
