@@ -1,13 +1,13 @@
 """A scripted model on the loopback that speaks the APIs of Anthropic and OpenAI as streams, and keeps every request it was sent."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+import loopback
 from simulated_bill import REPLY_TOKENS, SimulatedBill
 
 from palimpsest.core.events import Usage
@@ -145,11 +145,5 @@ def serving() -> Iterator[ScriptedApi]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with loopback.serving(Answering) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -25,7 +25,11 @@ _OURS: Final = (
     *(f"PAL_COMPACT_AT={level}" for level in (80_000, 100_000, 120_000, 140_000)),
     *(f"PAL_THRIFT=thrifty,PAL_COMPACT_AT={level}" for level in (80_000, 120_000)),
 )
-_ABLATIONS: Final = ("PAL_WITHOUT=dialogue", "PAL_WITHOUT=evidence", "PAL_WITHOUT=work", "PAL_WITHOUT=calls", "PAL_KEEP_ALIVE=on")
+_ABLATIONS: Final = (
+    *(f"PAL_WITHOUT={part}" for part in ("dialogue", "evidence", "work", "calls")),
+    "PAL_NAMES=2400",
+    "PAL_KEEP_ALIVE=on",
+)
 _OTHERS: Final = (
     "lossless",
     "lossless@PAL_KEEP_ALIVE=on",

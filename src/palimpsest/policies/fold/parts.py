@@ -1,7 +1,8 @@
 """The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import NamedTuple
 
 from palimpsest.audit.entities import argument_texts
@@ -9,6 +10,7 @@ from palimpsest.audit.floor import REQUIRED_SOURCES, Floor
 from palimpsest.audit.fold_texts import (
     COMMANDS,
     EVIDENCE,
+    NAMES,
     NARRATIVE,
     SHORT,
     evidence_block,
@@ -30,8 +32,10 @@ from palimpsest.policies.fold_threshold import tokens_after
 
 _EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
 _MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
+_NAMES_TITLE = "[Names used lately, newest first]"
 _TASK_CHARS = 60
 _NO_EVENTS: frozenset[int] = frozenset()
+NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 
 def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
@@ -71,6 +75,18 @@ def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[i
     return "\n".join((_MORE_TITLE, *lines)) if lines else ""
 
 
+def used_names_part(situation: Situation, bounds: Bounds) -> tuple[Put, ...]:
+    """Return the names that the model used, newest first, as many as fit."""
+    factor, shown = situation.tokens.factor, list[str]()
+    room = bounds.names - estimate(_NAMES_TITLE, factor)
+    for name in reversed(situation.evidence.names):
+        room -= estimate(f", {name}", factor)
+        if room < 0:
+            break
+        shown.append(name)
+    return (_put(NAMES, f"{_NAMES_TITLE}\n{', '.join(shown)}"),) if shown else ()
+
+
 def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
 
@@ -83,8 +99,10 @@ class FoldCandidate(NamedTuple):
     lost: int
 
 
-def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
-    """Return the fold within these bounds, or `None` if there is nothing to fold."""
+def fold_within(
+    situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None, files: Mapping[str, str] = NO_FILES
+) -> FoldCandidate | None:
+    """Return the fold within these bounds, or `None` if there is nothing to fold. `files` are present texts of files in work, by path."""
     items = situation.view.items
     cut = len(items) if bounds.floor_only else tail_start(situation, bounds.tail)
     if not cut:
@@ -93,11 +111,12 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     messages = dialogue(situation, run, tail, bounds, floor)
     shown = _command_events(situation, tail)
     evidence = evidence_part(situation, bounds, shown)
-    work = working_set(situation, run, tail, bounds, floor)
+    work = working_set(situation, run, tail, bounds, floor, now=files)
     into: list[Put | Keep] = [
         *messages,
         *evidence,
         *more_commands_part(situation, bounds, evidence, shown),
+        *used_names_part(situation, bounds),
     ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}

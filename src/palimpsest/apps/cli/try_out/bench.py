@@ -46,7 +46,7 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
 
 @click.command(epilog=_EXAMPLES)
 @click.option("--quick", is_flag=True, help="Use smaller sizes; results are marked as such.")
-@click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars: a name, or the prefix of several. Repeatable.")
+@click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars, and those whose names begin so. Repeatable.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder and keep it.")
 @_folder_option(
     "--sessions", "recorded", help="Replay the sessions of any agent below this folder for the cost bars, instead of synthetic ones."
@@ -173,7 +173,7 @@ def _peer_sessions(recorded: Path | None) -> Path:
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
-    from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the table of commands names this module
+    from palimpsest.apps.cli.main import cli  # the table of commands names this module
 
     def run(home: Path, arguments: Sequence[str]) -> None:
         # Exports write bytes, which a buffer of text has no room for.
@@ -246,7 +246,7 @@ def _working_folder(keep: Path | None) -> Iterator[Path]:
 
 def _disk_folder() -> Path:
     """Return a folder on a disk; temporary folders may be in memory, where a sync is free."""
-    from platformdirs import user_cache_path  # noqa: PLC0415 - needed only without --keep
+    from platformdirs import user_cache_path  # needed only without --keep
 
     folder = user_cache_path("palimpsest")
     folder.mkdir(parents=True, exist_ok=True)

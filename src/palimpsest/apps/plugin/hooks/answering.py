@@ -90,9 +90,9 @@ def _evidence(given: HookInput, home: Home, agent: Agent, limit: int) -> str:
     if path is None:
         return ""
     # Only this hook reads transcripts.
-    from palimpsest.apps.plugin.hooks.digest import digest_slot, newest, session_digest  # noqa: PLC0415
-    from palimpsest.apps.plugin.hooks.evidence_text import evidence_text  # noqa: PLC0415
-    from palimpsest.foreign.reading.importing import session_id  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.digest import digest_slot, newest, session_digest
+    from palimpsest.apps.plugin.hooks.evidence_text import evidence_text
+    from palimpsest.foreign.reading.importing import session_id
 
     in_database = agent == "opencode"
     digest = session_digest(path, given.session_id, given.before) if in_database else newest(digest_slot(home.folder, path), path)
@@ -105,8 +105,8 @@ def _notes(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], lim
     if root is None:
         return ""
     # A home without notes loads none of it.
-    from palimpsest.apps.plugin.hooks.notes_text import notes_at_start  # noqa: PLC0415
-    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.notes_text import notes_at_start
+    from palimpsest.engine.memory.project_memory import project_memory
 
     opened = project_memory(home, root, memory())
     return "" if opened is None else _fitting("SessionStart", lambda room: notes_at_start(opened, room), limit)
@@ -117,8 +117,8 @@ def _recalled(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], 
     if root is None or not given.prompt.strip():
         return ""
     # As above.
-    from palimpsest.apps.plugin.hooks.notes_text import notes_for_prompt  # noqa: PLC0415
-    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.notes_text import notes_for_prompt
+    from palimpsest.engine.memory.project_memory import project_memory
 
     opened = project_memory(home, root, memory())
     if opened is None:

@@ -102,7 +102,7 @@ def advanced(digest: Digest, transcript: Path, most: int) -> Digest:
 
 def session_digest(database: Path, session: str, before: str = "") -> Digest:
     """Return what a session in the database of OpenCode proves before one of its messages, by its id; all of it if there is none such."""
-    from palimpsest.foreign.opencode.format import OpencodeFormat  # noqa: PLC0415 - the transcripts of the others need none of it
+    from palimpsest.foreign.opencode.format import OpencodeFormat
 
     read: list[tuple[int, Body | None]] = []
     places: dict[str, int] = {}
@@ -214,10 +214,10 @@ def _take(read: list[tuple[int, Body | None]], places: dict[str, int], event: Re
 
 def _format(*, is_codex: bool) -> "Format":
     if is_codex:
-        from palimpsest.foreign.codex.format import CodexFormat  # noqa: PLC0415 - one of the two is needed
+        from palimpsest.foreign.codex.format import CodexFormat  # one of the two is needed
 
         return CodexFormat()
-    from palimpsest.foreign.claude.format import ClaudeFormat  # noqa: PLC0415 - the same
+    from palimpsest.foreign.claude.format import ClaudeFormat
 
     return ClaudeFormat()
 
