@@ -40,10 +40,11 @@ class Lane:
 class OpenConversations:
     """The conversations of all clients. Sub-agents get the conversation of their client as their parent, if that is known."""
 
-    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False) -> None:
+    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
         self._home = home
         self._mode: Mode = mode
         self._fold = fold
+        self._keeps_alive = keeps_alive
         self._lanes: OrderedDict[str, Lane] = OrderedDict()
         self._mains: OrderedDict[str, str] = OrderedDict()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="conversation")
@@ -85,6 +86,9 @@ class OpenConversations:
 
     def _open(self, name: ConversationName, wire: WireName, model: str) -> RecordedConversation:
         profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
+        if self._keeps_alive:
+            # Edits and reads share one limit of what may be lost.
+            settings = settings | {"PAL_KEEP_ALIVE": "on"}
         parent = self._mains.get(name.client, "") if name.agent else ""
         opener = EventRef(parent, 0) if parent else None
         for session in (name.session, *(f"{name.session}.{number}" for number in range(2, 2 + _OTHERS))):

@@ -84,10 +84,11 @@ class Gateway:
         self._report = report
         self._warn = warn
         self._deadline_ms = deadline_ms
-        self._conversations = OpenConversations(home, mode, fold=fold)
+        keeps_alive = keeps_alive and mode != "watch"
+        self._conversations = OpenConversations(home, mode, fold=fold, keeps_alive=keeps_alive)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
-        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive and mode != "watch" else None
+        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive else None
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""

@@ -94,14 +94,21 @@ class CacheKeeper:
             await asyncio.wait(waiting)
 
     async def _keep(self, lane: Lane, call: SentCall) -> None:
+        elapsed = 0 if lane.recorded is None else await self._conversations.run(lane, partial(self._since_call, lane.recorded))
         while True:
-            await self._pause(self._job.interval_ms / 1_000)
-            recorded = lane.recorded
+            await self._pause(max(0, self._job.interval_ms - elapsed) / 1_000)
+            recorded, elapsed = lane.recorded, 0
             if recorded is None or not lane.idle.is_set():
                 return
             cached, pays = await self._conversations.run(lane, partial(self._judged, recorded))
             if not cached or (pays and not await self._read(lane, recorded, call)):
                 return
+
+    def _since_call(self, recorded: RecordedConversation) -> int:
+        """Milliseconds since the newest call began, from which on the cache lives; a reply may have taken long."""
+        session = recorded.conversation.session
+        called = session.derived.cache.value().called
+        return 0 if called is None else session.environment.clock.now() - called
 
     def _judged(self, recorded: RecordedConversation) -> tuple[bool, bool]:
         """Whether anything is still cached, and whether a read pays now."""

@@ -107,6 +107,10 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
+    other = {"--peers": peers or None, "--soak": turns, "--growth": growth or None}
+    chosen = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway} | other
+    if len(given := [name for name, value in chosen.items() if value is not None]) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
     instead: tuple[tuple[str, Path | None, _MakeTable], ...] = (
         ("fit", fitted, _fit_table),
         ("choice", chosen_from, _choice_table),

@@ -149,7 +149,7 @@ class _Traffic:
         used = replace(client, policies=(*policies, *client.policies)) if behind is None else behind_gateway(client, behind, model)
         for loaded, index in self._sessions:
             self._announce(f"{name}: {loaded.id}")
-            found, bills = replayed_with_bills(loaded.recording, index, used, model, "5m")
+            found, bills = replayed_with_bills(loaded.recording, index, used, model, "5m", ours=behind is not None)
             total.sessions += 1
             total.turns += bills.turns
             total.tokens_sent += bills.tokens_sent
