@@ -1,9 +1,9 @@
 """What the modes of the gateway cost on recorded sessions: against the client alone, and against the same requests sent directly."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace as with_fields
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -94,15 +94,20 @@ def _as_given(view: View) -> View:
 
 
 def gateway_rows(
-    loaded: LoadedSession, *, card: str = "claude-sonnet-4-5", ttl: Literal["5m", "1h"] = "5m", shuffled: int | None = None
+    loaded: LoadedSession,
+    *,
+    card: str = "claude-sonnet-4-5",
+    ttl: Literal["5m", "1h"] = "5m",
+    shuffled: int | None = None,
+    modes: Collection[str] = MODES,
 ) -> Iterator[GatewayRow]:
-    """Yield a row for each mode. With `shuffled`, the pauses between requests are exchanged with each other, by this seed."""
+    """Yield a row for each of the modes. With `shuffled`, the pauses between requests are exchanged with each other, by this seed."""
     recording = loaded.recording if shuffled is None else with_shuffled_pauses(loaded.recording, shuffled)
     index, model = RecordingIndex(recording.steps), replay_card(card)
     client = profile(CLIENT)
     alone = figures([replay(recording, client, model, ttl=ttl, index=index)])
-    for mode, name in MODES.items():
-        found, bills = _replayed(recording, index, behind_gateway(client, profile(name), model), model, ttl)
+    for mode in modes:
+        found, bills = _replayed(recording, index, behind_gateway(client, profile(MODES[mode]), model), model, ttl)
         yield GatewayRow(
             mode,
             1,
@@ -131,14 +136,15 @@ def _replayed(
 
 def with_shuffled_pauses(recording: RecordedSession, seed: int) -> RecordedSession:
     """Return a recording whose pauses between requests are exchanged with each other."""
-    times = [step.at for step in recording.steps]
-    pauses = [max(0, after - before) for before, after in pairwise(times)]
+    pauses = [max(0, after.at - before.at) for before, after in pairwise(recording.steps)]
     random.Random(seed).shuffle(pauses)  # noqa: S311 - the same pauses in every run
-    at, steps = times[0] if times else 0, []
-    for step, pause in zip(recording.steps, [0, *pauses], strict=True):
-        at += pause
-        steps.append(replace(step, at=at))
-    return with_fields(recording, steps=tuple(steps))
+    return with_pauses(recording, pauses)
+
+
+def with_pauses(recording: RecordedSession, pauses: Sequence[int]) -> RecordedSession:
+    """Return a recording with these pauses between its requests, in milliseconds, one fewer than it has requests."""
+    times = accumulate(pauses, initial=recording.steps[0].at) if recording.steps else ()
+    return with_fields(recording, steps=tuple(replace(step, at=at) for step, at in zip(recording.steps, times, strict=True)))
 
 
 def gateway_table(
