@@ -26,7 +26,7 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
-from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_table
+from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_report, law_markdown
 from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
 
@@ -65,7 +65,7 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
 @_folder_option(
     "--gateway",
     "behind_gateway",
-    help="Instead, replay the long sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
+    help="Instead, replay the sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
 )
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
@@ -92,17 +92,18 @@ def bench(
     if fitted is not None:
         require_placeholders(into, ("fit",))
         found = fit(fitted, announce=_announce)
-        _report_table("fit", fit_markdown(found), found, into, as_json=as_json)
+        _report_tables({"fit": fit_markdown(found)}, found, into, as_json=as_json)
         return
     if chosen_from is not None:
         require_placeholders(into, ("choice",))
         tuning = tune(chosen_from, announce=_announce)
-        _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
+        _report_tables({"choice": tuning_markdown(tuning)}, tuning, into, as_json=as_json)
         return
     if behind_gateway is not None:
-        require_placeholders(into, ("gateway",))
-        rows = gateway_table(load_all([behind_gateway]), announce=_announce)
-        _report_table("gateway", gateway_markdown(rows), rows, into, as_json=as_json)
+        require_placeholders(into, ("gateway", "gateway_law"))
+        replayed = gateway_report(load_all([behind_gateway]), announce=_announce)
+        tables = {"gateway": gateway_markdown(replayed), "gateway_law": law_markdown(replayed)}
+        _report_tables(tables, replayed, into, as_json=as_json)
         return
     if turns is not None:
         with _working_folder(keep) as folder:
@@ -157,12 +158,12 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _report_table(place: str, table: str, found: Struct | Sequence[Struct], into: tuple[Path, ...], *, as_json: bool) -> None:
-    insert_tables(into, {place: table})
+def _report_tables(tables: dict[str, str], found: Struct | Sequence[Struct], into: tuple[Path, ...], *, as_json: bool) -> None:
+    insert_tables(into, tables)
     if as_json:
         emit(found)
     else:
-        click.echo(table)
+        click.echo("\n\n".join(tables.values()))
 
 
 def _announce(what: str) -> None:
