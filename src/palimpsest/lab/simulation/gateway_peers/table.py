@@ -15,7 +15,7 @@ from palimpsest.core.policy import Plan, Policy
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.lab.simulation.behind_gateway import behind_gateway
-from palimpsest.lab.simulation.gateway_peers.peer_policy import Messages, PeerPolicy, PeerProcess, message_list
+from palimpsest.lab.simulation.gateway_peers.policy import Messages, PeerPolicy, PeerProcess, message_list
 from palimpsest.lab.simulation.gateway_table import CLIENT, LONG_TOKENS, MODES, replayed_with_bills
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
