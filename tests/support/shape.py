@@ -107,7 +107,8 @@ def _folders() -> Iterator[str]:
 def _shared_prefixes() -> Iterator[str]:
     for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
         words = Counter(path.stem.partition("_")[0] for path in folder.glob("[!_]*.py"))
-        yield from (f"{_name(folder)}: three files that begin with {word!r} are a folder" for word, count in words.items() if count > 2)
+        shared = (word for word, count in words.items() if count > 2 and word not in folder.name)
+        yield from (f"{_name(folder)}: three files that begin with {word!r} are a folder" for word in shared)
 
 
 def _class_names() -> Iterator[str]:
