@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from palimpsest.lab.simulation.gateway_peers.peer_table import PEERS, EARLIER, PeerRow, peer_rows, peers_markdown
+from palimpsest.lab.simulation.gateway_peers.peer_table import EARLIER, PEERS, PeerRow, peer_rows, peers_markdown
 from palimpsest.lab.simulation.loading import LoadedSession, load_log
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
