@@ -3,7 +3,7 @@ from typing import Literal
 
 import pytest
 from corpus import CORPUS, WITHOUT
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -41,6 +41,9 @@ def limit(row: GatewayRow) -> float:
     st.sampled_from(["5m", "1h"]),
     st.lists(st.sampled_from([1, 30, 250, 299, 301, 900, 3_599, 3_601, 40_000]), min_size=1, max_size=30),
 )
+# Without a limit for the price of a clear, and with misses counted after pauses, these are the bills that become higher.
+@example("thrifty", "claude-sonnet-4-5", "1h", [3_601, 40_000, 250, 301, 900, 1, 301, 1, 1, 1])
+@example("lossless", "gpt-5.5", "5m", [1, 1, 900, 900, 900, 1, 1])
 def test_mi_19_no_mode_makes_the_bill_higher_whatever_the_pauses_and_wherever_the_session_ends(
     session: LoadedSession, mode: str, card: str, ttl: Literal["5m", "1h"], seconds: list[int]
 ) -> None:
