@@ -8,6 +8,9 @@ from palimpsest.core.events import CallStarted
 from palimpsest.core.items import Content, Cover, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
+from palimpsest.wire.encoding.breakpoints import BlockPosition, breakpoint_positions
+from palimpsest.wire.encoding.fragments import BlockKind, Fragment
+from palimpsest.wire.encoding.messages import Message
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import BreakpointRule, Params
 
@@ -134,3 +137,21 @@ def test_automatic_caches_get_a_key_and_no_breakpoints(name: str) -> None:
     request = encode(View(HEAD, TALK), card(name), (), Params(cache_key="session-1"))
     assert (request.breakpoints, json.loads(request.body)["prompt_cache_key"]) == ((), "session-1")
     assert b"cache_control" not in request.body
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("claude-code-2.1.325", ((-1, 1), (-1, 2), (1, 0), (2, 0))), ("claude-code", ((-1, 1), (-1, 2), (1, 0), (2, 0))), ("none", ())],
+)
+def test_an_anchor_gets_a_breakpoint_that_the_rule_of_another_program_leaves_free(
+    rule: BreakpointRule, expected: tuple[BlockPosition, ...]
+) -> None:
+    one, two, three = items_of(Text("one"), said("two"), Text("three"))
+    messages: list[Message] = [
+        (False, [Fragment(one, BlockKind.USER)]),
+        (True, [Fragment(two, BlockKind.ASSISTANT)]),
+        (False, [Fragment(three, BlockKind.USER)]),
+    ]
+    assert breakpoint_positions(rule, 3, messages, ("2.0",)) == expected
+    # No rule has more than four, and an anchor takes none away.
+    assert breakpoint_positions("claude-code", 3, messages, ("1.0",)) == ((-1, 1), (-1, 2), (1, 0), (2, 0))
