@@ -48,6 +48,9 @@ class FollowedList:
         self.reason = ""
         self._wire = wire
         self._tools_seen: object = None
+        # The next process must make the same edits. They are written before the list is sent; a crash of the machine may lose those of one
+        # request, which is why nothing waits for the disk until its reply is here.
+        self._syncs = False
         self._lock = Lock()
         self._mirror = Mirror(self._shape(wire or session.card.wire), session.log.events())
 
@@ -70,14 +73,15 @@ class FollowedList:
             prepared = self._rendered(messages, listed, ran)
             if is_new and moment != "asked":
                 self._start_call(system, listed)
-            if ran.edited:
-                # The next process must make the same edits, whatever happens to this one.
-                session.log.sync()
+            self._syncs |= bool(ran.edited)
         return prepared._replace(reason=self.reason)
 
     def observe(self, response: object) -> None:
         """Record a reply with its usage: a response, or a reply that was assembled from a stream."""
         with self.failing_open():
+            if self._syncs:
+                self._syncs = False
+                self.session.log.sync()
             if isinstance(response, ModelReplied):
                 # Its messages are not known as its owner will write them; the next list shows them.
                 digest = f"stream {response.message}"

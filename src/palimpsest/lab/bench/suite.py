@@ -16,7 +16,7 @@ from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
-from palimpsest.lab.bench.terminal import TERMINAL_BARS, measure_terminal
+from palimpsest.lab.bench.processes.terminal import TERMINAL_BARS, measure_terminal
 from palimpsest.lab.bench.turns import measure_blocking, measure_mirror, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
 
