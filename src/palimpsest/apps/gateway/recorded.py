@@ -1,6 +1,6 @@
 """One conversation behind the gateway: its requests as its profile edits them, its replies, and its two bills, all in its log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -46,7 +46,6 @@ class RecordedConversation:
         self.conversation = conversation
         self.wire = wire
         self.mode: Mode = mode
-        self.is_edited = False
         session = conversation.session
         self.bill = newest_bill(session.log) or GatewayBill(mode)
         self._card = card_on_wire(session.card, wire)
@@ -57,21 +56,30 @@ class RecordedConversation:
         self._bills = TwoBills(self._card)
         self._lifetime = ""
 
-    def prepare(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
-        """Record what is new in a request and return what to send. Raises `BadInput` if the messages cannot be read."""
+    def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+        """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
         self._undo_queued()
         given = self._reader.read(self.wire, body, fields)
         before = self.conversation.session.log.tip
+        lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
+        messages = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
         if self.mode == "watch":
-            self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
             return Exchange(given, given.messages, body)
-        lifetime = self._chosen_lifetime(given)
-        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
-        self.is_edited = messages is not given.messages
+        return Exchange(given, messages, given.body_with(messages, lifetime), self._edits_since(before), lifetime)
+
+    def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
+        """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""
+        before = self.conversation.session.log.tip
+        messages = self.conversation.plan(in_time)
+        if messages is None or messages is exchange.messages or self.mode == "watch":
+            return exchange
+        body = exchange.given.body_with(messages, exchange.lifetime)
+        return exchange._replace(messages=messages, body=body, edits=exchange.edits + self._edits_since(before))
+
+    def _edits_since(self, event: int) -> int:
         log = self.conversation.session.log
-        bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
-        edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
-        return Exchange(given, messages, given.body_with(messages, lifetime), edits, lifetime)
+        bodies = (log.event(seq).body for seq in range(event + 1, log.tip + 1))
+        return sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
 
     def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.

@@ -14,6 +14,7 @@ from palimpsest.apps.shown_text import dollars
 from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import counted
+from palimpsest.stores.home import Home
 
 if TYPE_CHECKING:
     from palimpsest.apps.gateway.gateway import RequestReport
@@ -77,6 +78,7 @@ def gateway(
         from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # noqa: PLC0415 - it imports the web server
         from palimpsest.apps.gateway.gateway import Gateway  # noqa: PLC0415 - the same
         from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals  # noqa: PLC0415 - the same
+        from palimpsest.apps.gateway.workers import ProcessWorkers  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -90,8 +92,16 @@ def gateway(
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
+        workers = ProcessWorkers(home, cast("Mode", mode), fold=fold) if isinstance(home, Home) else None
         gateway = Gateway(
-            home, cast("Mode", mode), upstreams, report=report, warn=_warn, fold=fold, keeps_alive=keep_alive and wrapped is not None
+            home,
+            cast("Mode", mode),
+            upstreams,
+            report=report,
+            warn=_warn,
+            fold=fold,
+            workers=workers,
+            keeps_alive=keep_alive and wrapped is not None,
         )
         stop = stopped_by_signals()
         if wrapped is not None:

@@ -40,6 +40,12 @@ def round_of(number: int) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
+def rounds_before(count: int) -> list[dict[str, Any]]:
+    """Return a list of messages with so many rounds."""
+    first = {"role": "user", "content": [{"type": "text", "text": "Read all of it, and never touch a.py."}]}
+    return [first, *(message for number in range(count) for message in round_of(number))]
+
+
 def stream_of(number: int, tokens: int) -> bytes:
     """Return the reply before a round: the call as a stream of events. Most of its prompt was read from the cache."""
     call = round_of(number)[0]["content"][0]
@@ -133,22 +139,27 @@ class GatewayProcess:
         line = self._reports.readline().decode().strip()
         if not line:
             raise StoreError("the gateway did not start", where="pal bench")
-        self._port = int(line.rpartition(":")[2])
-        self._connection = socket.create_connection(("127.0.0.1", self._port), _PATIENCE_S)
+        self.port = int(line.rpartition(":")[2])
+        self._connection = socket.create_connection(("127.0.0.1", self.port), _PATIENCE_S)
 
     @property
     def pid(self) -> int:
         """The id of the process."""
         return self._process.pid
 
-    def ask(self, body: bytes, session: str) -> float:
-        """Send a request, read its reply, wait until both are recorded, and return when its first byte was sent."""
+    def request(self, body: bytes, session: str) -> bytes:
+        """Return the bytes of a request of a session."""
         head = (
-            f"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nx-claude-code-session-id: {session}\r\n"
+            f"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\nx-claude-code-session-id: {session}\r\n"
             f"anthropic-version: 2023-06-01\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         )
+        return head.encode() + body
+
+    def ask(self, body: bytes, session: str) -> float:
+        """Send a request, read its reply, wait until both are recorded, and return when its first byte was sent."""
+        request = self.request(body, session)
         begun = time.perf_counter()
-        self._connection.sendall(head.encode() + body)
+        self._connection.sendall(request)
         _rest_of_message(self._connection, b"")
         if self._process.stdout is None or not self._process.stdout.readline():
             raise StoreError("the gateway did not record a request", where="pal bench")
@@ -190,8 +201,7 @@ def measure_gateway(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterat
 
 def _forwarding_seconds(process: GatewayProcess, provider: LoopbackProvider, count: int) -> Iterator[float]:
     """Yield the seconds from the first byte of a request to its first byte at the provider, for requests that go on by a round each."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "Read all of it, and never touch a.py."}]}]
-    messages += [message for number in range(_ROUNDS) for message in round_of(number)]
+    messages = rounds_before(_ROUNDS)
     for number in range(_ROUNDS, _ROUNDS + count + 1):
         provider.round = number
         begun = process.ask(body_of(messages), "bench")

@@ -1,0 +1,44 @@
+"""A process that records conversations for a gateway: does what it is asked to, one thing after the other, until its socket is closed.
+
+Started as `python -m palimpsest.apps.gateway.host_process SOCKET HOME MODE FOLD`, see `workers`.
+"""
+
+import gc
+import pickle
+import socket
+import sys
+from collections.abc import Callable
+from typing import cast
+
+from palimpsest.apps.gateway.hosting import ConversationHost
+from palimpsest.apps.gateway.recorded import Mode
+from palimpsest.apps.gateway.workers import LENGTH_BYTES
+from palimpsest.stores.home import Home
+
+# Objects between two searches for garbage; a request makes thousands that are no garbage, and a search looks at all of them.
+_COLLECT_EVERY = 50_000
+
+
+def main() -> None:
+    """Serve one gateway."""
+    number, folder, mode, fold = sys.argv[1:]
+    gc.set_threshold(_COLLECT_EVERY)
+    host = ConversationHost(Home.at(folder), cast("Mode", mode), fold=bool(fold))
+    with socket.socket(fileno=int(number)) as gateway, gateway.makefile("rb") as requests:
+        while len(length := requests.read(LENGTH_BYTES)) == LENGTH_BYTES:
+            # Only the gateway that started this process writes to this socket.
+            work: Callable[[ConversationHost], object] = pickle.loads(requests.read(int.from_bytes(length)))  # noqa: S301 - the same
+            answer = pickle.dumps(_done(work, host))
+            gateway.sendall(len(answer).to_bytes(LENGTH_BYTES) + answer)
+
+
+def _done(work: Callable[[ConversationHost], object], host: ConversationHost) -> tuple[str, object]:
+    """The failure, empty if there is none, and the result."""
+    try:
+        return "", work(host)
+    except Exception as error:  # noqa: BLE001 - it is raised in the gateway
+        return repr(error), None
+
+
+if __name__ == "__main__":
+    main()
