@@ -58,10 +58,12 @@ def test_folding_by_itself_can_be_switched_off() -> None:
 
 
 def test_what_a_fold_keeps_can_be_set() -> None:
-    ours = profile("palimpsest", {"PAL_TAIL": "9000", "PAL_MESSAGES": "8000", "PAL_RESULTS": "7000", "PAL_NARRATIVE": "auto"})
+    settings = {"PAL_TAIL": "9000", "PAL_MESSAGES": "8000", "PAL_RESULTS": "7000", "PAL_NAMES": "2400", "PAL_NARRATIVE": "auto"}
+    ours = profile("palimpsest", settings)
     fold = policy(ours, "fold")
     assert isinstance(fold, FoldFromLog)
-    assert (fold.bounds.tail, fold.bounds.messages, fold.bounds.results, fold.narrative) == (9_000, 8_000, 7_000, "auto")
+    assert fold.bounds == replace(THRIFT["balanced"].bounds, tail=9_000, messages=8_000, results=7_000, names=2_400)
+    assert fold.narrative == "auto"
     assert policy(ours, "narrate") == Narrate(fold)
 
 

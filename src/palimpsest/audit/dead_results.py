@@ -135,15 +135,19 @@ class DeadResult(Value, frozen=True):
 
 
 # Factors on the lifespan of a result by the length in bits of its size in eighths of the usual size: each doubling halves it.
-_SHARES: Final = (4.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
+# No size has more than 64 bits.
+_SHARES: Final = (4.0, 4.0, 2.0, 1.0, 0.5, 0.25, *[0.125] * 59)
 # A report of a sub-agent is dear to get again, however long it is, and a file that was read is often edited much later.
 _SMALLEST_SHARES: Final[Mapping[Kind, float]] = {"other": 0.0, "read": 0.5}
 
 
-def _lifespans_by_size(patience: float, usual: int, tokens: int, kind: Kind) -> Mapping[Kind, Lifespans]:
-    """The lifespans of a result of that size; rent grows with the size, so that a large result lives for fewer calls."""
-    share = _SHARES[min(len(_SHARES) - 1, (tokens * 8 // usual).bit_length())]
-    return lifespans_for(patience * max(_SMALLEST_SHARES[kind], share))
+@lru_cache(maxsize=16)
+def _lifespans_by_size(patience: float) -> tuple[Mapping[Kind, Lifespans], ...]:
+    """The lifespans for each of `_SHARES`; rent grows with the size, so that a large result lives for fewer calls."""
+    return tuple(
+        {**lifespans_for(patience), **{kind: lifespans_for(patience * max(least, share))[kind] for kind, least in _SMALLEST_SHARES.items()}}
+        for share in _SHARES
+    )
 
 
 def dead_results(
@@ -161,7 +165,7 @@ def dead_results(
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
-    as_recorded, ages = patience == 1.0 and not usual, lifespans_for(patience)
+    as_recorded, ages, ages_by_size = patience == 1.0 and not usual, lifespans_for(patience), _lifespans_by_size(patience)
     protected = pinned(view) if held else pinned(view) | view.held
     found: list[DeadResult] = []
     for name, use in situation.uses.items():
@@ -170,8 +174,7 @@ def dead_results(
             continue
         # Scaled inline, because calling `scaled` would take a tenth of the total time.
         size = round(sizes[place] * factor)
-        by_size = usual and use.kind in _SMALLEST_SHARES
-        death = use.died if as_recorded else dies_at(use, _lifespans_by_size(patience, usual, size, use.kind) if by_size else ages)
+        death = use.died if as_recorded else dies_at(use, ages_by_size[(size * 8 // usual).bit_length()] if usual else ages)
         if death is None or (death > calls and not as_recorded) or name in protected or (which is not None and not which(use)):
             continue
         # The coming call pays rent too.

@@ -39,7 +39,7 @@ class AuditProjections:
         self.uses = UsesProjection(views)
         self.cache = CacheProjection(views, self.metering)
         self.account = AccountProjection(self.metering, self.cache)
-        self.rent = RentProjection(views, self.metering, self.evidence, tools_tokens=lambda: self.tools_tokens, parts=self._parts)
+        self.rent = RentProjection(views, self.metering, self.evidence, parts=self._parts)
         return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent
 
     def _card_named(self, name: str) -> Card:

@@ -14,8 +14,9 @@ from palimpsest.core.tokens.truncate import truncate_middle
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"
 COMMANDS: Final = "commands"
-# Lists of names, which folds of earlier versions wrote.
+# A list of names that the model used; by default only folds of earlier versions have one.
 NAMES: Final = "names"
+# Names in results that are gone, which folds of earlier versions listed.
 SEEN: Final = "names seen"
 NARRATIVE: Final = "narrative"
 # Prefix of the source of a user message that is shown in part; the id of the message follows.

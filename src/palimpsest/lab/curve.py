@@ -1,6 +1,7 @@
 """The curve of dollars against re-reads: the profiles that it compares, its points, and what ours saves at each trigger of the rival."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from palimpsest.core.items import Value
@@ -24,7 +25,11 @@ _OURS: Final = (
     *(f"PAL_COMPACT_AT={level}" for level in (80_000, 100_000, 120_000, 140_000)),
     *(f"PAL_THRIFT=thrifty,PAL_COMPACT_AT={level}" for level in (80_000, 120_000)),
 )
-_ABLATIONS: Final = ("PAL_WITHOUT=dialogue", "PAL_WITHOUT=evidence", "PAL_WITHOUT=work", "PAL_WITHOUT=calls", "PAL_KEEP_ALIVE=on")
+_ABLATIONS: Final = (
+    *(f"PAL_WITHOUT={part}" for part in ("dialogue", "evidence", "work", "calls")),
+    "PAL_NAMES=2400",
+    "PAL_KEEP_ALIVE=on",
+)
 _OTHERS: Final = (
     "lossless",
     "lossless@PAL_KEEP_ALIVE=on",
@@ -145,14 +150,15 @@ def judge(chosen_on: Sequence[CurvePoint], measured_on: Sequence[CurvePoint] | N
 
 
 def _choose(ours: Sequence[CurvePoint], rival: CurvePoint) -> CurvePoint | None:
-    """Return the cheapest of ours that suffices, else the cheapest with no more re-reads, else that with the fewest re-reads."""
+    """Return the one of ours that suffices with the largest margin, or comes closest to it; of equals the cheapest."""
+    return max(ours, key=lambda point: (_margin(point, rival), -point.usd), default=None)
 
-    def order(point: CurvePoint) -> tuple[int, float]:
-        if _suffices(point, rival):
-            return 0, point.usd
-        return (1, point.usd) if point.rereads <= rival.rereads else (2, point.rereads)
 
-    return min(ours, key=order, default=None)
+def _margin(ours: CurvePoint, rival: CurvePoint) -> float:
+    """Return by how much dollars and re-reads may both grow until ours does not suffice any more, as a factor; below 1 it does not."""
+    usd = rival.usd / ours.usd if ours.usd else inf
+    rereads = rival.rereads / ours.rereads if ours.rereads else inf
+    return max(min(MOST_COST * usd, rereads), min(usd, MOST_REREADS * rereads))
 
 
 def _suffices(ours: CurvePoint, rival: CurvePoint) -> bool:

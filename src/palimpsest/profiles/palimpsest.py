@@ -47,19 +47,19 @@ class ThriftNumbers:
     usual: int = 1_400
     shrink: float = 1.7
     early_at: int = 130_000
-    cold_at: int = 80_000
+    cold_at: int = 60_000
     in_use: int = 60_000
     bounds: Bounds = field(default_factory=Bounds)
 
 
-# Cleared eagerly and folded rarely. The ages are those of the specification; the other numbers were found by hand on public sessions, and
-# `pal bench --choose` compares them with their neighbours on one half of those and the other.
+# Cleared eagerly and folded rarely. The ages are those of the specification. `pal bench --choose` chose the two levels of `balanced` among
+# their neighbours on public sessions, and tells what levels chosen on one half of those do on the other; the rest was found by hand.
 _KEPT: Final = Bounds(results=10_000, tail=5_000)
 THRIFT: Final[dict[str, ThriftNumbers]] = {
     "careful": ThriftNumbers(early_at=145_000, cold_at=95_000, in_use=45_000, bounds=replace(_KEPT, calls=8_000)),
     "balanced": ThriftNumbers(bounds=_KEPT),
     "thrifty": ThriftNumbers(
-        patience=0.5, early_at=90_000, cold_at=60_000, in_use=50_000, bounds=replace(_KEPT, results=9_000, calls=4_000)
+        patience=0.5, early_at=90_000, cold_at=45_000, in_use=50_000, bounds=replace(_KEPT, results=9_000, calls=4_000)
     ),
 }
 # The bounds of each part that a fold can leave out.
@@ -73,9 +73,10 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
     `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
     `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
     items, of the user's messages and of the working set. `PAL_WITHOUT` names parts that a fold leaves out, to see what they are worth
-    (dialogue, evidence, work, calls, with `+` between them). `PAL_PREVIEW_ABOVE` is the size in tokens above which a result
-    is cut. `PAL_INSTRUCTIONS` is a list of further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the lifetime of cache
-    entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on` keeps the cache alive in pauses.
+    (dialogue, evidence, work, calls, with `+` between them), and `PAL_NAMES` are the tokens of one that it leaves out by default: names
+    that the model used itself. `PAL_PREVIEW_ABOVE` is the size in tokens above which a result is cut. `PAL_INSTRUCTIONS` is a list of
+    further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the lifetime of cache entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on`
+    keeps the cache alive in pauses.
     """
     return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
 
@@ -88,6 +89,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
         tail=_number(environment, "PAL_TAIL", numbers.bounds.tail),
         messages=_number(environment, "PAL_MESSAGES", numbers.bounds.messages),
         results=_number(environment, "PAL_RESULTS", numbers.bounds.results),
+        names=_number(environment, "PAL_NAMES", numbers.bounds.names),
     )
     without: dict[str, Any] = {bound: 0 for part in _parts_left_out(environment) for bound in _PARTS[part]}
     bounds = replace(bounds, **without)

@@ -57,6 +57,7 @@ _OURS: Final = (
     "PAL_TAIL",
     "PAL_MESSAGES",
     "PAL_RESULTS",
+    "PAL_NAMES",
     "PAL_WITHOUT",
     "PAL_PREVIEW_ABOVE",
     "PAL_INSTRUCTIONS",

@@ -1,10 +1,13 @@
 """The rent of delaying a fold and the price of a fold: worked examples, and small windows."""
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 from situations import CLAUDE, prefix, situation, size, words
 
 from palimpsest.audit.pricing.prefixes import WarmPrefixes
-from palimpsest.audit.pricing.price import Rates, fold_price, price_of_fold, rates_of, rent_of_call, tokens_after_fold
+from palimpsest.audit.pricing.price import Rates, fold_price, price_of_fold, rates_of, rent_of_call, request_after_fold, tokens_after_fold
 from palimpsest.core.items import Item, Text
 from palimpsest.core.situation import PARTS, Cache, Evidence, UserMessage
 from palimpsest.core.tokens.counter import TokenCounter
@@ -45,10 +48,14 @@ def test_each_call_pays_a_cached_read_of_what_a_fold_would_leave_out() -> None:
     assert rent_of_call(View(HEAD, (words("1.0", 30_000),)), SAID, TokenCounter(size), CLAUDE) == 0.0
 
 
-def test_tools_are_carried_before_and_after_a_fold() -> None:
-    reported = View(HEAD, (words("1.0", 90_000),), reported=Reported(122_000, 5))
-    assert rent_of_call(reported, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
-    assert rent_of_call(VIEW, SAID, TokenCounter(size), CLAUDE, tools=12_000) == pytest.approx(0.1 * (110_000 - 50_400))
+def test_what_the_view_does_not_have_pays_no_rent_and_is_carried_before_and_after_a_fold() -> None:
+    # The provider reported 30,000 tokens more than head and messages: tools, and the instructions of a program that records none.
+    reported = structs.replace(VIEW, reported=Reported(140_000, 5))
+    assert rent_of_call(reported, SAID, TokenCounter(size), CLAUDE) == pytest.approx(0.1 * (110_000 - 50_400))
+    now = replace(situation(VIEW.items, head=HEAD), view=reported, evidence=SAID, used=140_000, tools_tokens=12_000)
+    assert request_after_fold(now) == 140_000 - (110_000 - 50_400) == 80_400
+    assert price_of_fold(now) == pytest.approx(1.25 * (80_400 - 140_000))
+    assert request_after_fold(replace(now, used=145_000, incoming=5_000)) == 85_400
 
 
 def test_the_price_of_a_fold_with_a_warm_and_with_a_cold_cache_is_as_worked_out() -> None:

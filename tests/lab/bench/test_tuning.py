@@ -58,7 +58,7 @@ def test_sessions_are_replayed_under_every_setting_and_each_half_chooses_for_the
     found = tune(GOLDEN / "claude", settings=settings, announce=messages.append)
     assert sum(found.sessions.values()) == len(messages)
     assert {(each.half, each.setting) for each in found.measured} == {
-        (half, f"patience {numbers}, cold 80,000, in use 60,000")
+        (half, f"patience {numbers}, cold 60,000, in use 60,000")
         for half in ("even", "odd", "all")
         for numbers in ("1, from 130,000", "0.5, from 90,000")
     }

@@ -28,6 +28,7 @@ from palimpsest.engine.session import Session
 from palimpsest.policies.fold.bounds import Bounds, fallback_levels
 from palimpsest.policies.fold.dialogue import older_messages
 from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
+from palimpsest.policies.fold.parts import used_names_part
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.scripted import Scripted
@@ -174,7 +175,22 @@ def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound(thrift: str,
     assert session.log.view.items[-1].id == tail[-1].id
 
 
+def test_names_that_the_model_used_are_listed_newest_first_only_where_a_bound_is_set() -> None:
+    now = dataclasses.replace(
+        lively().situation("asked"), evidence=Evidence(names=("oldest_name", *(f"name_{number}" for number in range(40))))
+    )
+    newest = "[Names used lately, newest first]\nname_39, name_38, name_37"
+    (listed,) = used_names_part(now, Bounds(names=100))
+    assert (listed.kind, listed.source) == ("summary", "names")
+    assert text_of(listed.content).startswith(newest)
+    assert 60 < now.tokens.content(listed.content) <= 100
+    assert "oldest_name" not in text_of(listed.content)
+    assert text_of(used_names_part(now, Bounds(names=2_400))[0].content).endswith("name_1, name_0, oldest_name")
+    assert used_names_part(now, Bounds()) == ()
+
+
 def test_pa_11_all_bounds_shrink_with_the_window() -> None:
+    assert Bounds(names=2_400).scaled(50_000).names == 600
     assert Bounds().scaled(50_000) == Bounds(
         messages=5_000, listed=5_000, said=1_500, evidence=1_000, commands=300, narrative=400, results=3_750, calls=1_250, tail=3_750
     )

@@ -1,6 +1,5 @@
 """Prices of edits: what they cost once and save per call, and the rent of delaying a fold."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -24,7 +23,6 @@ from palimpsest.core.events import CallStarted, Event, Usage, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
-from palimpsest.core.tokens.budget import used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.wire.models.prices import cost
@@ -76,10 +74,20 @@ def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, car
     return head + users + _scaled_to_window(parts, card.window)
 
 
-def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, tools: int = 0, parts: int = PARTS) -> float:
+def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, parts: int = PARTS) -> float:
     """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read."""
-    extra = used(view, counter, tools) - tools - tokens_after_fold(view, evidence, counter, card, parts)
+    extra = counter.total(view) - tokens_after_fold(view, evidence, counter, card, parts)
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
+
+
+def request_after_fold(situation: Situation) -> int:
+    """Estimated tokens of the next request after a fold: its tokens now, less what the view loses.
+
+    So what the view does not have stays in the number: tools, queued input, and the head of a program that does not record it.
+    """
+    view, tokens = situation.view, situation.tokens
+    after = tokens_after_fold(view, situation.evidence, tokens, situation.card, situation.parts)
+    return max(0, situation.used - tokens.total(view) + after)
 
 
 def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates) -> float:
@@ -90,26 +98,21 @@ def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates) -> floa
 
 def price_of_fold(situation: Situation) -> float:
     """The price of folding now, in input tokens; a fold pays off once the rent is twice as high."""
-    after = tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts)
-    rates = rates_of(situation.card, situation.cache)
-    return fold_price(situation.used, after + situation.tools_tokens, warm_prefixes(situation), rates)
+    return fold_price(situation.used, request_after_fold(situation), warm_prefixes(situation), rates_of(situation.card, situation.cache))
 
 
 class RentProjection:
     """Projection of the rent in input tokens, summed over the calls since the last fold."""
 
-    version: ClassVar = 1
+    version: ClassVar = 2
     watches: ClassVar = frozenset({CallStarted, ViewEdited})
     scope: ClassVar[Scope] = "path"
 
-    def __init__(
-        self, views: Views, metering: Metering, evidence: EvidenceProjection, *, tools_tokens: Callable[[], int], parts: int
-    ) -> None:
+    def __init__(self, views: Views, metering: Metering, evidence: EvidenceProjection, *, parts: int) -> None:
         self.name = f"rent/{parts}"
         self._views = views
         self._metering = metering
         self._evidence = evidence
-        self._tools_tokens = tools_tokens
         self._parts = parts
         self.value = 0.0
 
@@ -118,8 +121,7 @@ class RentProjection:
         match event.body:
             case CallStarted(purpose="turn"):
                 counter, card = self._metering.counter, self._metering.card
-                tools = self._tools_tokens()
-                self.value += rent_of_call(self._views.view, self._evidence.value(), counter, card, tools=tools, parts=self._parts)
+                self.value += rent_of_call(self._views.view, self._evidence.value(), counter, card, parts=self._parts)
             case ViewEdited(edits=edits) if any(isinstance(edit, Fold) for edit in edits):
                 self.value = 0.0
             case _:

@@ -43,10 +43,13 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
 
 
 def bars_named(names: Iterable[str]) -> frozenset[str]:
-    """Return the bars for names: a bar, or the prefix of several (`turn`); all without names. Raises `BadInput` for an unknown name."""
+    """Return the bars for names: a bar and all that its name is the prefix of (`turn`); all without names.
+
+    Raises `BadInput` for an unknown name.
+    """
     chosen: set[str] = set()
     for name in names:
-        found = {name} & GOALS.keys() or {bar for bar in GOALS if bar.startswith(f"{name}_")}
+        found = {bar for bar in GOALS if bar == name or bar.startswith(f"{name}_")}
         if not found:
             raise BadInput(f"there is no bar {name!r}; there are {', '.join(GOALS)}")
         chosen |= found

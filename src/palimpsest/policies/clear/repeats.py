@@ -1,10 +1,11 @@
 """Masks tool results whose text another visible result shows, where that changes no cached byte."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from palimpsest.audit.dead_results import argument_of, call_of_result
+from palimpsest.audit.entities import MOST_CACHED_BYTES, TextCache
 from palimpsest.audit.pins import pinned
 from palimpsest.audit.pricing.prefixes import warm_prefixes
 from palimpsest.audit.tools.calls import result_text
@@ -29,8 +30,9 @@ class ShownResult(NamedTuple):
 class HideRepeats:
     """Masks a tool result if its whole text stands in another result that shows: the same read twice, or a part of a file that is shown.
 
-    Only what lies behind the cached prefix is masked, which costs nothing: a result that was not sent yet, and any result when nothing is
-    cached. Where both could be masked, the older one is, so that what the model asked for last stays where it is. Errors stay.
+    The longest line of the text must be a whole line there. Only what lies behind the cached prefix is masked, which costs nothing: a
+    result that was not sent yet, and any result when nothing is cached. Where both could be masked, the older one is, so that what the
+    model asked for last stays where it is. Errors stay.
     """
 
     name: str = "hide_repeats"
@@ -44,8 +46,9 @@ class HideRepeats:
         warm, view = warm_prefixes(situation), situation.view
         first_free = warm.ends[-1] + 1 if warm.ends else 0
         kept = pinned(view) | view.held
-        free = [each for each in _results(situation, first_free) if each.id not in kept]
-        found = repeats(_results(situation), free) if free else {}
+        results = _results(situation)
+        free = [each for each in results if each.place >= first_free and each.id not in kept]
+        found = repeats(results, free) if free else {}
         masks = [mask for each in free if (mask := self._mask(each, found, situation)) is not None]
         return Proposal(tuple(masks), f"{len(masks)} results whose text another one shows") if masks else ()
 
@@ -63,12 +66,18 @@ class HideRepeats:
         return Mask((repeated.id,), text) if stub < size else None
 
 
-def repeats(results: Iterable[ShownResult], free: Iterable[ShownResult]) -> dict[str, ShownResult]:
-    """By id of a repeat among `free`, the result that shows its text and stays. `results` and `free` are in the order of the view."""
-    by_line = _by_longest_line(results, free)
+def repeats(results: Sequence[ShownResult], free: Sequence[ShownResult]) -> dict[str, ShownResult]:
+    """By id of a repeat among `free`, the result that shows its text and stays. `results` and `free` are in the order of the view.
+
+    A result can show the text of another only if it has its longest line, so that most pairs are never searched.
+    """
+    wanted: dict[int, list[ShownResult]] = {_cached_lines(each.text).longest: [] for each in free}
+    for result in results:
+        for line in wanted.keys() & _cached_lines(result.text).lines:
+            wanted[line].append(result)
     found: dict[str, ShownResult] = {}
     for each in free:
-        holders = [other for other in by_line.get(_longest_line(each.text), ()) if other.id not in found and _holds(other, each)]
+        holders = [other for other in wanted[_cached_lines(each.text).longest] if other.id not in found and _holds(other, each)]
         if holders:
             found[each.id] = holders[-1]
     return {name: _last_holder(holder, found) for name, holder in found.items()}
@@ -84,30 +93,30 @@ def _holds(holder: ShownResult, repeated: ShownResult) -> bool:
     return holder.id != repeated.id and repeated.text in holder.text
 
 
-def _by_longest_line(results: Iterable[ShownResult], free: Iterable[ShownResult]) -> dict[str, list[ShownResult]]:
-    """The results that have each of the longest lines of `free`: only they can show its text, and most results have none of them."""
-    wanted: dict[str, list[ShownResult]] = {_longest_line(each.text): [] for each in free}
-    for result in results:
-        # One pass over the lines of all results; searching each text in each other would take the square of that.
-        for line in wanted.keys() & set(result.text.split("\n")) if len(wanted) > _FEW else [one for one in wanted if one in result.text]:
-            wanted[line].append(result)
-    return wanted
+class _Lines(NamedTuple):
+    """Hashes of the lines of a text, and of the longest of them; equal hashes of different lines cost one search and change nothing."""
+
+    longest: int
+    lines: frozenset[int]
 
 
-# So many searches in a text take as long as splitting it into lines.
-_FEW: Final = 6
+def _lines_of(text: str) -> _Lines:
+    lines = text.split("\n")
+    return _Lines(hash(max(lines, key=len)), frozenset(map(hash, lines)))
 
 
-def _longest_line(text: str) -> str:
-    return max(text.split("\n"), key=len)
+# Bytes of a hash as an object.
+_HASH_BYTES: Final = 32
+# Most results of a plan were there at the plan before it, and splitting all of them takes 30 times as long as the rest of a plan.
+_cached_lines = TextCache(_lines_of, MOST_CACHED_BYTES, lambda found: found.lines.__sizeof__() + _HASH_BYTES * len(found.lines))
 
 
-def _results(situation: Situation, first: int = 0) -> list[ShownResult]:
-    """The large results from a place on that show their whole text and nothing else, in the order of the view."""
+def _results(situation: Situation) -> list[ShownResult]:
+    """The large results that show their whole text and nothing else, in the order of the view."""
     items, uses = situation.view.items, situation.uses
     return [
         ShownResult(place, item.id, result_text(item.content))
-        for place, item in enumerate(items[first:], first)
+        for place, item in enumerate(items)
         if isinstance(item.content, ToolResult)
         and item.mask is None
         and item.id in uses

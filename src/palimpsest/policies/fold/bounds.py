@@ -7,7 +7,7 @@ from typing import Any
 FULL_WINDOW = 200_000
 # Tokens; halving a smaller part gains nothing.
 _LEAST_HALVED = 400
-_SCALED = ("messages", "listed", "evidence", "said", "commands", "narrative", "results", "calls", "tail")
+_SCALED = ("messages", "listed", "evidence", "said", "commands", "names", "narrative", "results", "calls", "tail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Bounds:
     said: texts of the agent that stay whole; the last one of each turn first.
     evidence: evidence from the log.
     commands: commands of the last turns that the evidence has no room for.
+    names: names that the model used itself; by default none, because they are worth less than they cost.
     narrative: the account that a model wrote.
     results: the working set: results in use with their calls, and the current texts of edited files.
     calls: the newest other calls, with stubs in place of their results.
@@ -33,6 +34,7 @@ class Bounds:
     said: int = 6_000
     evidence: int = 4_000
     commands: int = 1_200
+    names: int = 0
     narrative: int = 1_600
     results: int = 15_000
     calls: int = 5_000
@@ -44,7 +46,7 @@ class Bounds:
     @property
     def usual(self) -> int:
         """Usual tokens of all parts but head and messages: evidence takes half of its bound, and the working set three fifths."""
-        return self.evidence // 2 + self.said + self.calls + self.tail + self.results * 3 // 5
+        return self.evidence // 2 + self.said + self.names + self.calls + self.tail + self.results * 3 // 5
 
     def scaled(self, window: int) -> "Bounds":
         """Return the bounds for a window; below 200,000 tokens they shrink in proportion."""
@@ -71,7 +73,7 @@ def fallback_levels(bounds: Bounds, window: int) -> Iterator[tuple[int, Bounds]]
         level = replace(level, tail=level.tail // 2, results=level.results // 2, calls=level.calls // 2)
         yield 3, level
     few_messages = Bounds(messages=5_000, evidence=1_000).scaled(window)
-    without_parts = replace(level, said=0, commands=0, narrative=0, results=0, calls=0, tail=0)
+    without_parts = replace(level, said=0, commands=0, names=0, narrative=0, results=0, calls=0, tail=0)
     level = replace(without_parts, messages=min(level.messages, few_messages.messages), evidence=min(level.evidence, few_messages.evidence))
     yield 4, level
     yield 4, replace(level, needed_only=True)

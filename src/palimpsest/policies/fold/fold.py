@@ -7,7 +7,7 @@ from palimpsest.audit.citations import check_narrative, sources_of
 from palimpsest.audit.floor import Floor, check_floor, token_limit, too_full
 from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.audit.gate import FREE_SHARE, fold_limit
-from palimpsest.audit.pricing.price import price_of_fold, tokens_after_fold
+from palimpsest.audit.pricing.price import price_of_fold, request_after_fold
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Outcome, Plan, Proposal
@@ -109,11 +109,7 @@ class FoldFromLog:
         return ""
 
     def _shrinks_much(self, situation: Situation) -> bool:
-        after = (
-            tokens_after_fold(situation.view, situation.evidence, situation.tokens, situation.card, situation.parts)
-            + situation.tools_tokens
-        )
-        return not shows_held_items(situation) and situation.used > self.shrink * after
+        return not shows_held_items(situation) and situation.used > self.shrink * request_after_fold(situation)
 
     def _reason_when_idle(self, situation: Situation) -> str:
         """Return why to fold while the user is away: the cache is warm for the narrative now, and cold at the next call anyway."""

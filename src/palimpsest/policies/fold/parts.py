@@ -9,6 +9,7 @@ from palimpsest.audit.floor import REQUIRED_SOURCES, Floor
 from palimpsest.audit.fold_texts import (
     COMMANDS,
     EVIDENCE,
+    NAMES,
     NARRATIVE,
     SHORT,
     evidence_block,
@@ -30,6 +31,7 @@ from palimpsest.policies.fold_threshold import tokens_after
 
 _EVIDENCE_TITLE = "[Work so far, listed from the log by a program; results that are gone can be read again or recalled]"
 _MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
+_NAMES_TITLE = "[Names used lately, newest first]"
 _TASK_CHARS = 60
 _NO_EVENTS: frozenset[int] = frozenset()
 
@@ -71,6 +73,18 @@ def _more_commands(situation: Situation, evidence_text: str, kept: AbstractSet[i
     return "\n".join((_MORE_TITLE, *lines)) if lines else ""
 
 
+def used_names_part(situation: Situation, bounds: Bounds) -> tuple[Put, ...]:
+    """Return the names that the model used, newest first, as many as fit."""
+    factor, shown = situation.tokens.factor, list[str]()
+    room = bounds.names - estimate(_NAMES_TITLE, factor)
+    for name in reversed(situation.evidence.names):
+        room -= estimate(f", {name}", factor)
+        if room < 0:
+            break
+        shown.append(name)
+    return (_put(NAMES, f"{_NAMES_TITLE}\n{', '.join(shown)}"),) if shown else ()
+
+
 def _put(source: str, text: str) -> Put:
     return Put("summary", Text(text), source)
 
@@ -98,6 +112,7 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
         *messages,
         *evidence,
         *more_commands_part(situation, bounds, evidence, shown),
+        *used_names_part(situation, bounds),
     ]
     into += _narrative(run, bounds, narrative)
     kept = {piece.id for piece in into if isinstance(piece, Keep)}

@@ -41,7 +41,7 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
 
 @click.command(epilog=_EXAMPLES)
 @click.option("--quick", is_flag=True, help="Use smaller sizes; results are marked as such.")
-@click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars: a name, or the prefix of several. Repeatable.")
+@click.option("--only", multiple=True, metavar="NAME", help="Measure only these bars, and those whose names begin so. Repeatable.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Work in this new folder and keep it.")
 @_folder_option(
     "--sessions", "recorded", help="Replay the sessions of any agent below this folder for the cost bars, instead of synthetic ones."
