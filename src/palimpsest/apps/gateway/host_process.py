@@ -1,7 +1,4 @@
-"""A process that records conversations for a gateway: does what it is asked to, one thing after the other, until its socket is closed.
-
-Started as `python -m palimpsest.apps.gateway.host_process SOCKET HOME MODE FOLD`, see `workers`.
-"""
+"""A process that records conversations for a gateway, see `workers`: does one thing after the other until its socket is closed."""
 
 import gc
 import pickle
@@ -20,7 +17,7 @@ _COLLECT_EVERY = 50_000
 
 
 def main() -> None:
-    """Serve one gateway."""
+    """Serve one gateway. The arguments are the number of the socket, the folder of the home, the mode, and `fold` or nothing."""
     number, folder, mode, fold = sys.argv[1:]
     gc.set_threshold(_COLLECT_EVERY)
     host = ConversationHost(Home.at(folder), cast("Mode", mode), fold=bool(fold))

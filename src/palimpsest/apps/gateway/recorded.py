@@ -11,10 +11,13 @@ from msgspec.structs import replace
 from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of
 from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Failed, ModelReplied, ViewEdited
+from palimpsest.core.events import Body, Failed, ModelReplied, Titled, UserSaid, ViewEdited
+from palimpsest.core.items import Text
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.conversation.following import end_call
+from palimpsest.foreign.claude.speakers import source_of
 from palimpsest.mirror.elements import OWNER
+from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
 from palimpsest.wire.models.cards import WireName
@@ -55,6 +58,7 @@ class RecordedConversation:
         self._blocks = RequestBlocks(self._card.name)
         self._bills = TwoBills(self._card)
         self._lifetime = ""
+        self._needs_title = not session.log.view.items
 
     def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
         """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
@@ -63,6 +67,8 @@ class RecordedConversation:
         before = self.conversation.session.log.tip
         lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
+        if self._needs_title:
+            self._add_title(before)
         if self.mode == "watch":
             return Exchange(given, given.messages, body)
         return Exchange(given, messages, given.body_with(messages, lifetime), self._edits_since(before), lifetime)
@@ -76,10 +82,20 @@ class RecordedConversation:
         body = exchange.given.body_with(messages, exchange.lifetime)
         return exchange._replace(messages=messages, body=body, edits=exchange.edits + self._edits_since(before))
 
+    def _add_title(self, event: int) -> None:
+        """Title the session by the first text of its user since an event; Claude Code writes reminders in front of that."""
+        said = [part for body in self._bodies_since(event) if isinstance(body, UserSaid) for part in body.parts if isinstance(part, Text)]
+        title = next((title_of(part.text) for part in said if not source_of(part)), "")
+        if title:
+            self._needs_title = False
+            self.conversation.session.log.append(Titled(title, by="gateway"))
+
     def _edits_since(self, event: int) -> int:
+        return sum(isinstance(body, ViewEdited) and body.by != OWNER for body in self._bodies_since(event))
+
+    def _bodies_since(self, event: int) -> Iterator[Body]:
         log = self.conversation.session.log
-        bodies = (log.event(seq).body for seq in range(event + 1, log.tip + 1))
-        return sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
+        return (log.event(seq).body for seq in range(event + 1, log.tip + 1))
 
     def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.

@@ -1,4 +1,4 @@
-"""Bars of the gateway, on the real process between a client and a provider on the loopback: its time for a request, and its memory."""
+"""`pal gateway` as a process between a client and a provider on the loopback, and the requests and replies of a long conversation."""
 
 import os
 import socket
@@ -9,20 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from statistics import median
 from typing import Any, Final
 
 import msgspec
 
 from palimpsest.core.errors import StoreError
-from palimpsest.lab.bench.bars import Bar, bar
-from palimpsest.lab.bench.workspace import BenchWorkspace
 
-GATEWAY_BARS: Final = frozenset({"gateway_ms"})
-MODES: Final = ("watch", "lossless", "palimpsest", "thrifty")
 _MODEL: Final = "claude-sonnet-4-6"
-# Rounds of a list of about 200,000 tokens: a call, and its result of 1,400 characters.
-_ROUNDS: Final = 400
+LONG_ROUNDS: Final = 400
+"""Rounds of a list of about 200,000 tokens: a call, and its result of 1,400 characters."""
 _TOKEN_BYTES: Final = 3
 # Every so many rounds, a tool gives the result that it gave before.
 _REPEAT: Final = 8
@@ -142,10 +137,11 @@ class GatewayProcess:
         self.port = int(line.rpartition(":")[2])
         self._connection = socket.create_connection(("127.0.0.1", self.port), _PATIENCE_S)
 
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-        return self._process.pid
+    def memory_kb(self) -> int:
+        """Return the memory of the process and of those that it started, now, in kB."""
+        listed = subprocess.run(("ps", "-A", "-o", "pid=,ppid=,rss="), capture_output=True, check=True)  # noqa: S607 - fixed words
+        rows = [[int(number) for number in line.split()] for line in listed.stdout.splitlines()]
+        return sum(size for number, parent, size in rows if self._process.pid in (number, parent))
 
     def request(self, body: bytes, session: str) -> bytes:
         """Return the bytes of a request of a session."""
@@ -186,27 +182,3 @@ def gateway_between(command: tuple[str, ...], mode: str, home: Path) -> Iterator
             process.close()
     finally:
         provider.close()
-
-
-def measure_gateway(workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
-    """Measure `gateway_ms`."""
-    workspace.announce("how long a request takes through the gateway")
-    found: dict[str, float] = {}
-    for mode in MODES:
-        with gateway_between(workspace.pal_command, mode, workspace.folder / f"gateway-{mode}") as (process, provider):
-            samples = sorted(_forwarding_seconds(process, provider, workspace.sizes.rounds))
-        found |= {mode: median(samples) * 1_000, f"{mode}_worst": samples[-1] * 1_000}
-    yield bar("gateway_ms", max(found[mode] for mode in MODES), None, **found)
-
-
-def _forwarding_seconds(process: GatewayProcess, provider: LoopbackProvider, count: int) -> Iterator[float]:
-    """Yield the seconds from the first byte of a request to its first byte at the provider, for requests that go on by a round each."""
-    messages = rounds_before(_ROUNDS)
-    for number in range(_ROUNDS, _ROUNDS + count + 1):
-        provider.round = number
-        begun = process.ask(body_of(messages), "bench")
-        seconds = provider.arrived.get(timeout=_PATIENCE_S) - begun
-        # The first request has all of the list, which is new to the gateway.
-        if number > _ROUNDS:
-            yield seconds
-        messages += round_of(number)

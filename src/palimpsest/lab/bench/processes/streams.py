@@ -11,13 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from palimpsest.core.errors import StoreError
-from palimpsest.lab.bench.processes.gateway import GatewayProcess, body_of, round_of, rounds_before, stream_of
+from palimpsest.lab.bench.processes.gateway import LONG_ROUNDS, GatewayProcess, body_of, round_of, rounds_before, stream_of
 
 STREAMS: Final = 50
 _EVENTS: Final = 40
 # Milliseconds between two events of a stream: with 50 streams, as many as 25 fast models give.
 _EVENT_MS: Final = 50
-_EDITED_ROUNDS: Final = 400
 _PATIENCE_S: Final = 60.0
 _MARK: Final = re.compile(rb"@(\d+)\.(\d+)@")
 _NUMBER: Final = re.compile(rb"stream (\d+)\.")
@@ -58,9 +57,9 @@ async def time_streams(command: tuple[str, ...], mode: str, home: Path, *, strea
 
 
 def _edited_bodies() -> list[bytes]:
-    messages = rounds_before(_EDITED_ROUNDS)
+    messages = rounds_before(LONG_ROUNDS)
     bodies = []
-    for number in range(_EDITED_ROUNDS, _EDITED_ROUNDS + 100):
+    for number in range(LONG_ROUNDS, LONG_ROUNDS + 100):
         bodies.append(body_of(messages))
         messages = [*messages, *round_of(number)]
     return bodies
@@ -115,7 +114,7 @@ async def _provider(times: StreamTimes, events: int) -> AsyncIterator[str]:
     """A provider that answers requests of streams event by event, and others at once."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        rounds = _EDITED_ROUNDS
+        rounds = LONG_ROUNDS
         while body := await _read_message(reader):
             found = _NUMBER.search(body[-200:])
             if found is None:
