@@ -17,7 +17,14 @@ MODELS = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5
 
 
 def rendered(wire: WireName, messages: list[Any], *edits: Edit) -> list[Any]:
-    """The messages after edits; the events of the messages are 1, 2, 3 and so on."""
+    """The messages after edits that break no rule; the events of the messages are 1, 2, 3 and so on."""
+    sent, broken = rendered_with_violations(wire, messages, *edits)
+    assert broken == []
+    assert sent is not None
+    return sent
+
+
+def rendered_with_violations(wire: WireName, messages: list[Any], *edits: Edit) -> tuple[list[Any] | None, list[str]]:
     log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock())
     mirror = Mirror(shape_of(wire, card(MODELS[wire]), MemoryBlobs()))
     comparison = mirror.compare(messages)
@@ -25,10 +32,7 @@ def rendered(wire: WireName, messages: list[Any], *edits: Edit) -> list[Any]:
         mirror.take(log.append(body))
     mirror.adopt(messages, comparison, None, ())
     log.append(ViewEdited(edits, by="test"))
-    sent, broken = mirror.rendered(log.view)
-    assert broken == []
-    assert sent is not None
-    return sent
+    return mirror.rendered(log.view)
 
 
 ASKED = {"role": "user", "content": "Read both."}
@@ -134,3 +138,10 @@ def test_a_call_of_responses_whose_reasoning_is_gone_has_no_id_of_the_provider()
 )
 def test_the_shape_of_a_list_is_told_by_the_first_message_that_only_one_shape_has(message: Any, wire: str | None) -> None:
     assert detected_wire([ASKED, message]) == wire
+
+
+def test_a_text_that_breaks_a_rule_is_found_in_its_message_and_what_the_owner_broke_is_not() -> None:
+    unanswered = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Read", "input": {}}]}
+    listed = [ASKED, CALLS, RESULTS, unanswered]
+    assert rendered_with_violations("anthropic", listed, Mask(("1.0",), " "))[1] == ["messages[0].content[0]: a text is empty"]
+    assert rendered_with_violations("anthropic", listed, Mask(("1.0",), "[cleared]"))[1] == []

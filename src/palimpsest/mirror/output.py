@@ -71,7 +71,7 @@ class Renderer:
         Other texts in the same structure can break a rule of their own message only, so that each of these is checked once. After another
         view without violations, nothing is checked again while only messages of the owner follow, as they are, until `recheck`.
         """
-        if len(sent) == len(owned.elements) and all(each.intact or each.whole for each in sent):
+        if len(sent) == len(owned.elements) and all((one.intact or one.whole) and one.element == at for at, one in enumerate(sent)):
             return self._violations_by_message(sent, owned, shape.wire)
         before, last = self._checked
         follows = [each for each in sent if each.element > last]
@@ -169,7 +169,9 @@ def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, inde
         return None
     value = rebuilt(shape, raw, plain, [(read.at, content) for read, content in kept])
     made = value if is_json(value) else plain
-    return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value, whole=len(kept) == len(reads))
+    whole = tuple(item.id for item in run) == element.items and len(kept) == len(reads)
+    whole = whole and all(content is None or type(content) is type(read.content) for read, content in kept)
+    return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value, whole=whole)
 
 
 def _pairs_in(contents: Iterable[Content]) -> tuple[frozenset[str], frozenset[str]]:

@@ -98,7 +98,7 @@ class Gateway:
         self._report = report
         self._warn = warn
         self._deadline_ms = deadline_ms
-        self._conversations = OpenConversations(workers or ThreadWorkers(home, mode, fold=fold), home.store)
+        self._conversations = OpenConversations(workers or ThreadWorkers(ConversationHost(home, mode, fold=fold)), home.store)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
         self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive and mode != "watch" else None

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 from zlib import crc32
 
 from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.recorded import Mode
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import Home
 
 LENGTH_BYTES: Final = 8
 """Bytes of the length before each message between the gateway and a process of it."""
@@ -41,8 +42,8 @@ class Workers(Protocol):
 class ThreadWorkers:
     """Threads of this process, with one host."""
 
-    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False) -> None:
-        self._host = ConversationHost(home, mode, fold=fold)
+    def __init__(self, host: ConversationHost) -> None:
+        self._host = host
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="conversation")
 
     async def run(self, session: str, work: Callable[[ConversationHost], Result]) -> Result:
@@ -101,7 +102,7 @@ class _HostProcess:
         """Do something in the process."""
         async with self._order:
             if self._process.poll() is not None:
-                self._ours.close()
+                await self._hang_up()
                 self._start()
             if self._streams is None:
                 self._streams = await asyncio.open_connection(sock=self._ours)
@@ -123,10 +124,15 @@ class _HostProcess:
 
     async def close(self) -> None:
         """End the process: it ends when its socket is closed."""
-        if self._streams is not None:
-            self._streams[1].close()
-        self._ours.close()
+        await self._hang_up()
         try:
             await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
+
+    async def _hang_up(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            with suppress(OSError):
+                await self._streams[1].wait_closed()
+        self._ours.close()

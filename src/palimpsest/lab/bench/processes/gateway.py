@@ -167,6 +167,8 @@ class GatewayProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(_PATIENCE_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._reports.close()
 
 

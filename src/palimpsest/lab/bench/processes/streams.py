@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +13,6 @@ import msgspec
 from palimpsest.core.errors import StoreError
 from palimpsest.lab.bench.processes.gateway import LONG_ROUNDS, GatewayProcess, body_of, round_of, rounds_before, stream_of
 
-STREAMS: Final = 50
-_EVENTS: Final = 40
 # Milliseconds between two events of a stream: with 50 streams, as many as 25 fast models give.
 _EVENT_MS: Final = 50
 _PATIENCE_S: Final = 60.0
@@ -39,7 +37,7 @@ class StreamTimes:
         return sorted((self.arrived[key] - sent) * 1_000 for key, sent in self.sent.items())
 
 
-async def time_streams(command: tuple[str, ...], mode: str, home: Path, *, streams: int = STREAMS, events: int = _EVENTS) -> StreamTimes:
+async def time_streams(command: tuple[str, ...], mode: str, home: Path, *, streams: int, events: int) -> StreamTimes:
     """Run streams through a gateway process, while one conversation of 200,000 tokens beside them asks and is edited again and again."""
     times, bodies = StreamTimes(), _edited_bodies()
     async with _provider(times, events) as url:
@@ -75,28 +73,39 @@ async def _ask_again_and_again(process: GatewayProcess, bodies: Sequence[bytes],
 async def _ask(process: GatewayProcess, session: str, body: bytes) -> None:
     """Send a request on a connection of its own, and read the reply."""
     reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
-    writer.write(process.request(body, session))
-    await _read_message(reader)
-    writer.close()
+    async with _closing(writer):
+        writer.write(process.request(body, session))
+        await _read_message(reader)
 
 
 async def _follow(process: GatewayProcess, number: int, times: StreamTimes) -> None:
     """Read one stream, and note when each of its events arrives."""
     body = body_of([{"role": "user", "content": [{"type": "text", "text": f"stream {number}."}]}])
     reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
-    writer.write(process.request(body, f"stream-{number}"))
     received = b""
-    while not received.endswith(b"\r\n0\r\n\r\n"):
-        data = await asyncio.wait_for(reader.read(1 << 16), _PATIENCE_S)
-        now = time.perf_counter()
-        if not data:
-            raise StoreError(f"stream {number} ended early", where="pal bench")
-        # An event is never in two pieces: the provider writes it at once, and it is far shorter than a packet.
-        for stream, event in _MARK.findall(data):
-            times.arrived[int(stream), int(event)] = now
-        received += data
+    async with _closing(writer):
+        writer.write(process.request(body, f"stream-{number}"))
+        while not received.endswith(b"\r\n0\r\n\r\n"):
+            data = await asyncio.wait_for(reader.read(1 << 16), _PATIENCE_S)
+            now = time.perf_counter()
+            if not data:
+                raise StoreError(f"stream {number} ended early", where="pal bench")
+            # An event is never in two pieces: the provider writes it at once, and it is far shorter than a packet.
+            for stream, event in _MARK.findall(data):
+                times.arrived[int(stream), int(event)] = now
+            received += data
     times.received[number] = _unchunked(received.partition(b"\r\n\r\n")[2])
-    writer.close()
+
+
+@asynccontextmanager
+async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+    """Close a connection at the end, whatever its other side does."""
+    try:
+        yield
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 def _unchunked(data: bytes) -> bytes:
@@ -115,13 +124,14 @@ async def _provider(times: StreamTimes, events: int) -> AsyncIterator[str]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         rounds = LONG_ROUNDS
-        while body := await _read_message(reader):
-            found = _NUMBER.search(body[-200:])
-            if found is None:
-                await _send(writer, [stream_of(rounds, len(body) // 3)])
-                rounds += 1
-            else:
-                await _stream(writer, int(found[1]), times, events)
+        async with _closing(writer):
+            while body := await _read_message(reader):
+                found = _NUMBER.search(body[-200:])
+                if found is None:
+                    await _send(writer, [stream_of(rounds, len(body) // 3)])
+                    rounds += 1
+                else:
+                    await _stream(writer, int(found[1]), times, events)
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
