@@ -127,12 +127,12 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_goes_on_with_its_sessi
     async def run() -> list[Any]:
         workers = ProcessWorkers(Home.at(tmp_path), "palimpsest")
         try:
-            first = await workers.run("s", follow)
+            first = await workers.run(0, follow)
             with pytest.raises(StoreError, match=r"a process of the gateway ended \(exit code 1\)"):
-                await workers.run("s", ended)
+                await workers.run(0, ended)
             with pytest.raises(StoreError, match="KeyError"):
-                await workers.run("s", methodcaller("plan", "unknown", 0.0))
-            return [first, await workers.run("s", follow)]
+                await workers.run(0, methodcaller("plan", "unknown", 0.0))
+            return [first, await workers.run(0, follow)]
         finally:
             await workers.close()
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from operator import methodcaller
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -22,14 +23,15 @@ Given = ParamSpec("Given")
 
 
 class Lane:
-    """One conversation and its order: what is done in it is done one after the other.
+    """One conversation and its order: what is done in it is done one after the other, by the worker of its `place`.
 
     `idle` is set while no call of it is on its way; the reply of the last one is recorded once `recording` is done. `may_be_edited` says
     whether its last request showed edits, or that of an earlier gateway may have.
     """
 
-    def __init__(self, name: ConversationName, *, may_be_edited: bool) -> None:
+    def __init__(self, name: ConversationName, place: int, *, may_be_edited: bool) -> None:
         self.name = name
+        self.place = place
         self.may_be_edited = may_be_edited
         self.order = asyncio.Lock()
         self.idle = asyncio.Event()
@@ -50,6 +52,7 @@ class OpenConversations:
         self._store = store
         self._lanes: OrderedDict[str, Lane] = OrderedDict()
         self._mains: OrderedDict[str, str] = OrderedDict()
+        self._places = count()
 
     async def lane(self, name: ConversationName) -> Lane:
         """Return the lane of a conversation that has no call on its way; if it has one, that of a conversation beside it."""
@@ -64,7 +67,7 @@ class OpenConversations:
         return lane
 
     def _lane(self, name: ConversationName) -> Lane:
-        lane = self._lanes.pop(name.session, None) or Lane(name, may_be_edited=self._exists(name.session))
+        lane = self._lanes.pop(name.session, None) or Lane(name, next(self._places), may_be_edited=self._exists(name.session))
         self._lanes[name.session] = lane
         if name.client and not name.agent and name.client not in self._mains:
             self._mains[name.client] = name.session
@@ -90,7 +93,7 @@ class OpenConversations:
         # By its name, because it may be run in another process.
         work: Callable[[ConversationHost], Result] = methodcaller(method.__name__, *given, **named)
         async with lane.order:
-            return await self._workers.run(lane.name.session, work)
+            return await self._workers.run(lane.place, work)
 
     async def close_unused(self) -> None:
         """Close conversations that are too many."""

@@ -31,7 +31,8 @@ _MOST_BYTES: Final = 64_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
 _LONGER_WITH_EDITS: Final = 10
-_INSTALL_SECONDS: Final = 0.02
+# The share of the deadline after which no new edit is begun; the rest is for one that is being made.
+_PLANNING_SHARE: Final = 0.6
 _LONGEST_NOTE: Final = 500
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -54,18 +55,19 @@ class RequestReport(Value, frozen=True):
 class _Call:
     """A call on its way: its conversation once that is known, and the form in which it is sent.
 
-    `deadline` is by the monotonic clock, in seconds. `stable` is set once the edits made before it are in it. `ms` are those until it
-    was sent on.
+    Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`. `prepared` is what would be sent now, in
+    the form `prepared_as`: `stable` is set once it has the edits made before it. `ms` are those until it was sent on.
     """
 
     begun: float
-    deadline: float
+    plans_until: float
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     stable: asyncio.Event = field(default_factory=asyncio.Event)
     preparing: "asyncio.Task[None]" = field(init=False)
     lane: Lane | None = None
     has_lane: bool = False
     prepared: PreparedBody | None = None
+    prepared_as: SentForm = "given"
     form: SentForm = "given"
     edits: int = 0
     ms: float = 0.0
@@ -133,7 +135,7 @@ class Gateway:
     async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
         """Prepare a request; `None` if it belongs to no conversation. What is not prepared at its deadline is recorded later."""
         begun, seconds = time.monotonic(), self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
-        call = _Call(begun, begun + seconds)
+        call = _Call(begun, begun + _PLANNING_SHARE * seconds)
         fields = fields_of(body)
         if fields is None or not is_followed(wire, fields):
             return None
@@ -147,15 +149,14 @@ class Gateway:
 
     async def _wait_for_edits(self, call: _Call, seconds: float) -> None:
         """Wait until a call is prepared, or its deadline; then it is sent in the form that it has."""
-        # A plan that is in time is installed, which takes a few milliseconds more.
-        await asyncio.wait((call.preparing,), timeout=call.deadline + _INSTALL_SECONDS - time.monotonic())
+        await asyncio.wait((call.preparing,), timeout=call.begun + seconds - time.monotonic())
         if call.prepared is None and not call.preparing.done() and call.lane is not None and call.lane.may_be_edited:
             # What is cached is the edited list: to send the original would cost far more than to wait.
             stable = asyncio.create_task(call.stable.wait())
             await asyncio.wait((call.preparing, stable), timeout=seconds * _LONGER_WITH_EDITS, return_when=asyncio.FIRST_COMPLETED)
             stable.cancel()
         if call.prepared is not None:
-            call.form, call.edits = "planned" if call.preparing.done() else "followed", call.prepared.edits
+            call.form, call.edits = call.prepared_as, call.prepared.edits
         elif not call.preparing.done():
             self._keep(self._note_late(call, seconds))
 
@@ -174,12 +175,12 @@ class Gateway:
             return
         followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
         lane.may_be_edited = followed.is_edited
-        call.prepared = followed
+        call.prepared, call.prepared_as = followed, "followed"
         call.stable.set()
-        planned = await run(lane, ConversationHost.plan, session, call.deadline)
+        planned = await run(lane, ConversationHost.plan, session, call.plans_until)
         lane.may_be_edited = planned.is_edited
         if call.form == "given":
-            call.prepared = planned
+            call.prepared, call.prepared_as = planned, "planned"
 
     async def _note_late(self, call: _Call, seconds: float) -> None:
         await asyncio.wait((call.preparing,))

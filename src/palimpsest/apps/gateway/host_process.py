@@ -19,6 +19,7 @@ _COLLECT_EVERY = 50_000
 def main() -> None:
     """Serve one gateway. The arguments are the number of the socket, the folder of the home, the mode, and `fold` or nothing."""
     number, folder, mode, fold = sys.argv[1:]
+    gc.freeze()
     gc.set_threshold(_COLLECT_EVERY)
     host = ConversationHost(Home.at(folder), cast("Mode", mode), fold=bool(fold))
     with socket.socket(fileno=int(number)) as gateway, gateway.makefile("rb") as requests:

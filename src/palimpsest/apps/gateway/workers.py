@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
-from zlib import crc32
 
 from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.recorded import Mode
@@ -30,8 +29,8 @@ Result = TypeVar("Result")
 class Workers(Protocol):
     """Works with the hosts of conversations, never in the event loop."""
 
-    async def run(self, session: str, work: Callable[[ConversationHost], Result]) -> Result:
-        """Do something with the host of a session and return its result. Raises what it raises."""
+    async def run(self, place: int, work: Callable[[ConversationHost], Result]) -> Result:
+        """Do something with the host of a place and return its result; a conversation keeps its place. Raises what it raises."""
         ...
 
     async def close(self) -> None:
@@ -46,7 +45,7 @@ class ThreadWorkers:
         self._host = host
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="conversation")
 
-    async def run(self, session: str, work: Callable[[ConversationHost], Result]) -> Result:
+    async def run(self, place: int, work: Callable[[ConversationHost], Result]) -> Result:
         """Do something in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, self._host)
 
@@ -63,11 +62,12 @@ class ProcessWorkers:
 
     def __init__(self, home: Home, mode: Mode, *, fold: bool = False) -> None:
         self._hosted = tuple(_HostProcess((str(home.folder), mode, "fold" if fold else "")) for _ in range(_PROCESSES))
+        # The first request should not wait for the start of its process; most gateways have one conversation at a time.
+        self._hosted[0].start()
 
-    async def run(self, session: str, work: Callable[[ConversationHost], Result]) -> Result:
-        """Do something in the process of the session; the work and its result are pickled."""
-        result: Result = await self._hosted[crc32(session.encode()) % len(self._hosted)].run(work)
-        return result
+    async def run(self, place: int, work: Callable[[ConversationHost], Result]) -> Result:
+        """Do something in the process of the place; the work and its result are pickled."""
+        return await self._hosted[place % len(self._hosted)].run(work)
 
     async def close(self) -> None:
         """End the processes."""
@@ -76,15 +76,17 @@ class ProcessWorkers:
 
 
 class _HostProcess:
-    """One process, which is started at once, and again after it died. It does one thing after the other."""
+    """One process, which is started when it is needed, also after it died. It does one thing after the other."""
 
     def __init__(self, arguments: tuple[str, ...]) -> None:
         self._arguments = arguments
         self._order = asyncio.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ours: socket.socket | None = None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._start()
 
-    def _start(self) -> None:
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start the process and return it."""
         self._ours, theirs = socket.socketpair()
         for end in (self._ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
@@ -97,24 +99,24 @@ class _HostProcess:
         )
         theirs.close()
         self._streams = None
+        return self._process
 
     async def run(self, work: Callable[[ConversationHost], Result]) -> Result:
         """Do something in the process."""
         async with self._order:
-            if self._process.poll() is not None:
+            process = self._process
+            if process is None or process.poll() is not None:
                 await self._hang_up()
-                self._start()
-            if self._streams is None:
-                self._streams = await asyncio.open_connection(sock=self._ours)
-            reader, writer = self._streams
+                process = self.start()
+            reader, writer = self._streams = self._streams or await asyncio.open_connection(sock=self._ours)
             data = pickle.dumps(work)
             try:
                 writer.writelines((len(data).to_bytes(LENGTH_BYTES), data))
                 await writer.drain()
                 answer = await reader.readexactly(int.from_bytes(await reader.readexactly(LENGTH_BYTES)))
             except (asyncio.IncompleteReadError, OSError) as error:
-                await asyncio.to_thread(self._process.wait)
-                raise StoreError(f"a process of the gateway ended (exit code {self._process.returncode})", where="pal gateway") from error
+                code = await asyncio.to_thread(process.wait)
+                raise StoreError(f"a process of the gateway ended (exit code {code})", where="pal gateway") from error
         # Only the process that was started above writes to this socket.
         failure, result = pickle.loads(answer)  # noqa: S301 - the same
         if failure:
@@ -125,6 +127,8 @@ class _HostProcess:
     async def close(self) -> None:
         """End the process: it ends when its socket is closed."""
         await self._hang_up()
+        if self._process is None:
+            return
         try:
             await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -135,4 +139,5 @@ class _HostProcess:
             self._streams[1].close()
             with suppress(OSError):
                 await self._streams[1].wait_closed()
-        self._ours.close()
+        if self._ours is not None:
+            self._ours.close()
