@@ -82,6 +82,22 @@ def test_an_object_of_an_sdk_is_read_with_the_fields_that_it_was_given() -> None
     assert equals({"role": "assistant", "content": [anthropic.types.TextBlock(type="text", text="Hello")]}, taken.seen)
 
 
+def test_an_object_of_an_sdk_that_is_changed_in_place_is_seen() -> None:
+    paths, block = ["a.py"], anthropic.types.ToolUseBlock.model_construct(type="tool_use", id="c", name="Read")
+    block.input = {"paths": paths}
+    odd: Any = anthropic.types.TextBlock.model_validate({"type": "text", "text": "Hello", "brand_new": [1]})
+    message = {"role": "assistant", "content": (block, odd)}
+    for change in (
+        lambda: setattr(block, "name", "Write"),
+        lambda: paths.append("b.py"),
+        lambda: odd.brand_new.append(2),
+    ):
+        before = copied(message)
+        assert equals(message, before)
+        change()
+        assert not equals(message, before)
+
+
 class _Refusing:
     """A value that can neither be compared nor read."""
 

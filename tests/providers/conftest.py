@@ -1,11 +1,12 @@
 """A server on the loopback that answers every request with the same bytes and records the requests."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from typing import TypeAlias
 
 import pytest
+from loopback import serving
 
 Seen: TypeAlias = list[tuple[str, dict[str, str], bytes]]
 
@@ -30,16 +31,9 @@ def _answering(status: int, kind: str, body: bytes, more: Mapping[str, str], see
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., tuple[str, Seen]]]:
-    servers: list[ThreadingHTTPServer] = []
-
     def start(body: bytes, *, status: int = 200, kind: str = "text/event-stream", more: Mapping[str, str] = {}) -> tuple[str, Seen]:
         seen: Seen = []
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _answering(status, kind, body, more, seen))
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}", seen
+        return servers.enter_context(serving(_answering(status, kind, body, more, seen))), seen
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as servers:
+        yield start

@@ -1,6 +1,7 @@
 """Other agents from npm, installed into a temporary folder, and the command of pal beside them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -8,16 +9,26 @@ from pathlib import Path
 
 import pytest
 
+_INSTALL_SECONDS = 600
+
 
 def npm_program(folder: Path, package: str, name: str, variable: str) -> Path:
-    """The program of a package, or the one that a variable names; the test is skipped if npm cannot install it."""
+    """The program of a package, or the one that a variable names; the test is skipped with the reason if npm cannot install it."""
     given = os.environ.get(variable, "")
     if given:
         return Path(given)
-    command = ["npm", "install", "--no-audit", "--no-fund", package]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    if shutil.which("npm") is None:
+        pytest.skip(f"npm is not installed, and {package} comes from there; {variable} can name the program")
+    # Without a package of its own, npm would install into a folder above that has one.
+    (folder / "package.json").write_text('{"private": true}\n')
+    command = ["npm", "install", "--no-audit", "--no-fund", "--fetch-retries", "1", package]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm could not install {package} within {_INSTALL_SECONDS} s")
     if done.returncode:
-        pytest.skip(f"npm cannot install {package} here: {done.stderr.strip().splitlines()[-1:]}")
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("npm error")]
+        pytest.skip(f"npm cannot install {package} here, is the registry out of reach? {' '.join(reasons[:3])}")
     return folder / "node_modules" / ".bin" / name
 
 
@@ -27,7 +38,13 @@ def user_variables(home: Path, pal_home: Path) -> dict[str, str]:
     return {**kept, "HOME": str(home), "PAL_HOME": str(pal_home)}
 
 
+def pal_command() -> list[str]:
+    """The command of pal."""
+    return [sys.executable, "-m", "palimpsest.apps.cli"]
+
+
 def run_pal(folder: Path, variables: Mapping[str, str], *words: str) -> str:
     """Run a command of pal in a folder, and return what it printed."""
-    command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [*pal_command(), *words], cwd=folder, env=variables, capture_output=True, text=True, check=True, timeout=60
+    ).stdout

@@ -1,12 +1,16 @@
 """A scripted model on the loopback that speaks the APIs of Anthropic and OpenAI as streams, and keeps every request it was sent."""
 
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+import loopback
+from simulated_bill import REPLY_TOKENS, SimulatedBill
+
+from palimpsest.core.events import Usage
 
 Json = dict[str, Any]
 SUMMARY = "<analysis>done</analysis>\n\n<summary>\n1. Primary Request and Intent:\n   THE-SUMMARY\n</summary>"
@@ -14,12 +18,22 @@ SUMMARY = "<analysis>done</analysis>\n\n<summary>\n1. Primary Request and Intent
 
 @dataclass
 class ScriptedApi:
-    """Where it listens, what it was asked, and the calls that it makes next: name and arguments, one for each request with tools."""
+    """Where it listens, what it was asked, and the calls that it makes next: name and arguments, one for each request with tools.
+
+    With a bill, usage is that of the cache simulator; else each request has `input_tokens`. `before_reply` is called with the number of
+    the request, from 1, while the agent waits for the reply.
+    """
 
     url: str = ""
     requests: list[Json] = field(default_factory=list)
     calls: list[tuple[str, Json]] = field(default_factory=list)
     input_tokens: int = 1_000
+    bill: SimulatedBill | None = None
+    before_reply: Callable[[int], None] = lambda _number: None
+
+    def usage(self, request: Json) -> Usage:
+        """The usage of a request of the API of Anthropic."""
+        return Usage(input=self.input_tokens, output=REPLY_TOKENS) if self.bill is None else self.bill.add(request)
 
     def conversation(self) -> list[Json]:
         """The requests that carry tools: those of the agent itself, without titles and summaries."""
@@ -63,8 +77,15 @@ def _asks_for_summary(request: Json) -> bool:
     return "summary" in last.lower() and "detailed" in last.lower()
 
 
-def _events(blocks: list[Json], request: Json, number: int, tokens: int) -> Iterator[Json]:
-    usage = {"input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
+def _events(blocks: list[Json], request: Json, number: int, used: Usage) -> Iterator[Json]:
+    written = {"ephemeral_5m_input_tokens": used.cache_write, "ephemeral_1h_input_tokens": used.cache_write_long}
+    usage = {
+        "input_tokens": used.input,
+        "cache_creation_input_tokens": used.cache_write + used.cache_write_long,
+        "cache_creation": written,
+        "cache_read_input_tokens": used.cache_read,
+        "output_tokens": 1,
+    }
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": request.get("model", "m"), "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}}
     for index, block in enumerate(blocks):
@@ -77,7 +98,7 @@ def _events(blocks: list[Json], request: Json, number: int, tokens: int) -> Iter
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     stop = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 20}}
+    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": used.output}}
     yield {"type": "message_stop"}
 
 
@@ -101,6 +122,7 @@ def serving() -> Iterator[ScriptedApi]:
                 self._send(json.dumps({"input_tokens": 100}).encode(), "application/json")
             elif self.path.endswith("/responses"):
                 api.requests.append(body)
+                api.before_reply(len(api.requests))
                 lines = _response_events(api.response(body), len(api.requests), api.input_tokens)
                 stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in lines)
                 self._send(stream.encode(), "text/event-stream")
@@ -108,7 +130,8 @@ def serving() -> Iterator[ScriptedApi]:
                 self._send(b"{}", "application/json")
             else:
                 api.requests.append(body)
-                lines = _events(api.reply(body), body, len(api.requests), api.input_tokens)
+                api.before_reply(len(api.requests))
+                lines = _events(api.reply(body), body, len(api.requests), api.usage(body))
                 stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in lines)
                 self._send(stream.encode(), "text/event-stream")
 
@@ -122,11 +145,5 @@ def serving() -> Iterator[ScriptedApi]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with loopback.serving(Answering) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -1,39 +1,30 @@
 """OpenCode itself, from npm, against a scripted model on the loopback: `./run pytest -m real tests/real`."""
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
-from npm_programs import npm_program, run_pal, user_variables
+from desks import run_agent
+from npm_programs import run_pal, user_variables
 from scripted_api import ScriptedApi, serving
 
-VERSION = "1.18.33"
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed, and OpenCode comes from there"),
-]
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, installed into a temporary folder; `OPENCODE` names one that is there already."""
-    return npm_program(tmp_path_factory.mktemp("npm"), f"opencode-ai@{VERSION}", "opencode", "OPENCODE")
+pytestmark = pytest.mark.real
 
 
 class Desk:
     """A user of OpenCode, with pal plugged in and a scripted model."""
 
-    def __init__(self, folder: Path, api: ScriptedApi) -> None:
-        self.api, self.project = api, folder / "project"
+    def __init__(self, program: Path, folder: Path, api: ScriptedApi) -> None:
+        self.program, self.api, self.project = program, api, folder / "project"
         config = folder / "home" / ".config" / "opencode" / "opencode.jsonc"
         self.project.mkdir()
         config.parent.mkdir(parents=True)
-        provider = {"anthropic": {"options": {"baseURL": f"{api.url}/v1", "apiKey": "scripted"}}}
+        options, limits = {"baseURL": f"{api.url}/v1", "apiKey": "scripted"}, {"context": 100_000, "output": 8_000}
+        provider = {"anthropic": {"options": options, "models": {"claude-sonnet-4-5": {"limit": limits}}}}
         config.write_text("// mine\n" + json.dumps({"model": "anthropic/claude-sonnet-4-5", "provider": provider}))
         switches = dict.fromkeys(("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH"), "1")
         self.variables = {**user_variables(folder / "home", folder / "pal"), **switches}
@@ -41,27 +32,65 @@ class Desk:
     def pal(self, *words: str) -> str:
         return run_pal(self.project, self.variables, *words)
 
+    def opencode(self, *words: str) -> list[dict[str, Any]]:
+        """Run a prompt to its end, and return the requests of the agent itself that the model got."""
+        before = len(self.api.requests)
+        run_agent([str(self.program), "run", *words], self.project, self.variables)
+        return [request for request in self.api.requests[before:] if request.get("tools")]
+
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk(opencode: Path) -> Iterator[Desk]:
     # An import may still run when OpenCode has ended.
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder, serving() as api:
-        made = Desk(Path(folder), api)
+        made = Desk(opencode, Path(folder), api)
         made.pal("plug", "opencode", "--yes")
         yield made
 
 
-def test_recall_over_mcp_answers_and_an_idle_session_is_imported(program: Path, desk: Desk) -> None:
+def test_recall_over_mcp_answers_and_an_idle_session_is_imported(desk: Desk) -> None:
     desk.pal("memory", "add", "The release branch is called stable.")
     desk.api.calls = [("pal_recall", {"query": "what is the release branch called?"})]
-    command = [str(program), "run", "What is the release branch called?"]
-    done = subprocess.run(
-        command, cwd=desk.project, env=desk.variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=180
-    )
+    requests = desk.opencode("What is the release branch called?")
     deadline = time.monotonic() + 60
     while not (sessions := json.loads(desk.pal("sessions", "--json"))) and time.monotonic() < deadline:
         pass
 
-    assert done.returncode == 0, done.stderr
-    assert "The release branch is called stable." in json.dumps(desk.api.requests[-1]["messages"][-1])
+    assert "The release branch is called stable." in json.dumps(requests[-1]["messages"][-1])
     assert [session["origin"] for session in sessions] == ["opencode"]
+
+
+def test_notes_are_in_the_first_request_and_stand_there_in_the_same_words_later(desk: Desk) -> None:
+    desk.pal("memory", "add", "The release branch is called stable.")
+    desk.api.calls = [("bash", {"command": "echo hello", "description": "Say"})]
+    first, second = desk.opencode("Say hello.")
+
+    assert "[project_the_release_branch_is_called_stable]" in json.dumps(first["messages"][0])
+    assert without_marks(second["messages"][0]) == without_marks(first["messages"][0])
+
+
+def test_mi_11_after_a_real_compaction_every_later_request_holds_the_same_evidence(desk: Desk) -> None:
+    desk.api.calls = [("bash", {"command": "echo hello && exit 3", "description": "Say"})]
+    desk.opencode("Keep the flag --fast, whatever happens.")
+    filled = len(desk.api.requests) + 1
+    desk.api.before_reply = lambda number: setattr(desk.api, "input_tokens", 99_000 if number == filled else 1_000)
+    before, after = desk.opencode("--continue", "Second prompt.")
+    later = desk.opencode("--continue", "Third prompt.")[-1]
+    evidence = [[text for text in texts_of(request) if "[Added by pal after this compaction" in text] for request in (before, after, later)]
+    [text] = evidence[1]
+
+    assert "whatever happens" not in json.dumps(after["messages"][:2])
+    assert evidence == [[], [text], [text]]
+    assert ': "Keep the flag --fast, whatever happens."' in text
+    assert ': "Second prompt."' in text
+    assert "[3] echo hello && exit 3" in text
+    assert "Third prompt." not in text
+
+
+def texts_of(request: dict[str, Any]) -> list[str]:
+    contents = (message["content"] for message in request["messages"])
+    return [block.get("text", "") for content in contents for block in (content if isinstance(content, list) else [{"text": content}])]
+
+
+def without_marks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]]

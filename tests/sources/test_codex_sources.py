@@ -1,6 +1,7 @@
 """What Codex states, statement by statement, in both variants."""
 
 import json
+from typing import Any
 
 import pytest
 from workplace import reply, say, work
@@ -168,8 +169,8 @@ def files(**named: str) -> MemoryWorld:
     return MemoryWorld(files={"/repo/.git/HEAD": "", "/repo/a/b/x.py": "", **paths}).with_state(cwd="/repo/a/b")
 
 
-def project_text(world: MemoryWorld, limit: int = 32 * 1024, **options: tuple[str, ...]) -> str | None:
-    fields = agents_md(limit=limit, **options).observe(world)  # type: ignore[arg-type]  # lists of names only
+def project_text(world: MemoryWorld, limit: int = 32 * 1024, **options: Any) -> str | None:
+    fields = agents_md(limit=limit, **options).observe(world)
     return None if fields is None else fields["text"]
 
 

@@ -1,9 +1,9 @@
-"""What the client adapters share: a client with other functions at some places, and a stream whose reply is observed."""
+"""What the client adapters share: a client with followed calls at some places, and streams whose reply is observed."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, cast
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.engine.conversation.conversation import Conversation
@@ -12,6 +12,7 @@ from palimpsest.mirror.plain import plain_value
 from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 
+Client = TypeVar("Client")
 # Where a request of each wire has its messages and its system prompt.
 _FIELDS: Final[dict[WireName, tuple[str, str]]] = {
     "anthropic": ("messages", "system"),
@@ -23,50 +24,152 @@ _FIELDS: Final[dict[WireName, tuple[str, str]]] = {
 class Replaced:
     """An object of another library with some of its attributes replaced; all others are its own."""
 
-    def __init__(self, target: object, **attributes: object) -> None:
+    def __init__(self, target: Any, **attributes: object) -> None:
         self._target = target
         self.__dict__.update(attributes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
-
-class FollowedStream:
-    """A stream of events, sync or async, that is passed on as it is; its reply is observed at its end."""
-
-    def __init__(self, stream: Any, conversation: Conversation) -> None:
-        self._stream = stream
-        self._conversation = conversation
-        self._assembler = conversation.assembler()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __iter__(self) -> Iterator[Any]:
-        for event in self._stream:
-            self._take(event)
-            yield event
-        self._end()
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for event in self._stream:
-            self._take(event)
-            yield event
-        self._end()
-
     def __enter__(self) -> Self:
-        self._stream.__enter__()
+        self._target.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> Any:
-        return self._stream.__exit__(*exception)
+        return self._target.__exit__(*exception)
 
     async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
+        await self._target.__aenter__()
         return self
 
     async def __aexit__(self, *exception: object) -> Any:
-        return await self._stream.__aexit__(*exception)
+        return await self._target.__aexit__(*exception)
+
+
+def follow_client(client: Client, conversations: Conversations, resources: Callable[[Any, Conversations], dict[str, object]]) -> Client:
+    """Return a client with followed resources; the clients that its `with_options` and `copy` return are followed too."""
+    given = cast("Any", client)
+
+    def copied(**options: Any) -> Client:
+        return follow_client(cast("Client", given.copy(**options)), conversations, resources)
+
+    replaced = {"conversations": conversations, "copy": copied, "with_options": copied}
+    return cast("Client", Replaced(client, **replaced, **resources(given, conversations)))
+
+
+def followed_resource(resource: Any, conversations: Conversations, wire: WireName) -> Replaced:
+    """Return a resource of an SDK, such as `client.messages`, whose calls with a list are followed, whole, raw and streamed."""
+    calls = _FollowedCalls(conversations, wire)
+    raw, unread = resource.with_raw_response, resource.with_streaming_response
+    return Replaced(
+        resource,
+        create=calls.create(resource.create),
+        parse=calls.create(resource.parse),
+        stream=lambda **given: _StreamContext(resource.stream, calls, given),
+        with_raw_response=Replaced(raw, create=calls.create(raw.create, raw=True)),
+        # The caller reads the body of such a response, so that its reply is read from the next list.
+        with_streaming_response=Replaced(unread, create=lambda **given: unread.create(**calls.prepared(given)[0])),
+    )
+
+
+class _FollowedCalls:
+    """The calls of one resource. A request without a list, such as one that goes on from a stored response, is sent as it is."""
+
+    def __init__(self, conversations: Conversations, wire: WireName) -> None:
+        self._conversations = conversations
+        self._wire = wire
+        self._field, self._system = _FIELDS[wire]
+
+    def conversation(self, given: dict[str, Any]) -> Conversation | None:
+        """Return the conversation of a request, or `None` if it has no list."""
+        messages = given.get(self._field)
+        if not isinstance(messages, list | tuple) or given.get("previous_response_id"):
+            return None
+        return self._conversations.of(
+            messages, model=str(given.get("model") or ""), system=given.get(self._system) or None, shape=self._wire
+        )
+
+    def facts(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return what a request says beside its list."""
+        return {"tools": given.get("tools") or (), "system": given.get(self._system) or None}
+
+    def prepared(self, given: dict[str, Any]) -> tuple[dict[str, Any], Conversation | None]:
+        """Return a request with the list to send, and its conversation."""
+        conversation = self.conversation(given)
+        if conversation is None:
+            return given, None
+        return given | {self._field: conversation.prepare(given[self._field], **self.facts(given))}, conversation
+
+    async def aprepared(self, given: dict[str, Any]) -> tuple[dict[str, Any], Conversation | None]:
+        """As `prepared`, without blocking the event loop."""
+        conversation = self.conversation(given)
+        if conversation is None:
+            return given, None
+        return given | {self._field: await conversation.aprepare(given[self._field], **self.facts(given))}, conversation
+
+    def create(self, create: Callable[..., Any], *, raw: bool = False) -> Callable[..., Any]:
+        """Return a function of the SDK that sends a request, sync or async, with its list followed and its reply observed."""
+
+        def sent(**given: Any) -> Any:
+            request, conversation = self.prepared(given)
+            reply = create(**request)
+            if conversation is None or (raw and given.get("stream")):
+                return reply
+            if given.get("stream"):
+                return FollowedStream(reply, conversation)
+            # A raw response that cannot be read is still the caller's.
+            with suppress(Exception):
+                conversation.observe(reply.parse() if raw else reply)
+            return reply
+
+        async def sent_async(**given: Any) -> Any:
+            request, conversation = await self.aprepared(given)
+            reply = await create(**request)
+            if conversation is None or (raw and given.get("stream")):
+                return reply
+            if given.get("stream"):
+                return FollowedStream(reply, conversation)
+            with suppress(Exception):
+                parsed = reply.parse() if raw else reply
+                await conversation.aobserve(await parsed if inspect.isawaitable(parsed) else parsed)
+            return reply
+
+        return sent_async if inspect.iscoroutinefunction(inspect.unwrap(create)) else sent
+
+
+class FollowedStream(Replaced):
+    """A stream of events, sync or async, that is passed on as it is; its reply is observed at its end."""
+
+    def __init__(self, stream: Any, conversation: Conversation) -> None:
+        super().__init__(stream)
+        self._conversation = conversation
+        self._assembler = conversation.assembler()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            event = next(self._target)
+        except StopIteration:
+            if (reply := self._reply()) is not None:
+                self._conversation.observe(reply)
+            raise
+        self._take(event)
+        return event
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            event = await anext(self._target)
+        except StopAsyncIteration:
+            if (reply := self._reply()) is not None:
+                await self._conversation.aobserve(reply)
+            raise
+        self._take(event)
+        return event
 
     def _take(self, event: object) -> None:
         # An event that we cannot read is still the caller's.
@@ -75,45 +178,58 @@ class FollowedStream:
             if is_json(plain):
                 tuple(self._assembler.take(plain))
 
-    def _end(self) -> None:
-        if self._assembler.complete:
-            self._conversation.observe(self._assembler.reply())
-
-
-def followed_create(create: Callable[..., Any], conversations: Conversations, wire: WireName) -> Callable[..., Any]:
-    """Return a function of an SDK that sends a request, sync or async, with its list followed and its reply observed.
-
-    A request without a list, such as one that goes on from a stored response, is sent as it is.
-    """
-    field, system = _FIELDS[wire]
-
-    def conversation_of(given: dict[str, Any]) -> Conversation | None:
-        messages = given.get(field)
-        if not isinstance(messages, list | tuple) or given.get("previous_response_id"):
+    def _reply(self) -> object:
+        """The reply, once and only if it is whole."""
+        if not self._assembler.complete:
             return None
-        return conversations.of(messages, model=str(given.get("model") or ""), system=given.get(system) or None, shape=wire)
-
-    def facts(given: dict[str, Any]) -> dict[str, Any]:
-        return {"tools": given.get("tools") or (), "system": given.get(system) or None}
-
-    def sent(**given: Any) -> Any:
-        conversation = conversation_of(given)
-        if conversation is None:
-            return create(**given)
-        reply = create(**given | {field: conversation.prepare(given[field], **facts(given))})
-        if given.get("stream"):
-            return FollowedStream(reply, conversation)
-        conversation.observe(reply)
+        reply, self._assembler = self._assembler.reply(), self._conversation.assembler()
         return reply
 
-    async def sent_async(**given: Any) -> Any:
-        conversation = conversation_of(given)
-        if conversation is None:
-            return await create(**given)
-        reply = await create(**given | {field: await conversation.aprepare(given[field], **facts(given))})
-        if given.get("stream"):
-            return FollowedStream(reply, conversation)
-        await conversation.aobserve(reply)
-        return reply
 
-    return sent_async if inspect.iscoroutinefunction(inspect.unwrap(create)) else sent
+class _StreamContext:
+    """The context of a `stream` call: the list is prepared on entry, and the reply observed on exit if it is whole."""
+
+    def __init__(self, stream: Callable[..., Any], calls: _FollowedCalls, given: dict[str, Any]) -> None:
+        self._open = stream
+        self._calls = calls
+        self._given = given
+        self._conversation: Conversation | None = None
+        self._manager: Any = None
+        self._stream: Any = None
+
+    def __enter__(self) -> Any:
+        request, self._conversation = self._calls.prepared(self._given)
+        self._manager = self._open(**request)
+        self._stream = self._manager.__enter__()
+        return self._stream
+
+    def __exit__(self, *exception: object) -> Any:
+        if self._conversation is not None and (reply := _whole_reply(self._stream)) is not None:
+            self._conversation.observe(reply)
+        return self._manager.__exit__(*exception)
+
+    async def __aenter__(self) -> Any:
+        request, self._conversation = await self._calls.aprepared(self._given)
+        self._manager = self._open(**request)
+        self._stream = await self._manager.__aenter__()
+        return self._stream
+
+    async def __aexit__(self, *exception: object) -> Any:
+        if self._conversation is not None and (reply := _whole_reply(self._stream)) is not None:
+            await self._conversation.aobserve(reply)
+        return await self._manager.__aexit__(*exception)
+
+
+def _whole_reply(stream: Any) -> object:
+    """The reply of a stream of the SDKs that has come to its end, or `None`; asking for the final one would read on."""
+    # A stream that ended before its first event has no snapshot, and says so by an error of its own.
+    with suppress(Exception):
+        if hasattr(stream, "current_message_snapshot"):
+            message = stream.current_message_snapshot
+            return message if message.stop_reason else None
+        if hasattr(stream, "current_completion_snapshot"):
+            completion = stream.current_completion_snapshot
+            return completion if completion.choices[0].finish_reason else None
+        # The stream of a response has no public snapshot.
+        return cast("object", stream._state._completed_response)  # noqa: SLF001 - see above; a test runs it with the real package
+    return None

@@ -1,24 +1,21 @@
 """Middleware for agents of LangChain and LangGraph: the messages of every model call are followed, those of the state stay as they are."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.stores.home import AnyHome
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 
 
-def middleware(
-    name: str = "", *, home: AnyHome | str | None = None, profile: str = "palimpsest", settings: Mapping[str, str] | None = None
-) -> Any:
+def middleware(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     """Return a middleware for `create_agent(..., middleware=[middleware()])`; its `conversations` are those of the agent.
 
     Messages that cannot be written as Chat Completions are sent as they are. Raises `ImportError` without the package `langchain`.
     """
     types = import_module("langchain.agents.middleware.types")
-    calls = _FollowedCalls(Conversations(name, home=home, profile=profile, settings=settings))
+    calls = _FollowedCalls(Conversations(name, **options))
     attributes = {
         "conversations": calls.conversations,
         "wrap_model_call": lambda _, request, handler: calls.call(request, handler),
@@ -42,7 +39,7 @@ class _FollowedCalls:
             return handler(request)
         sent = conversation.prepare(plain, **self._facts(request))
         response = handler(self._changed(request, plain, sent))
-        self._observe(conversation, response)
+        conversation.observe(self._reply(response))
         return response
 
     async def acall(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -51,7 +48,7 @@ class _FollowedCalls:
             return await handler(request)
         sent = await conversation.aprepare(plain, **self._facts(request))
         response = await handler(self._changed(request, plain, sent))
-        self._observe(conversation, response)
+        await conversation.aobserve(self._reply(response))
         return response
 
     def _read(self, request: Any) -> tuple[list[Any], Conversation | None]:
@@ -77,7 +74,8 @@ class _FollowedCalls:
         given = {id(one): message for one, message in zip(plain, request.messages, strict=True)}
         return request.override(messages=[given.get(id(one)) or self._revert([one])[0] for one in sent])
 
-    def _observe(self, conversation: Conversation, response: Any) -> None:
+    def _reply(self, response: Any) -> object:
+        """The response as one of Chat Completions; as it is if it cannot be read, which is then a recorded reason."""
         messages = getattr(response, "result", None) or [response]
         with suppress(Exception):
             usage = getattr(messages[0], "usage_metadata", None) or {}
@@ -85,7 +83,8 @@ class _FollowedCalls:
             counts = {"prompt_tokens": usage.get("input_tokens", 0), "completion_tokens": usage.get("output_tokens", 0)}
             choice = {"index": 0, "message": self._convert(messages[:1])[0], "finish_reason": "stop"}
             counts |= {"prompt_tokens_details": {"cached_tokens": cached}}
-            conversation.observe({"id": getattr(messages[0], "id", "") or "", "choices": [choice], "usage": counts})
+            return {"id": getattr(messages[0], "id", "") or "", "choices": [choice], "usage": counts}
+        return messages[0]
 
 
 def _system(request: Any) -> object:

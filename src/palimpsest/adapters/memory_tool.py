@@ -23,7 +23,7 @@ class _ProjectNotes:
 
 
 def memory_tool(conversation: Conversation, project: str | Path = ".") -> Any:
-    """Return a tool for `client.beta.messages.run_tools(tools=[...])`, or for a loop that calls `tool.call(block.input)`.
+    """Return a tool for `client.beta.messages.tool_runner(tools=[...])`, or for a loop that calls `tool.call(block.input)`.
 
     Each change is judged as in a session of `pal`: it must quote what the user or the model said in this conversation, and `pal memory`
     lists, explains and undoes it. Raises `BadInput` for a conversation in memory, `ImportError` without the package `anthropic`.

@@ -1,31 +1,19 @@
-"""The client of the openai SDK with its lists followed: `responses.create` and `chat.completions.create`, streamed or not."""
+"""The client of the openai SDK with its lists followed: `responses` and `chat.completions`, whole, raw and streamed."""
 
-from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Unpack
 
-from palimpsest.adapters.following import Replaced, followed_create
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.stores.home import AnyHome
-
-Client = TypeVar("Client")
+from palimpsest.adapters.following import Client, Replaced, follow_client, followed_resource
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 
 
-def followed(
-    client: Client,
-    name: str = "",
-    *,
-    home: AnyHome | str | None = None,
-    profile: str = "palimpsest",
-    settings: Mapping[str, str] | None = None,
-) -> Client:
+def followed(client: Client, name: str = "", **options: Unpack[ConversationOptions]) -> Client:
     """Return an `OpenAI` or `AsyncOpenAI` client that keeps every list it sends within the window of its model.
 
-    Each list has a conversation: `client.conversations.all()`. Without a `home` they are kept in memory; with a `name` another process
-    goes on with them. A response that goes on from a stored one has no list and is sent as it is. Everything else is the client's own.
+    As the `followed` of the anthropic SDK. A response that goes on from a stored one has no list and is sent as it is.
     """
-    conversations = Conversations(name, home=home, profile=profile, settings=settings)
-    given = cast("Any", client)
-    responses = Replaced(given.responses, create=followed_create(given.responses.create, conversations, "responses"))
-    completions = Replaced(given.chat.completions, create=followed_create(given.chat.completions.create, conversations, "chat"))
-    chat = Replaced(given.chat, completions=completions)
-    return cast("Client", Replaced(client, responses=responses, chat=chat, conversations=conversations))
+    return follow_client(client, Conversations(name, **options), _resources)
+
+
+def _resources(client: Any, conversations: Conversations) -> dict[str, object]:
+    chat = Replaced(client.chat, completions=followed_resource(client.chat.completions, conversations, "chat"))
+    return {"responses": followed_resource(client.responses, conversations, "responses"), "chat": chat}

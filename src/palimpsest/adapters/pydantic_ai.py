@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.stores.home import AnyHome
+from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.engine.conversation.several import ConversationOptions, Conversations
 
 
-def capability(
-    name: str = "", *, home: AnyHome | str | None = None, profile: str = "palimpsest", settings: Mapping[str, str] | None = None
-) -> Any:
+def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     """Return a capability for `Agent(capabilities=[capability()])`; its `conversations` are those of the agent.
 
     It is no history processor, because what such a function returns replaces the messages of the run. A message is followed as one of
@@ -20,21 +19,53 @@ def capability(
     `ImportError` without the package `pydantic-ai`.
     """
     parent = import_module("pydantic_ai.capabilities").AbstractCapability
-    conversations = Conversations(name, home=home, profile=profile, settings=settings)
+    calls = _FollowedCalls(Conversations(name, **options))
 
     async def before_model_request(_: Any, context: Any, request: Any) -> Any:
-        request.messages = await _sent(conversations, str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
+        request.messages = await calls.sent(str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
         return request
 
-    return type("PalimpsestCapability", (parent,), {"conversations": conversations, "before_model_request": before_model_request})()
+    async def after_model_request(_: Any, context: Any, *, request_context: Any, response: Any) -> Any:
+        del context, request_context
+        await calls.observe(response)
+        return response
+
+    attributes = {
+        "conversations": calls.conversations,
+        "before_model_request": before_model_request,
+        "after_model_request": after_model_request,
+    }
+    return type("PalimpsestCapability", (parent,), attributes)()
 
 
-async def _sent(conversations: Conversations, model: str, messages: list[Any]) -> list[Any]:
-    plain = [{"role": "user" if each.kind == "request" else "assistant", "content": _blocks(each)} for each in messages]
-    system = next((each.instructions for each in reversed(messages) if getattr(each, "instructions", None)), None)
-    conversation = conversations.of(plain, model=model, system=system, shape="anthropic")
-    sent = await conversation.aprepare(plain, system=system)
-    return messages if sent is plain else _reverted(sent, plain, messages)
+class _FollowedCalls:
+    """Model calls of agents: the messages to send, and the reply to the last ones of a task."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self.conversations = conversations
+        self._called: ContextVar[Conversation | None] = ContextVar("called", default=None)
+
+    async def sent(self, model: str, messages: list[Any]) -> list[Any]:
+        plain = [{"role": "user" if each.kind == "request" else "assistant", "content": _blocks(each)} for each in messages]
+        system = next((each.instructions for each in reversed(messages) if getattr(each, "instructions", None)), None)
+        conversation = self.conversations.of(plain, model=model, system=system, shape="anthropic")
+        self._called.set(conversation)
+        sent = await conversation.aprepare(plain, system=system)
+        return messages if sent is plain else _reverted(sent, plain, messages)
+
+    async def observe(self, response: Any) -> None:
+        conversation = self._called.get()
+        if conversation is None:
+            return
+        usage = response.usage
+        counts = {
+            "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+            "cache_read_input_tokens": usage.cache_read_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+            "output_tokens": usage.output_tokens,
+        }
+        reply = {"id": response.provider_response_id or "", "type": "message", "role": "assistant", "content": _blocks(response)}
+        await conversation.aobserve(reply | {"usage": counts})
 
 
 def _blocks(message: Any) -> list[dict[str, Any]]:

@@ -202,6 +202,14 @@ def look(want: Look) -> Generator[Want, Answer, str | None]:
     raise _wrong_answer(want, answer)
 
 
+def look_or_none(want: Look) -> Generator[Want, Answer, str | None]:
+    """Yield the want and return the text; `None` if it does not exist or cannot be read."""
+    try:
+        return (yield from look(want))
+    except PalimpsestError:
+        return None
+
+
 def save(want: Save) -> Generator[Want, Answer, str]:
     """Yield the want and return the address or path of the stored bytes, for `yield from`."""
     answer = yield want

@@ -97,7 +97,7 @@ class Answer(Struct, frozen=True):
 def _profile_of(given: str | Profile) -> Profile:
     if isinstance(given, Profile):
         return given
-    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - `pal` hands over the profile itself
+    from palimpsest.engine.named_profiles import profile  # `pal` hands over the profile itself
 
     return profile(given)
 
@@ -237,7 +237,7 @@ class Agent:
         """Return a way to publish what a user interface is shown under the profile of the session."""
         if not self.session.profile.notes.cites:
             return publish
-        from palimpsest.engine.loop.shown import WithoutCitations  # noqa: PLC0415 - profiles of Codex alone need it
+        from palimpsest.engine.loop.shown import WithoutCitations  # profiles of Codex alone need it
 
         return WithoutCitations(publish)
 
@@ -294,7 +294,7 @@ class Agent:
         """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
         self.jobs.abandon()
         if self.session.log.health.turns > 1:
-            from palimpsest.engine.jobs.earlier_caches import remember_cache  # noqa: PLC0415 - a start is measured in milliseconds
+            from palimpsest.engine.jobs.earlier_caches import remember_cache
 
             remember_cache(self._pauses, self.session)
         self.session.close()
@@ -320,7 +320,7 @@ def _earlier(slot: StateSlot, session: str) -> CacheAccount:
     """Return what earlier sessions say about the pauses of the user."""
     if slot.load() is None:
         return CacheAccount()
-    from palimpsest.engine.jobs.earlier_caches import earlier_caches  # noqa: PLC0415 - a start is measured in milliseconds
+    from palimpsest.engine.jobs.earlier_caches import earlier_caches
 
     return earlier_caches(slot, session)
 
@@ -354,7 +354,7 @@ def _replace_file(path: Path, data: bytes) -> None:
 def _providers(given: Provider | Callable[[ModelCard, str], Provider] | None) -> Callable[[ModelCard, str], Provider]:
     """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment."""
     if given is None:
-        from palimpsest.providers.http import HttpProvider  # noqa: PLC0415 - only a real call needs it
+        from palimpsest.providers.http import HttpProvider  # only a real call needs it
 
         return lambda model, _: HttpProvider(model)
     if hasattr(given, "stream"):

@@ -1,13 +1,13 @@
 """The elements of a followed list and the items that each became, as the events of the log record them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ViewEdited
+from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ModelReplied, ViewEdited
 from palimpsest.core.events.event_items import all_items_of
 from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 
@@ -19,13 +19,14 @@ FORMAT: Final = "mirror"
 """The format of the records in the field `foreign` of events."""
 # An element with the number of items that the event adds to it; an element without a digest is continued from the event before.
 Added: TypeAlias = tuple[str, int]
+Origin: TypeAlias = Literal["", "model", "edit"]
 
 
 class Element(Value, frozen=True):
     """A message of the list: its digest and the ids of its items.
 
     The list was the same up to this message right after event `seq`, and had `length` messages then. `covers` are texts by which the owner
-    replaced the content of items later.
+    replaced the content of items later. `origin` says who made it: the model, an edit of the owner, or the user, a tool or a system.
     """
 
     digest: str
@@ -33,6 +34,7 @@ class Element(Value, frozen=True):
     seq: int = 0
     length: int = 0
     covers: Mapping[str, str] = EMPTY_MAPPING
+    origin: Origin = ""
 
 
 class Splice(Value, frozen=True):
@@ -102,11 +104,11 @@ class Elements:
         first = len(self.known)
         if splice.at is not None:
             first = splice.at
-            following = self._cut(first)[splice.drop :]
-            covers = _covers(event.body) if isinstance(event.body, ViewEdited) else {}
-            for digest, names in splice.kept:
-                self._add(Element(digest, names, covers=frozen({name: covers[name] for name in names if name in covers})))
-        first = min(first, self._append(splice.added, _item_ids(event)))
+            cut = self._cut(first)
+            following = cut[splice.drop :]
+            for element in _kept(splice, event.body, cut[: splice.drop]):
+                self._add(element)
+        first = min(first, self._append(splice.added, _item_ids(event), _origin(event.body)))
         for element in following:
             self._add(element)
         for index in range(first, len(self.known)):
@@ -125,14 +127,14 @@ class Elements:
         self.known.append(element)
         _place(self.places, len(self.known) - 1, element.items)
 
-    def _append(self, added: tuple[Added, ...], ids: list[str]) -> int:
+    def _append(self, added: tuple[Added, ...], ids: list[str], origin: Origin) -> int:
         """Append elements, and return the number of the first that is new or longer."""
         start, first = 0, len(self.known)
         for digest, count in added:
             names = tuple(ids[start : start + count])
             start += count
             if digest or not self.known:
-                self._add(Element(digest, names))
+                self._add(Element(digest, names, origin=origin))
                 continue
             last = self.known[-1]
             first = min(first, len(self.known) - 1)
@@ -141,9 +143,22 @@ class Elements:
         return first
 
 
+def _kept(splice: Splice, body: Body, dropped: Sequence[Element]) -> Iterator[Element]:
+    """The elements whose items were in the log already, with the texts by which an edit of the owner covers them."""
+    origins = {name: element.origin for element in dropped for name in element.items}
+    covers = _covers(body) if isinstance(body, ViewEdited) else {}
+    for digest, names in splice.kept:
+        covered = frozen({name: covers[name] for name in names if name in covers})
+        yield Element(digest, names, covers=covered, origin=origins.get(names[0], "") if names else "")
+
+
 def _place(places: dict[str, Place], index: int, names: tuple[str, ...], first: int = 0) -> None:
     for part, name in enumerate(names, first):
         places[name] = Place(index, part, len(places))
+
+
+def _origin(body: Body) -> Origin:
+    return "model" if isinstance(body, ModelReplied) else "edit" if isinstance(body, ViewEdited) else ""
 
 
 def _item_ids(event: Event) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask
 from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.items import ToolCall
+from palimpsest.core.items import ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.mirror.bodies import NewMessage, bodies_of, head_of, pieces_of
 from palimpsest.mirror.comparing import ListComparison, compare, covering_texts, same_reply
@@ -110,9 +110,23 @@ class Mirror:
         masked = self._masked(comparison, middle, view)
         if masked is not None:
             return Rewrite(None, masked, comparison.new[len(middle) + comparison.suffix :])
+        if not comparison.suffix and start and self._stands_for_the_rest(comparison):
+            return Rewrite(None, self._folded(comparison, comparison.new[:1], view), comparison.new[1:])
         if not comparison.suffix and start and known[start - 1].length == start:
             return Rewrite(known[start - 1].seq, None, comparison.new)
-        return Rewrite(None, self._folded(comparison, view), comparison.rest)
+        return Rewrite(None, self._folded(comparison, comparison.middle, view), comparison.rest)
+
+    def _stands_for_the_rest(self, comparison: ListComparison) -> bool:
+        """Whether a message of the user follows the first messages of the list, where the model's work was: the owner's own compaction.
+
+        Without results or later messages among what is gone, the user went back and asked another thing.
+        """
+        known, start = self.elements.known, comparison.prefix
+        if any(element.origin for element in known[:start]) or not known[start:] or not known[start].origin or not comparison.new:
+            return False
+        reads = self.shape.read(comparison.new[0].plain)
+        is_said = bool(reads) and all(read.side == "user" and not isinstance(read.content, ToolResult) for read in reads)
+        return is_said and any(element.origin != "model" for element in known[start:])
 
     def _rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
         """The owner wrote an observed reply down in another way: its messages are bound to the items of the reply."""
@@ -163,12 +177,12 @@ class Mirror:
             return ForeignNoted(FORMAT, foreign=record)
         return ViewEdited(tuple(masks), by=OWNER, why=f"{len(masks)} texts were replaced in the list", foreign=record)
 
-    def _folded(self, comparison: ListComparison, view: View) -> Body:
+    def _folded(self, comparison: ListComparison, middle: Sequence[NewMessage], view: View) -> Body:
         """The owner replaced messages by others: a fold of the items that are still shown, or an insertion if none is."""
         start, dropped = comparison.prefix, comparison.dropped
         known = self.elements.known
         gone = {name for element in known[start : start + dropped] for name in element.items}
-        puts, added = pieces_of(self.shape, comparison.middle)
+        puts, added = pieces_of(self.shape, middle)
         places = [place for place, item in enumerate(view.items) if item.id in gone]
         edits: tuple[Edit, ...] = ()
         if places:
@@ -178,7 +192,7 @@ class Mirror:
         elif puts:
             following = {name for element in known[start + dropped :] for name in element.items}
             edits = (Insert(puts, next((item.id for item in view.items if item.id in following), "")),)
-        why = f"{dropped} messages were replaced by {len(comparison.middle)} in the list"
+        why = f"{dropped} messages were replaced by {len(middle)} in the list"
         return ViewEdited(edits, OWNER, why, ASKED, foreign=record_of(Splice(added, at=start, drop=dropped)))
 
     def folded_over(self, comparison: ListComparison) -> frozenset[str]:

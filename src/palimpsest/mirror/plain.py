@@ -12,6 +12,8 @@ BREAKPOINT: Final = "cache_control"
 """The field of a cache breakpoint."""
 DEEPEST: Final = 64
 """Nested levels of a message; deeper ones are not read."""
+# Where models of pydantic keep the fields that their class does not name.
+_EXTRA: Final = "__pydantic_extra__"
 _SCALARS: Final = (str, int, float, bool, type(None))
 _encode = msgspec.json.Encoder(order="sorted").encode
 # A cache breakpoint is moved with every request, and the provider adds the other fields to a reply, which its owner need not send back.
@@ -21,8 +23,24 @@ _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _LISTS: Final = frozenset({"content", "output", "summary", "input", "arguments"})
 
 
+class _ObjectCopy:
+    """The fields of an object of an SDK as they were. It equals an object of the same type with the same fields."""
+
+    def __init__(self, kind: type, fields: object, extra: object) -> None:
+        self._kind = kind
+        self._fields = fields
+        self._extra = extra
+
+    def __eq__(self, other: object) -> bool:
+        # An object that compares itself with this copy answers `NotImplemented`, and then this one is asked.
+        return type(other) is self._kind and other.__dict__ == self._fields and getattr(other, _EXTRA, None) == self._extra
+
+    def __hash__(self) -> int:
+        return hash(self._kind)
+
+
 class MessageSnapshot(NamedTuple):
-    """A message as it was: `seen` has its containers copied and equals it until it is changed; `plain` has objects as dictionaries.
+    """A message as it was: `seen` has its containers and objects copied and equals it until it is changed; `plain` is it in dictionaries.
 
     `marked` says whether a block of it has a cache breakpoint.
     """
@@ -33,17 +51,17 @@ class MessageSnapshot(NamedTuple):
 
 
 def snapshot(message: object) -> MessageSnapshot:
-    """Copy the containers of a message. Raises `BadInput` if it is no message: not an object, or nested too deep."""
+    """Copy a message. Raises `BadInput` if it is none: not an object, or nested too deep."""
     objects: list[object] = []
     seen = _copied(message, objects, 0)
-    plain = _plain(seen, 0) if objects else seen
+    plain = _plain(message, 0) if objects else seen
     if not is_json(plain):
         raise BadInput(f"a message is {type(message).__name__} and not an object", where="messages")
     return MessageSnapshot(seen, plain, any(BREAKPOINT in block for block in tables_at(plain, "content")))
 
 
 def copied(value: object) -> object:
-    """Return a value with its containers copied, which equals it until it is changed. Raises `BadInput` if it is nested too deep."""
+    """Return a copy of a value, which equals it until it is changed. Raises `BadInput` if it is nested too deep."""
     return _copied(value, [], 0)
 
 
@@ -62,9 +80,16 @@ def _copied(value: object, objects: list[object], depth: int) -> object:
         return {key: entry if isinstance(entry, str) else _copied(entry, objects, depth + 1) for key, entry in value.items()}
     if isinstance(value, list):
         return [_copied(entry, objects, depth + 1) for entry in value]
-    if not isinstance(value, _SCALARS):
-        objects.append(value)
-    return value
+    if isinstance(value, _SCALARS):
+        return value
+    objects.append(value)
+    if isinstance(value, tuple):
+        return tuple(_copied(entry, objects, depth + 1) for entry in value)
+    fields = getattr(value, "__dict__", None)
+    if not isinstance(fields, dict):
+        return value
+    extra = getattr(value, _EXTRA, None)
+    return _ObjectCopy(type(value), _copied(fields, objects, depth + 1), _copied(extra, objects, depth + 1))
 
 
 def plain_value(value: object) -> object:

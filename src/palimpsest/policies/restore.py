@@ -9,11 +9,10 @@ import msgspec
 from palimpsest.audit.pins import same_path
 from palimpsest.audit.tools.calls import action_of, args_of, result_text
 from palimpsest.core.edits import Edit, Insert, Mask, Put
-from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value, text_of
 from palimpsest.core.pairs import answered_calls
-from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look, span
+from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look_or_none, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View, shown
 from palimpsest.policies.fold.fold import model_free_fallback
@@ -251,14 +250,14 @@ class Restore:
         restored = yield from self._files(situation, recent, visible_now, min(room, self.total_tokens))
         room -= sum(_tokens(put, situation) for puts in restored for put in puts if not visible_now.current_copy(puts))
         for name, title in FACTS:
-            current = yield from _look_or_none(Look(name, "fact"))
+            current = yield from look_or_none(Look(name, "fact"))
             for key, text in self._texts(name, current or _from_log(name, recent), situation):
                 put = reminder(f"{title}\n{key}\n{text}" if key else f"{title}\n{text}", f"{name} {key}".rstrip())
                 size = _tokens(put, situation)
                 if visible_now.current_copy((put,)) or (not visible_now.shows(text) and size <= room):
                     restored.append([put])
                     room -= 0 if visible_now.current_copy((put,)) else size
-        start = yield from _look_or_none(Look(START, "fact"))
+        start = yield from look_or_none(Look(START, "fact"))
         return Proposal(self._edits(situation.view, visible_now, restored, reminder(start, START) if start else None), WHY)
 
     def _edits(self, view: View, visible_now: VisibleTexts, restored: Sequence[Sequence[Put]], start: Put | None) -> tuple[Edit, ...]:
@@ -280,7 +279,7 @@ class Restore:
         for path in recent.paths[: self.files]:
             if any(same_path(path, shown_path) for shown_path in visible):
                 continue
-            text = yield from _look_or_none(Look(path))
+            text = yield from look_or_none(Look(path))
             if text is None:
                 continue
             name = f"file {path}"
@@ -317,14 +316,6 @@ class Restore:
         if self.numbering == "tab":
             return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
         return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
-
-
-def _look_or_none(want: Look) -> Generator[Want, Answer, str | None]:
-    """Return a file or fact; `None` if it does not exist or cannot be read."""
-    try:
-        return (yield from look(want))
-    except PalimpsestError:
-        return None
 
 
 def _from_log(name: str, recent: RecentWork) -> str:

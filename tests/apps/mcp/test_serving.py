@@ -56,6 +56,19 @@ def test_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: 
     assert notes == ToolOutput("there are no notes")
 
 
+def test_the_users_configuration_can_allow_a_client_to_change_notes_and_a_projects_cannot(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    names = {}
+    for folder in (project / ".palimpsest", home):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text("[mcp]\nwrite_notes = true\n")
+        server = StdioServer(COMMAND[0], COMMAND[1:], {**os.environ, "PAL_HOME": str(home)}, project)
+        names[folder.name] = asyncio.run(tools_and_notes(ServerConnection("pal", server, LIMITS)))[0]
+
+    reading = ["recall", "search_sessions", "show_item", "list_notes"]
+    assert names == {".palimpsest": reading, "home": [*reading, "remember", "forget"]}
+
+
 def test_over_http_every_request_needs_the_token_of_the_home(tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         token = (tmp_path / "mcp-token").read_text()

@@ -1,38 +1,20 @@
-"""The statements MI-01 to MI-08 and MI-21 of conversations that another program owns, on all three shapes."""
+"""The statements MI-01 to MI-03, MI-05 to MI-08 and MI-21 of conversations that another program owns, on all three shapes."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from followed_lists import SYSTEM, folded, new_events, opened
 from message_lists import PICTURE, WIRES, Messages, source_of, tool_loop, tool_round
 
 from palimpsest import Conversation, Home
-from palimpsest.core.events import Event, ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.events import ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
 from palimpsest.mirror.output import new_violations
 from palimpsest.mirror.plain import copied
-from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import WireName
 
 each_wire = pytest.mark.parametrize("wire", [*WIRES])
-SMALL = {"PAL_COMPACT_AT": "20000"}
-SYSTEM = {"role": "system", "content": "You fix bugs."}
-
-
-def opened(wire: WireName, home: AnyHome | Path | None = None, name: str | None = None) -> Conversation:
-    return Conversation.open(name, model=WIRES[wire], home=home, settings=SMALL)
-
-
-def new_events(conversation: Conversation, tip: int) -> list[Event]:
-    return [event for event in conversation.session.log.events() if event.seq > tip]
-
-
-def folded(wire: WireName, home: AnyHome | Path | None = None, name: str | None = None) -> tuple[Conversation, Messages]:
-    """A conversation whose list was folded: of 14 rounds of about 4,000 tokens each."""
-    conversation, messages = opened(wire, home, name), tool_loop(wire, 14)
-    conversation.prepare(messages)
-    assert [edit.by for edit in conversation.audit()] == ["fold"]
-    return conversation, messages
 
 
 @each_wire
@@ -93,93 +75,6 @@ def test_mi_03_breakpoints_the_order_of_keys_and_a_text_as_a_list_of_one_text_ar
             [{"content": [asked], "role": "user"}, {"content": [{"text": "Done.", "type": kinds[1]}], "role": "assistant"}]
         )
         assert conversation.session.log.tip == tip
-
-
-@each_wire
-def test_mi_04_a_shortened_list_is_a_rewind_and_the_next_list_is_right(wire: WireName) -> None:
-    messages = tool_loop(wire, 3)
-    asked = [*messages, {"role": "user", "content": "Do it in C."}]
-    other = [*messages, {"role": "user", "content": "Do it in Rust."}]
-    with opened(wire) as conversation:
-        conversation.prepare(messages)
-        conversation.prepare(asked)
-        tip = conversation.session.log.tip
-        assert conversation.prepare(other) is other
-        assert [type(event.body) for event in new_events(conversation, tip)][:2] == [Rewound, UserSaid]
-        assert conversation.prepare(other) is other
-
-
-@each_wire
-def test_mi_04_messages_that_the_owner_replaced_by_one_are_its_fold_in_the_audit(wire: WireName) -> None:
-    messages = tool_loop(wire, 4)
-    count = len(tool_round(wire, 0))
-    shorter = [{"role": "user", "content": "Three parts were read."}, *messages[-count:]]
-    with opened(wire) as conversation:
-        conversation.prepare(messages)
-        assert conversation.prepare(shorter) is shorter
-        assert [(edit.by, edit.why) for edit in conversation.audit()] == [
-            ("owner", f"{len(messages) - count} messages were replaced by 1 in the list")
-        ]
-        longer = [*shorter, *tool_round(wire, 4)]
-        assert conversation.prepare(longer) is longer
-        assert [edit.by for edit in conversation.audit()] == ["owner"]
-
-
-def test_mi_04_a_result_that_the_owner_cleared_is_its_mask_in_the_audit() -> None:
-    messages = tool_loop("anthropic", 4)
-    with opened("anthropic") as conversation:
-        conversation.prepare(messages)
-        messages[2]["content"][0]["content"] = "[cleared]"
-        assert conversation.prepare(messages) is messages
-        assert [(edit.by, edit.why) for edit in conversation.audit()] == [("owner", "1 texts were replaced in the list")]
-        assert conversation.prepare(messages) is messages
-        assert len(conversation.audit()) == 1
-
-
-@each_wire
-def test_mi_04_results_that_the_owner_cleared_while_its_list_grew_are_its_masks_and_only_what_is_new_is_appended(wire: WireName) -> None:
-    messages = tool_loop(wire, 4)
-    results = [place for place, message in enumerate(messages) if source_of(1) in json.dumps(message).replace("\\n", "\n")]
-    with opened(wire) as conversation:
-        conversation.prepare(messages)
-        tip = conversation.session.log.tip
-        grown = json.loads(json.dumps(messages).replace(json.dumps(source_of(1))[1:-1], "[cleared]"))
-        grown += tool_round(wire, 4)
-        assert [place for place, (one, other) in enumerate(zip(messages, grown, strict=False)) if one != other] == results
-        assert conversation.prepare(grown) is grown
-        kinds = [type(event.body) for event in new_events(conversation, tip)]
-        assert [kind for kind in kinds if kind in (ViewEdited, Rewound, ModelReplied, ToolReturned)] == [
-            ViewEdited,
-            ModelReplied,
-            ToolReturned,
-        ]
-        assert [edit.by for edit in conversation.audit()] == ["owner"]
-
-
-def test_mi_04_a_result_that_the_owner_clears_where_it_was_folded_leaves_the_fold_as_it_is() -> None:
-    conversation, messages = folded("anthropic")
-    before = json.dumps(conversation.prepare(messages))
-    messages[2]["content"][0]["content"] = "[cleared]"
-    assert json.dumps(conversation.prepare(messages)) == before
-    assert [(edit.by, edit.undone) for edit in conversation.audit()] == [("fold", False)]
-
-
-@each_wire
-def test_mi_04_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire: WireName) -> None:
-    conversation, _ = folded(wire)
-    shorter = [{"role": "user", "content": "All parts were read."}]
-    assert conversation.prepare(shorter) is shorter
-    assert [(edit.by, edit.undone) for edit in conversation.audit()] == [("fold", True), ("owner", False)]
-
-
-@each_wire
-def test_mi_04_an_own_fold_stays_where_the_owner_changes_what_came_after_it(wire: WireName) -> None:
-    conversation, messages = folded(wire)
-    first, last = conversation.prepare(messages), tool_round(wire, 15, 5)
-    said = {"role": "user", "content": "Part 14 was read."}
-    conversation.prepare([*messages, *tool_round(wire, 14, 5), *last])
-    assert conversation.prepare([*messages, said, *last]) == [*first, said, *last]
-    assert [(edit.by, edit.undone) for edit in conversation.audit()] == [("fold", False), ("owner", False)]
 
 
 @each_wire

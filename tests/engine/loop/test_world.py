@@ -10,6 +10,7 @@ from dataclasses import fields
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from workplace import work
@@ -23,8 +24,8 @@ from palimpsest.stores.ephemeral import FixedClock
 NOON = 1_700_000_000_000
 
 
-def world(cwd: Path, **options: object) -> LocalWorld:
-    return LocalWorld(SessionState(cwd=cwd.as_posix(), home=(cwd / "home").as_posix()), FixedClock(NOON), **options)  # type: ignore[arg-type]
+def world(cwd: Path, **options: Any) -> LocalWorld:
+    return LocalWorld(SessionState(cwd=cwd.as_posix(), home=(cwd / "home").as_posix()), FixedClock(NOON), **options)
 
 
 def git(folder: Path, *arguments: str) -> None:

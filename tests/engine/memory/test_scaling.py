@@ -10,7 +10,7 @@ import pytest
 from recalling_desk import Desk, note
 
 from palimpsest.engine.memory.access.searching import search_notes
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.consolidate import consolidate
 from palimpsest.memory.note import Note

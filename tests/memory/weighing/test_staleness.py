@@ -3,20 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from recalling_desk import note
 
-from palimpsest.memory.note import Note
 from palimpsest.memory.weighing.staleness import CitedFile, changed_paths, cited_files
 
-NOTE = Note(
-    name="project_a",
-    kind="project",
-    about="port",
-    backstory="read",
-    when="2026-05-01T00:00:00Z",
-    evidence=("s:1",),
-    trust="observed",
-    body="The port is set in app.py.",
-)
+NOTE = note("project_a", "port", "The port is set in app.py.")
 OLD, NEW = "0123456789ab", "ba9876543210"
 
 

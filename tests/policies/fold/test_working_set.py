@@ -1,5 +1,7 @@
 """What stays of the work in a fold: files as they are now, results in use, and the newest calls."""
 
+from dataclasses import replace
+
 from workplace import offline, reply, say, use, work
 
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
@@ -62,6 +64,59 @@ def test_pa_27_a_file_whose_text_is_not_known_any_more_does_not_show() -> None:
     use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"not in it","new_string":"new_tree"}', "done")
     look_around(session, 10)
     assert "return old_tree" not in texts(fold(session))
+
+
+def with_files(session: Session, files: dict[str, str]) -> None:
+    """The session can read these files as they are now."""
+    session.environment = replace(session.environment, look=lambda want: files.get(want.name))
+
+
+def test_pa_27_a_file_whose_text_is_not_known_shows_as_it_is_now_where_it_can_be_read() -> None:
+    session = at_work()
+    with_files(session, {"src/parser.py": "def parse_it(): return new_tree\n"})
+    use(session, "r", "Read", '{"file_path":"src/parser.py"}', "def parse_it(): return old_tree\n" * 20)
+    use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"not in it","new_string":"new_tree"}', "done")
+    look_around(session, 10)
+    items = fold(session)
+    assert [text_of(item.content) for item in items if item.source == "file src/parser.py"] == [
+        "[src/parser.py as it is now]\ndef parse_it(): return new_tree\n"
+    ]
+    assert "return old_tree" not in texts(items)
+
+
+def test_pa_27_a_file_that_changed_since_its_last_recorded_edit_shows_as_it_is_now() -> None:
+    session = at_work()
+    with_files(session, {"src/parser.py": "def parse_it():\n    return tree_of_the_user\n"})
+    use(session, "r", "Read", '{"file_path":"src/parser.py"}', "     1\tdef parse_it():\n     2\t    return old_tree\n")
+    use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"old_tree","new_string":"new_tree"}', "done")
+    look_around(session, 40)
+    items = fold(session)
+    assert [text_of(item.content) for item in items if item.source == "file src/parser.py"] == [
+        "[src/parser.py as it is now]\ndef parse_it():\n    return tree_of_the_user\n"
+    ]
+    assert "old_tree" not in texts(tuple(item for item in items if item.kind == "result"))
+
+
+def test_a_part_of_a_file_that_is_as_it_was_stays_a_part() -> None:
+    session = at_work()
+    with_files(session, {"src/parser.py": "import re\n" * 50 + "def parse_it():\n    return new_tree\n"})
+    use(session, "r", "Read", '{"file_path":"src/parser.py","offset":51}', "    51\tdef parse_it():\n    52\t    return old_tree\n")
+    use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"old_tree","new_string":"new_tree"}', "done")
+    look_around(session, 40)
+    assert [text_of(item.content) for item in fold(session) if item.source == "file src/parser.py"] == [
+        "[src/parser.py after its last recorded edit]\ndef parse_it():\n    return new_tree"
+    ]
+
+
+def test_the_eight_files_that_were_changed_last_are_read_newest_first() -> None:
+    session = at_work()
+    asked: list[str] = []
+    session.environment = replace(session.environment, look=lambda want: asked.append(want.name))
+    for number in (*range(10), 3):
+        use(session, f"e{number}{len(asked)}", "Edit", f'{{"file_path":"{number}.py","old_string":"a","new_string":"b"}}', "done")
+    look_around(session, 40)
+    fold(session)
+    assert asked == ["3.py", "9.py", "8.py", "7.py", "6.py", "5.py", "4.py", "2.py"]
 
 
 def test_a_file_that_a_call_wrote_stays_with_its_call() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from job_stubs import MODEL, PlainJob, after_turns
@@ -63,8 +64,8 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
         pytest.param({"card": card("gpt-5")}, False, id="a cache that promises no lifetime"),
     ],
 )
-def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(idle: JobSituation, changes: dict[str, object], reads: bool) -> None:
-    assert (KeepAlive().plan(replace(idle, **changes)) is not None) is reads  # type: ignore[arg-type]
+def test_the_prefix_is_read_when_it_is_about_to_expire_and_that_pays(idle: JobSituation, changes: dict[str, Any], reads: bool) -> None:
+    assert (KeepAlive().plan(replace(idle, **changes)) is not None) is reads
 
 
 def test_a_small_prefix_and_one_that_the_view_no_longer_has_are_not_read(idle: JobSituation) -> None:

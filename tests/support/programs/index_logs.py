@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import closing
+from typing import Any
 
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line, link_of, link_of_line
@@ -38,6 +39,6 @@ def write(store: MemorySessions, session: str, *texts: str, at: int = 0) -> None
     store.replace(session, log_of((SessionOpened(session), *said(*texts)), at=at))
 
 
-def found(index: SqliteIndex, query: str, **options: str | int | bool) -> list[tuple[str, int]]:
+def found(index: SqliteIndex, query: str, **options: Any) -> list[tuple[str, int]]:
     """Session and event of each hit."""
-    return [(hit.session, hit.seq) for hit in index.search(query, **options)]  # type: ignore[arg-type]  # each test names its own
+    return [(hit.session, hit.seq) for hit in index.search(query, **options)]

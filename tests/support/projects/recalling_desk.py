@@ -1,5 +1,6 @@
 """An agent with notes, for tests of recall: real files, a scripted model."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -77,6 +78,17 @@ class Desk:
         if change is not None:
             change(agent)
         return agent
+
+
+def ask(agent: Agent, *prompts: str) -> Agent:
+    """The agent after it was asked each prompt."""
+
+    async def scenario() -> None:
+        for prompt in prompts:
+            await agent.ask(prompt)
+
+    asyncio.run(scenario())
+    return agent
 
 
 def bodies(agent: Agent, kind: type[Body]) -> list[Body]:

@@ -1,13 +1,13 @@
 """A model on the loopback: it answers every request with the same words, or with the same error, and keeps what it was sent."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import msgspec
+from loopback import serving
 from pal_runs import MODEL
 
 
@@ -50,11 +50,5 @@ def model_saying(words: str, *, status: int = 200) -> Iterator[Model]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    model.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Answering) as model.url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()

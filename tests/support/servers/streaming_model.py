@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, TypeAlias
+
+from loopback import serving
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,9 @@ def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Streaming)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    model.url = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield model
-    finally:
-        for gate in gates:
-            gate.opened.set()
-        server.shutdown()
-        server.server_close()
+    with serving(Streaming) as model.url:
+        try:
+            yield model
+        finally:
+            for gate in gates:
+                gate.opened.set()

@@ -5,15 +5,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from loopback import serving
 
 
 @dataclass(frozen=True)
 class Said:
     """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers.
 
-    `cut_after` closes the connection after that many stream events, `stall_after` sends nothing more after them.
+    `prompt` are the input tokens of its usage. `cut_after` closes the connection after that many stream events, `stall_after` sends nothing
+    more after them.
     """
 
     text: str = ""
@@ -23,6 +26,7 @@ class Said:
     headers: tuple[tuple[str, str], ...] = ()
     cut_after: int | None = None
     stall_after: int | None = None
+    prompt: int = 20
 
 
 @dataclass
@@ -43,7 +47,7 @@ def _events_anthropic(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         "content": [],
         "stop_reason": None,
     }
-    yield "message_start", {"message": message | {"usage": {"input_tokens": 20, "output_tokens": 1}}}
+    yield "message_start", {"message": message | {"usage": {"input_tokens": said.prompt, "output_tokens": 1}}}
     index = 0
     if said.text:
         yield "content_block_start", {"index": index, "content_block": {"type": "text", "text": ""}}
@@ -70,6 +74,8 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
     if said.text:
         item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": []}
         yield "response.output_item.added", {"output_index": 0, "item": item}
+        part = {"type": "output_text", "text": "", "annotations": []}
+        yield "response.content_part.added", {"output_index": 0, "content_index": 0, "item_id": item["id"], "part": part}
         for piece in _pieces(said.text):
             yield "response.output_text.delta", {"output_index": 0, "content_index": 0, "item_id": item["id"], "delta": piece}
         done = item | {"content": [{"type": "output_text", "text": said.text, "annotations": []}]}
@@ -84,7 +90,7 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         finished: dict[str, Any] = call | {"arguments": args, "status": "completed"}
         output.append(finished)
         yield "response.output_item.done", {"output_index": index, "item": finished}
-    usage = {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27}
+    usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
     yield "response.completed", {"response": response | {"status": "completed", "output": output, "usage": usage}}
 
 
@@ -102,7 +108,7 @@ def _events_chat(said: Said, number: int) -> Iterator[tuple[str, dict[str, Any]]
         for piece in _pieces(args):
             yield chunk({"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
     yield chunk({}, "tool_calls" if said.calls else "stop")
-    last = chunk({})[1] | {"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}}
+    last = chunk({})[1] | {"choices": [], "usage": {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}}
     yield "", last
 
 
@@ -136,13 +142,13 @@ def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
         facts = {
             "stop_reason": "tool_use" if names else "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": 20, "output_tokens": 7},
+            "usage": {"input_tokens": said.prompt, "output_tokens": 7},
         }
         return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": blocks, **facts}
     calls = [{"id": call, "type": "function", "function": {"name": name, "arguments": args}} for call, name, args in names]
     message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-    usage = {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27}
+    usage = {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}
     return {"id": f"c_{number}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 
@@ -194,12 +200,8 @@ def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iter
         def log_message(self, *_: object) -> None:
             return
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    server.url = f"http://127.0.0.1:{listening.server_port}"
-    try:
-        yield server
-    finally:
-        server.stopping.set()
-        listening.shutdown()
-        listening.server_close()
+    with serving(Answering) as server.url:
+        try:
+            yield server
+        finally:
+            server.stopping.set()

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -86,9 +87,9 @@ def test_cl_28_a_new_task_is_pending_without_edges_and_owner_and_keeps_its_descr
 
 
 @pytest.mark.parametrize("arguments", [{"number": 2, "add_blocked_by": [1]}, {"number": 1, "add_blocks": [2]}])
-def test_cl_29_an_edge_is_written_in_both_tasks_by_one_operation(project: Project, arguments: dict[str, object]) -> None:
+def test_cl_29_an_edge_is_written_in_both_tasks_by_one_operation(project: Project, arguments: dict[str, Any]) -> None:
     project.create("a", "b")
-    output = project.update(**arguments)  # type: ignore[arg-type]  # the number is among the arguments
+    output = project.update(**arguments)
     assert (project.task(1), project.task(2)) == (Task(1, "a", blocks=(2,)), Task(2, "b", blocked_by=(1,)))
     assert sorted((event.task, event.what) for event in output.events if isinstance(event, TaskChanged)) == [
         ("task 1", "edges"),

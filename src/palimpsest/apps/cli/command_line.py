@@ -25,7 +25,7 @@ _HALF_CHARS = 1000
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the question whether the word that is spelled most like another one was meant; empty if none is alike."""
-    from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
+    from difflib import get_close_matches  # needed only after a mistake
 
     found = get_close_matches(word, list(words), n=1)
     return f"Did you mean {found[0]!r}?" if found else ""

@@ -66,7 +66,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("keep.maintenance:completion", "Print the completion script for a shell."),
     },
     "Try": {
-        "replay": ("try_out.replay:replay", "Replay sessions under other policies, and compare cost and losses."),
+        "replay": ("try_out.replay.command:replay", "Replay sessions under other policies, and compare cost and losses."),
         "demo": ("try_out.demo:demo", "Replay a synthetic session; fold it, audit and undo the fold; write a report."),
         "lab": ("try_out.lab:lab", "Experiments with a model of yours: go on from a fold under several profiles."),
         "bench": ("try_out.bench:bench", "Run the benchmarks and check their limits."),
@@ -137,7 +137,7 @@ class LazyGroup(SuggestingGroup):
 
 def _version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
-        from importlib.metadata import version  # noqa: PLC0415 - slower than the rest of --help
+        from importlib.metadata import version  # slower than the rest of --help
 
         click.echo(f"pal {version('palimpsest-agent')}")
         ctx.exit()

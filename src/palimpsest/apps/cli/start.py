@@ -18,7 +18,7 @@ def main() -> None:
     # Functions run in reverse order at exit, and everything that is imported below registers its own later.
     atexit.register(_end_process, codes)
     try:
-        from palimpsest.apps.cli.main import main as run  # noqa: PLC0415 - an interrupt during this import must be caught here
+        from palimpsest.apps.cli.main import main as run  # an interrupt during this import must be caught here
 
         run()
     except KeyboardInterrupt:

@@ -123,7 +123,7 @@ class Answers:
             return self._note_text(uri.removeprefix(NOTE_PREFIX))
         if not uri.startswith(SESSION_PREFIX):
             raise BadInput(f"there is no resource {uri[:200]!r}; resources/list names them", where="pal mcp")
-        from palimpsest.foreign.exporting.markdown import write_markdown  # noqa: PLC0415 - few clients read whole sessions
+        from palimpsest.foreign.exporting.markdown import write_markdown  # few clients read whole sessions
 
         with self._opened(self._session(uri.removeprefix(SESSION_PREFIX))) as log:
             chunks, size = list[str](), 0

@@ -73,8 +73,8 @@ def serve_stdio(tools: Callable[[], list[dict[str, Any]]], make_server: Callable
         outgoing.write(reply.line)
         outgoing.flush()
     # Everything below delays the first reply if it is imported before.
-    import asyncio  # noqa: PLC0415
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     read, answered = [first], set[int | str]() if reply is None else {reply.id}
     with ThreadPoolExecutor(1) as thread:
@@ -92,8 +92,8 @@ def serve_stdio(tools: Callable[[], list[dict[str, Any]]], make_server: Callable
 
 async def serve_lines(server: Any, read: list[bytes], incoming: BinaryIO, outgoing: BinaryIO, answered: Collection[int | str] = ()) -> None:
     """Serve a client that has sent some lines, and has got the replies to the requests of these ids, until its lines end."""
-    import anyio  # noqa: PLC0415 - it comes with the SDK
-    from mcp.server.stdio import stdio_server  # noqa: PLC0415 - the SDK
+    import anyio  # it comes with the SDK
+    from mcp.server.stdio import stdio_server  # the SDK
 
     reader = anyio.wrap_file(cast("TextIO", _LineReader(read, incoming)))
     writer = anyio.wrap_file(cast("TextIO", _ReplyWriter(outgoing, answered)))
@@ -106,9 +106,9 @@ def serve_http(server: Any, port: int, token: str, on_ready: Callable[[str], Non
 
     Raises `StoreError` if the port cannot be used.
     """
-    import uvicorn  # noqa: PLC0415 - it comes with the SDK
+    import uvicorn  # it comes with the SDK
 
-    from palimpsest.apps.mcp.server import with_token  # noqa: PLC0415 - it imports the SDK
+    from palimpsest.apps.mcp.server import with_token  # it imports the SDK
 
     try:
         listener = socket.create_server((LOOPBACK, port))

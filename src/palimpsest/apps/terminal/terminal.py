@@ -161,7 +161,7 @@ class Terminal(CommandSide):
         self.display.write(text)
 
     def _completions(self, line: str) -> Iterable[tuple[str, str]]:
-        from palimpsest.apps.terminal.commands.registry import completions  # noqa: PLC0415 - loaded after the first prompt
+        from palimpsest.apps.terminal.commands.registry import completions  # loaded after the first prompt
 
         return completions(line, self.agent, self.own_commands())
 
@@ -241,8 +241,8 @@ class Terminal(CommandSide):
         self.display.refresh()
 
     async def _command(self, line: str) -> None:
-        from palimpsest.apps.terminal.commands.command import NotOpen  # noqa: PLC0415 - loaded after the first prompt
-        from palimpsest.apps.terminal.commands.registry import run_line  # noqa: PLC0415 - the same
+        from palimpsest.apps.terminal.commands.command import NotOpen  # loaded after the first prompt
+        from palimpsest.apps.terminal.commands.registry import run_line
 
         try:
             await run_line(self, line)

@@ -52,6 +52,20 @@ def known_texts(items: Iterable[Item]) -> dict[str, KnownText]:
     return known
 
 
+def changed_paths(items: Iterable[Item]) -> dict[str, str]:
+    """Return the files that calls among some items changed, the one that was changed last comes last, with the id of that result."""
+    changed: dict[str, str] = {}
+    for call, result in pairs_of(tuple(items)):
+        if not isinstance(call.content, ToolCall) or not isinstance(result.content, ToolResult) or result.content.error:
+            continue
+        for access in action_of(call.content).paths:
+            if access.changes:
+                path = normalized_path(access.path)
+                changed.pop(path, None)
+                changed[path] = result.id
+    return changed
+
+
 def _take_result(known: dict[str, KnownText], call: ToolCall, ids: tuple[str, str], result: ToolResult) -> None:
     action = action_of(call)
     changes = changes_of(call) if action.kind in ("edit", "write") else ()

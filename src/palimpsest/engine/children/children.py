@@ -262,7 +262,7 @@ class ChildAgents:
 
     async def _open(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""
-        from palimpsest.engine.children.opening import open_child  # noqa: PLC0415 - few sessions have sub-agents, and a start is measured
+        from palimpsest.engine.children.opening import open_child  # few sessions have sub-agents, and a start is measured
 
         self._tree.paths[child.session] = (*self._path, child.nickname)
         agent = open_child(self._agent, self._home, child, opening)

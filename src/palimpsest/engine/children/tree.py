@@ -83,7 +83,7 @@ class AgentTree:
 
     def nickname(self, wanted: str = "") -> str:
         """Return a nickname that no agent of this tree has had. Raises `ToolError` if the wanted one is taken or no name."""
-        from palimpsest.engine.children.nicknames import pick_nickname  # noqa: PLC0415 - most sessions start no sub-agent
+        from palimpsest.engine.children.nicknames import pick_nickname  # most sessions start no sub-agent
 
         name = wanted or pick_nickname(self.names, self._chance())
         if wanted and _NICKNAME.fullmatch(wanted) is None:

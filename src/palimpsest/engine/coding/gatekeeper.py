@@ -58,7 +58,7 @@ class Gatekeeper:
     @property
     def _permissions(self) -> "Permissions":
         if self._made is None:
-            from palimpsest.tools.permissions.permissions import Permissions  # noqa: PLC0415 - 30 ms, and only a tool call needs it
+            from palimpsest.tools.permissions.permissions import Permissions  # 30 ms, and only a tool call needs it
 
             self._made = Permissions(self._limits.mode.current, self._workspace, self._limits.given, self._limits.denied)
         for rule in self._rules.added[self._heeded :]:

@@ -28,7 +28,7 @@ def profile_name_of(settings: Settings, recorded: str) -> str:
         return settings.config.profile
     if recorded in PROFILES:
         return recorded
-    from palimpsest.engine.named_profiles import is_profile_name  # noqa: PLC0415 - only profiles of other authors need it
+    from palimpsest.engine.named_profiles import is_profile_name  # only profiles of other authors need it
 
     return recorded if is_profile_name(recorded) else settings.config.profile
 
@@ -38,7 +38,7 @@ def profile_of(settings: Settings, recorded: str, environment: Mapping[str, str]
     name, texts = profile_name_of(settings, recorded), settings.profile_environment(environment)
     if name.partition("@")[0] in PROFILES:
         return our_profile(name, texts)
-    from palimpsest.engine.named_profiles import profile  # noqa: PLC0415 - only profiles of other authors need it
+    from palimpsest.engine.named_profiles import profile  # only profiles of other authors need it
 
     return profile(name, texts)
 
@@ -55,8 +55,8 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
 
 def configured_provider(model: ModelCard, settings: Settings) -> Provider:
     """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
-    from palimpsest.providers.keys import ProviderOptions, http_provider  # noqa: PLC0415 - needed only to call a model
-    from palimpsest.providers.responses import ReplyLimits  # noqa: PLC0415 - as above
+    from palimpsest.providers.keys import ProviderOptions, http_provider  # needed only to call a model
+    from palimpsest.providers.responses import ReplyLimits
 
     found = settings.config.providers.get(model.provider, ProviderConfig())
     options = ProviderOptions(found.base_url, found.api_key_env, found.api_key, found.headers)
@@ -97,7 +97,7 @@ class RunProviders:
     def _provider(self, model: ModelCard, purpose: str) -> Provider:
         script = os.environ.get("PAL_SCRIPT", "")
         if script:
-            from palimpsest.providers.scripted import RoutedScripts  # noqa: PLC0415 - only tests and examples need it
+            from palimpsest.providers.scripted import RoutedScripts  # only tests and examples need it
 
             return RoutedScripts.from_file(Path(script))
         if is_offline():
@@ -108,7 +108,7 @@ class RunProviders:
         return configured_provider(model, self._settings)
 
     def _in_process(self, model: ModelCard) -> Provider:
-        from palimpsest.providers.local import LocalProvider, require_extra  # noqa: PLC0415 - most runs have no local model
+        from palimpsest.providers.local import LocalProvider, require_extra  # most runs have no local model
 
         # Before the weights are fetched, which takes long and would be in vain.
         require_extra(model.name)
@@ -124,9 +124,9 @@ def _weights(name: str, notify: Callable[[str], None]) -> Path:
     """
     if name.lower().endswith(_WEIGHTS_SUFFIX):
         return Path(name)
-    from platformdirs import user_cache_path  # noqa: PLC0415 - needed only for weights of ours
+    from platformdirs import user_cache_path  # needed only for weights of ours
 
-    from palimpsest.stores.weights import fetch_weights, find_weights  # noqa: PLC0415 - most runs have no local model
+    from palimpsest.stores.weights import fetch_weights, find_weights  # most runs have no local model
 
     folder = user_cache_path("palimpsest") / "weights"
     if not (folder / find_weights(name).file).exists():

@@ -157,7 +157,7 @@ class McpServers:
         if not text.startswith(COMMAND):
             return parts
         connections = await self._started()
-        from palimpsest.tools.mcp.prompts import expanded_prompt  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.tools.mcp.prompts import expanded_prompt  # it imports the SDK
 
         return (*await expanded_prompt(text, connections, self._agent.toolbox.workspace), *parts[1:])
 
@@ -165,7 +165,7 @@ class McpServers:
         """Return the command of each prompt of the servers that have started, and what the server says about it."""
         if not self._connections:
             return ()
-        from palimpsest.tools.mcp.prompts import prompt_commands  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.tools.mcp.prompts import prompt_commands  # it imports the SDK
 
         known = (command for connection in self._connections for command in prompt_commands(connection))
         return tuple((name, prompt.description or "") for name, prompt in known)
@@ -190,7 +190,7 @@ class McpServers:
     def _made(self) -> list["ServerConnection"] | None:
         """The connections, not started; `None` if the SDK is not installed. Importing it takes most of a second."""
         try:
-            from palimpsest.engine.coding.server_addresses import connection_to  # noqa: PLC0415 - it imports the SDK
+            from palimpsest.engine.coding.server_addresses import connection_to  # it imports the SDK
         except ModuleNotFoundError as error:
             if not is_sdk_missing(error):
                 raise
@@ -199,7 +199,7 @@ class McpServers:
         return [connection_to(server, root, self._environment, limits.call_seconds) for server in self._servers.values()]
 
     def _new_tools(self, connection: "ServerConnection") -> list[AgentTool]:
-        from palimpsest.tools.mcp.tools import ToolChoice, server_tools  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.tools.mcp.tools import ToolChoice, server_tools  # it imports the SDK
 
         server = self._servers[connection.label]
         listed = frozenset(tool.name for tool in connection.catalogue.tools)
@@ -214,7 +214,7 @@ class McpServers:
         return [tool for tool in tools if tool.name not in self._settings.disabled]
 
     def _resource_tools(self, connections: Sequence["ServerConnection"]) -> list[AgentTool]:
-        from palimpsest.tools.mcp.resources import LIST, resource_tools  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.tools.mcp.resources import LIST, resource_tools  # it imports the SDK
 
         offering = [each for each in connections if each.catalogue.resources or each.catalogue.templates]
         if not offering or LIST in self._taken():

@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.events import EditRefused, EventRef, SessionOpened, ViewEdited
+from palimpsest.core.events import EditRefused, EventRef, ForeignNoted, SessionOpened, ViewEdited
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment
@@ -181,6 +181,17 @@ class Conversation:
         fields = _FIELDS[self._followed.wire](self.session.card, (_RECALL_TOOL,), DEFAULTS)
         declared: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(fields["tools"]))
         return declared[0]
+
+    def record(self, program: str, record: bytes) -> None:
+        """Keep a record of another program, in JSON, durably in the log; no model sees it. Raises `StoreError` if it cannot be written."""
+        self._followed.record(ForeignNoted(program, foreign=Raw(record)))
+
+    def records(self, program: str) -> Iterator[bytes]:
+        """Yield the records of a program, oldest first, also those that were kept before the list went back."""
+        log = self.session.log
+        for event in log.reader.run(0, log.tip):
+            if isinstance(event.body, ForeignNoted) and event.body.format == program:
+                yield bytes(event.body.foreign)
 
     def close(self) -> None:
         """Make the log durable and close it."""

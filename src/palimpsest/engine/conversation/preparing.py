@@ -154,6 +154,12 @@ class FollowedList:
             mirror.take(log.append(replace(facts, parts=body.parts, foreign=body.foreign)))
             facts = replace(facts, call=None, usage=Usage())
 
+    def record(self, body: Body) -> None:
+        """Append an event that is not about the list, and make it durable."""
+        with self._lock:
+            self.session.log.append(body)
+            self.session.log.sync()
+
     @contextmanager
     def failing_open(self) -> Iterator[None]:
         """Turn an error into `reason`, and let the mirror begin again from the log: the loop of another program must go on."""

@@ -46,7 +46,7 @@ def standard_jobs(config: JobsConfig, home: AnyHome) -> tuple[Job, ...]:
     if config.index == "auto" and home.folder is not None:
         jobs.append(UpdateIndex(home.index))
     if config.keep_alive:
-        from palimpsest.policies.jobs.keep_alive import KeepAlive  # noqa: PLC0415 - off by default, and a start is measured in milliseconds
+        from palimpsest.policies.jobs.keep_alive import KeepAlive  # off by default, and a start is measured in milliseconds
 
         alive = KeepAlive(config.keep_alive_most, interval_ms=int(IDLE_SECONDS * 1_000))
         jobs.append(replace(alive, limits=_with_budget(alive.limits, config)))

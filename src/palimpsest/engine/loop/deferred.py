@@ -80,7 +80,7 @@ class DeferredTools:
         if call is None or not call.tools or not self._deferred:
             return
         try:
-            from palimpsest.wire.past_requests import recorded_tools  # noqa: PLC0415 - a new session has no past request
+            from palimpsest.wire.past_requests import recorded_tools  # a new session has no past request
 
             self._add(tool.name for tool in recorded_tools(call.tools, blobs.get))
         except PalimpsestError:

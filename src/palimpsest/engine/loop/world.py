@@ -245,7 +245,7 @@ def _within(seconds: float, work: Callable[[], str | None]) -> str | None:
 
 def _page(url: str, limit: int, *, private: bool) -> str | None:
     # Imported here because most sessions fetch nothing, and it takes longer than everything else at the start.
-    import httpx  # noqa: PLC0415
+    import httpx
 
     deadline = monotonic() + FETCH_SECONDS
     try:

@@ -99,7 +99,7 @@ class NoteForgetting:
 
     def _clean_indexes(self, pending: PendingForget) -> None:
         """Remove the notes and their events from the databases of recall; one that cannot be read is deleted: it can be made again."""
-        from palimpsest.engine.memory.index_files import forget_notes  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+        from palimpsest.engine.memory.index_files import forget_notes  # few forget, and a start is measured in milliseconds
 
         evidence = msgspec.json.decode(pending.tombstone, type=Tombstone).evidence
         try:
@@ -109,7 +109,7 @@ class NoteForgetting:
 
     def _clean_home(self, erasure: Erasure, sessions: frozenset[str]) -> None:
         """Remove what other scopes and the database of jobs say on account of the notes: a session is summarised in that of its project."""
-        from palimpsest.stores.notes.home_removal import HomeRemoval, RemovedSessions  # noqa: PLC0415 - SQLite, which few need
+        from palimpsest.stores.notes.home_removal import HomeRemoval, RemovedSessions  # SQLite, which few need
 
         own = self._folder.state
 
@@ -205,7 +205,7 @@ def _cleaning_elsewhere(folder: Path, erasure: Erasure, sessions: frozenset[str]
 
 def _is_of_session(text: str, sessions: frozenset[str]) -> bool:
     """Return whether a text is the summary of one of these sessions: it is made again, without what was forgotten, by the next run."""
-    from palimpsest.memory.pipeline.rollout_file import decode_rollout  # noqa: PLC0415 - few forget, and a start is measured in milliseconds
+    from palimpsest.memory.pipeline.rollout_file import decode_rollout  # few forget, and a start is measured in milliseconds
 
     rollout = decode_rollout(text)
     return rollout is not None and rollout.session in sessions

@@ -33,7 +33,7 @@ def decode_entries(data: bytes) -> dict[str, IndexedNote]:
 
 def opened(path: Path) -> "closing[RecallFile]":
     """Return a context in which a database of recall is open. Raises `StoreError` if it cannot be opened."""
-    from palimpsest.stores.notes.recall_index import RecallFile  # noqa: PLC0415 - sqlite3 is slow to load, and a start needs none
+    from palimpsest.stores.notes.recall_index import RecallFile  # sqlite3 is slow to load, and a start needs none
 
     return closing(RecallFile(path))
 

@@ -55,14 +55,14 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
 
 
 def _statements(memory: SessionMemory, _: Path) -> Job:
-    from palimpsest.engine.memory.session_jobs.statements import NoteStatements  # noqa: PLC0415 - a start is measured in milliseconds
+    from palimpsest.engine.memory.session_jobs.statements import NoteStatements
 
     return NoteStatements(lambda: memory.memories)
 
 
 def _extraction(memory: SessionMemory, home: Path) -> Job:
-    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget
+    from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
     workspace = memory.agent.toolbox.workspace
@@ -70,13 +70,13 @@ def _extraction(memory: SessionMemory, home: Path) -> Job:
 
 
 def _pipeline(memory: SessionMemory, _: Path) -> Job:
-    from palimpsest.engine.memory.pipeline.background import start_pipeline  # noqa: PLC0415 - SQLite; as above
+    from palimpsest.engine.memory.pipeline.background import start_pipeline  # SQLite; as above
 
     return start_pipeline(memory)
 
 
 def _past_sessions(memory: SessionMemory, home: Path) -> Job:
-    from palimpsest.engine.memory.session_jobs.past_sessions import IndexPastSessions  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.past_sessions import IndexPastSessions
 
     return IndexPastSessions(memory.home, home)
 
@@ -97,7 +97,7 @@ class CountUses(Struct, frozen=True):
         """Return steps that read the events since the last run; `None` if there are no notes and no summaries."""
         if not self.memory.is_used():
             return None
-        from palimpsest.engine.memory.recall.usage import count_uses  # noqa: PLC0415 - as above
+        from palimpsest.engine.memory.recall.usage import count_uses
 
         return count_uses(self.memory, situation)
 
@@ -107,8 +107,8 @@ def _uses(memory: SessionMemory, _: Path) -> Job:
 
 
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
-    from palimpsest.engine.memory.session_jobs.budget import DayBudget  # noqa: PLC0415 - as above
-    from palimpsest.engine.memory.session_jobs.running_notes import FILE, TakeNotes  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.session_jobs.budget import DayBudget
+    from palimpsest.engine.memory.session_jobs.running_notes import FILE, TakeNotes
 
     session = memory.agent.session
     files = memory.home.store.result_files(session.log.session)

@@ -64,7 +64,7 @@ def opened_once(home: AnyHome, root: Path) -> "Callable[[], Memories]":
 
     @cache
     def memories() -> "Memories":
-        from palimpsest.engine.memory.memories import memories_of  # noqa: PLC0415 - the scope is asked of git; a start takes milliseconds
+        from palimpsest.engine.memory.memories import memories_of  # the scope is asked of git; a start takes milliseconds
 
         found = memories_of(home, root)
         if found is None:

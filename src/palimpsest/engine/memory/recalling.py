@@ -13,7 +13,7 @@ from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
     from palimpsest.engine.memory.recall.forgetting import HidesForgotten
-    from palimpsest.engine.memory.recall.note_prompt import NotePrompt
+    from palimpsest.engine.memory.recall.notes.prompt import NotePrompt
     from palimpsest.engine.memory.recall.querying import MemorySearch
 
 # Characters of a prompt that are searched for, and of a failure that are recorded.
@@ -25,7 +25,7 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
     """Return what makes the search over notes and past sessions, once a tool asks for it."""
 
     def made() -> "MemorySearch":
-        from palimpsest.engine.memory.recall.querying import MemorySearch  # noqa: PLC0415 - few sessions ask for it
+        from palimpsest.engine.memory.recall.querying import MemorySearch  # few sessions ask for it
 
         return MemorySearch(memory, memory.agent.session.log.session)
 
@@ -37,7 +37,7 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     session = memory.agent.session
     if not memory.is_used() or session.profile.notes.head == "nothing":
         return {}
-    from palimpsest.engine.memory.recall.head import head_texts  # noqa: PLC0415 - a session without notes needs none of it
+    from palimpsest.engine.memory.recall.head import head_texts  # a session without notes needs none of it
 
     return head_texts(memory, session.profile.notes, session.log.view)
 
@@ -59,7 +59,7 @@ class HidesForgottenNotes:
 
     def _loaded(self) -> "HidesForgotten":
         if self._made is None:
-            from palimpsest.engine.memory.recall.forgetting import HidesForgotten  # noqa: PLC0415 - a start is measured in milliseconds
+            from palimpsest.engine.memory.recall.forgetting import HidesForgotten
 
             self._made = HidesForgotten(self._memory)
         return self._made
@@ -69,7 +69,7 @@ def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
     """Return what the user should know about recall: embeddings are wanted, and the extra is missing."""
     if memory is None or not memory.config.recall_embeddings:
         return ()
-    from palimpsest.providers.embedding import MISSING, is_installed  # noqa: PLC0415 - few settings ask for it
+    from palimpsest.providers.embedding import MISSING, is_installed  # few settings ask for it
 
     return () if is_installed() else (f"memory.recall_embeddings is on, but recall goes by words alone: {MISSING}",)
 
@@ -129,8 +129,8 @@ class NoteRecall:
         """Return what finds notes, once there are any."""
         if not self._memory.has_notes():
             return None
-        from palimpsest.engine.memory.recall.note_index import note_index  # noqa: PLC0415 - a session without notes needs no ranking
-        from palimpsest.engine.memory.recall.note_prompt import NotePrompt  # noqa: PLC0415 - the same
+        from palimpsest.engine.memory.recall.notes.index import note_index  # a session without notes needs no ranking
+        from palimpsest.engine.memory.recall.notes.prompt import NotePrompt
 
         index = note_index(self._memory)
         self._prompt = None if index is None else NotePrompt(self._memory, index)

@@ -25,14 +25,14 @@ class _Keeper(Struct, frozen=True):
 
     async def remember(self, given: RememberArguments) -> ToolOutput:
         """Save a note, see `SessionKeeper.remember`."""
-        from palimpsest.engine.memory.access.remembering import SessionKeeper  # noqa: PLC0415 - a start is measured in milliseconds
+        from palimpsest.engine.memory.access.remembering import SessionKeeper
 
         agent = self.memory.agent
         return await SessionKeeper(agent.session, agent.toolbox.workspace.root, self.memory.memories).remember(given)
 
 
 def _memory_tool(memory: SessionMemory) -> AgentTool:
-    from palimpsest.engine.memory.access.tree import SessionTree  # noqa: PLC0415 - as above
-    from palimpsest.tools.memory.commands import memory_tool  # noqa: PLC0415 - as above
+    from palimpsest.engine.memory.access.tree import SessionTree
+    from palimpsest.tools.memory.commands import memory_tool
 
     return memory_tool(SessionTree(memory.agent.session, memory.agent.toolbox.workspace.root, memory))

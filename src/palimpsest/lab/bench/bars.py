@@ -60,6 +60,8 @@ GOALS: dict[str, Goal] = {
     "replay_seconds": Goal("s", 10, "replay a session of 1M tokens under six profiles, start to end"),
     "replay_peak_mb": Goal("MB", 500, "peak memory of this replay"),
     "help_ms": Goal("ms", 150, "`pal --help`, start to end"),
+    "hook_ms": Goal("ms", 500, "processor time of the evidence hook after a compaction, for a transcript of 100 MB, read before or not"),
+    "mcp_initialize_ms": Goal("ms", 300, "`pal mcp`, from its start to the reply to `initialize`"),
     "ask_ms": Goal("ms", 300, "`pal -p` with a scripted model, start to end"),
     "prompt_ms": Goal("ms", 400, "`pal` in a terminal, from its start to the first prompt"),
     "typing_ms": Goal(

@@ -13,7 +13,7 @@ from palimpsest.lab.bench.agent import measure_agent
 from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
-from palimpsest.lab.bench.finding import find_ripgrep, measure_finding, measure_start
+from palimpsest.lab.bench.finding import START_BARS, find_ripgrep, measure_finding, measure_start
 from palimpsest.lab.bench.processes.gateway_bars import GATEWAY_BARS, measure_gateway
 from palimpsest.lab.bench.processes.terminal import TERMINAL_BARS, measure_terminal
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
@@ -25,7 +25,7 @@ Measurement: TypeAlias = Callable[[BenchWorkspace, frozenset[str]], Iterator[Bar
 
 # Forks are measured after the disk has had time to store the logs.
 GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
-    (frozenset({"help_ms"}), measure_start),
+    (START_BARS, measure_start),
     (frozenset({"resume_1k", "resume_10k", "resume_100k", "resume_edited", "resume_crashed"}), measure_resuming),
     (frozenset({"load"}), measure_load),
     (frozenset({"turn_1k", "turn_10k", "turn_100k", "decide"}), measure_turns),

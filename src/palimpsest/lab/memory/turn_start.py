@@ -11,7 +11,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Text, Value
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recalling import NoteRecall
 from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
 from palimpsest.lab.memory.conversations import read_conversations

@@ -1,5 +1,6 @@
 """The policy that folds from the log without a model, when the rent exceeds the price of a fold or the window is full."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -10,10 +11,11 @@ from palimpsest.audit.gate import FREE_SHARE, fold_limit
 from palimpsest.audit.pricing.price import price_of_fold, request_after_fold
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Outcome, Plan, Proposal
+from palimpsest.core.policy import Look, Outcome, Plan, Proposal, Steps, look_or_none
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.fold.bounds import FULL_WINDOW, USUAL_LEVEL, Bounds, fallback_levels
-from palimpsest.policies.fold.parts import fold_within
+from palimpsest.policies.fold.parts import NO_FILES, fold_within
+from palimpsest.policies.fold.working_set import files_in_work
 from palimpsest.policies.fold_threshold import fold_threshold, shows_held_items
 
 Narrative: TypeAlias = Literal["off", "auto", "asked"]
@@ -49,11 +51,19 @@ class FoldFromLog:
     narrative: Narrative = "off"
 
     def plan(self, situation: Situation) -> Plan:
-        """Propose the fold of the first fallback level that fits, if a fold is due."""
-        return self.propose(situation)
+        """Plan the fold of the first fallback level that fits, if a fold is due."""
+        return self.steps(situation) if self.due(situation) else ()
 
-    def propose(self, situation: Situation, narrative: Put | None = None) -> Outcome:
-        """Propose the fold that is due, with a narrative if one is given.
+    def steps(self, situation: Situation, narrative: Put | None = None) -> Steps:
+        """Read the files in work as they are now, and propose the fold."""
+        files: dict[str, str] = {}
+        for path in files_in_work(situation.view.items) if self.bounds.results else ():
+            text = yield from look_or_none(Look(path))
+            files |= {path: text} if text is not None else {}
+        return self.propose(situation, narrative, files)
+
+    def propose(self, situation: Situation, narrative: Put | None = None, files: Mapping[str, str] = NO_FILES) -> Outcome:
+        """Propose the fold that is due, with a narrative and with present texts of files, if they are given.
 
         Raises `TooFull` if the window is full and no fold makes enough room.
         """
@@ -68,7 +78,7 @@ class FoldFromLog:
         largest = now if under_pressure else now * share
         most_lost = self.in_use if self.in_use and situation.moment == "before_call" and not under_pressure else now
         for number, bounds in fallback_levels(self.bounds, situation.budget.window):
-            candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds))
+            candidate = fold_within(situation, bounds, floor, narrative or self._notes(situation, bounds), files)
             if candidate is None or candidate.tokens >= largest or candidate.lost > most_lost:
                 if under_pressure:
                     continue

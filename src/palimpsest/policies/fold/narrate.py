@@ -60,7 +60,7 @@ class Narrate:
             return Proposal(notices=("no model is available: folded without an account of the work",))
         except PalimpsestError as error:
             return Proposal(failed=(Failed("narrative", error.kind, error.message, by=self.name),))
-        proposal = proposal_of(self.fold.propose(situation, Put("summary", Text(text), NARRATIVE)))
+        proposal = proposal_of((yield from self.fold.steps(situation, Put("summary", Text(text), NARRATIVE))))
         lines = f"; {removed_lines_text(len(removed))}" if removed else ""
         return replace(proposal, why=f"{proposal.why}; with an account that a model wrote{lines}")
 

@@ -1,7 +1,8 @@
 """The parts of a fold from the log: what is kept verbatim, which texts are added, in which order and within which bounds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import NamedTuple
 
 from palimpsest.audit.entities import argument_texts
@@ -34,6 +35,7 @@ _MORE_TITLE = "[More commands of the last turns, newest first, with exit codes]"
 _NAMES_TITLE = "[Names used lately, newest first]"
 _TASK_CHARS = 60
 _NO_EVENTS: frozenset[int] = frozenset()
+NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 
 def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] = _NO_EVENTS) -> tuple[Put, ...]:
@@ -97,8 +99,10 @@ class FoldCandidate(NamedTuple):
     lost: int
 
 
-def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None) -> FoldCandidate | None:
-    """Return the fold within these bounds, or `None` if there is nothing to fold."""
+def fold_within(
+    situation: Situation, bounds: Bounds, floor: Floor, narrative: Put | None = None, files: Mapping[str, str] = NO_FILES
+) -> FoldCandidate | None:
+    """Return the fold within these bounds, or `None` if there is nothing to fold. `files` are present texts of files in work, by path."""
     items = situation.view.items
     cut = len(items) if bounds.floor_only else tail_start(situation, bounds.tail)
     if not cut:
@@ -107,7 +111,7 @@ def fold_within(situation: Situation, bounds: Bounds, floor: Floor, narrative: P
     messages = dialogue(situation, run, tail, bounds, floor)
     shown = _command_events(situation, tail)
     evidence = evidence_part(situation, bounds, shown)
-    work = working_set(situation, run, tail, bounds, floor)
+    work = working_set(situation, run, tail, bounds, floor, now=files)
     into: list[Put | Keep] = [
         *messages,
         *evidence,

@@ -9,7 +9,7 @@ from palimpsest.audit.dead_results import clearing_masks
 from palimpsest.audit.floor import Floor
 from palimpsest.audit.fold_texts import FILE_TEXT
 from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.visibility.known_files import KnownText, known_texts
+from palimpsest.audit.visibility.known_files import KnownText, changed_paths, known_texts
 from palimpsest.core.edits import Mask, Put
 from palimpsest.core.items import Item, Text, ToolCall, seq_of
 from palimpsest.core.pairs import pairs_of
@@ -20,6 +20,8 @@ from palimpsest.policies.fold.bounds import Bounds
 _EXTRA_AGE, _EXTRA_TOKENS = 2, 50
 # A file that was edited is edited again more often than a result is used again, and one that was used more often than one that was not.
 _FILE_WORTH, _NAMED_WORTH = 50.0, 2.0
+# Files whose present text is read before a fold.
+_MOST_FILES = 8
 # Tokens; a larger result is masked if only its call stays, and a larger call does not stay without its result.
 _SMALL_RESULT, _LARGEST_CALL = 100, 400
 
@@ -50,12 +52,22 @@ class _WorkPart(NamedTuple):
     text: Put | None = None
 
 
-def working_set(situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor) -> WorkingSet:
-    """Return what stays of the folded items beside the dialogue: the floor, and by expected use what fits within the bounds."""
+def files_in_work(items: Sequence[Item]) -> tuple[str, ...]:
+    """Return the paths of the files that were changed last, newest first: those whose text may stay."""
+    return tuple(reversed(changed_paths(items)))[:_MOST_FILES]
+
+
+def working_set(
+    situation: Situation, run: Sequence[Item], tail: Sequence[Item], bounds: Bounds, floor: Floor, *, now: Mapping[str, str]
+) -> WorkingSet:
+    """Return what stays of the folded items beside the dialogue: the floor, and by expected use what fits within the bounds.
+
+    `now` are the present texts of files in work, as far as they could be read.
+    """
     kept = {item.id for item in run if item.id in floor.ids}
     texts: list[Put] = []
     room, lost = bounds.results, 0
-    for candidate in sorted(_candidates(situation, run, tail, bounds.recent), key=lambda each: -each.worth) if room else ():
+    for candidate in sorted(_candidates(situation, run, tail, bounds.recent, now), key=lambda each: -each.worth) if room else ():
         if candidate.ids and kept.issuperset(candidate.ids):
             continue
         if candidate.tokens <= room:
@@ -68,25 +80,39 @@ def working_set(situation: Situation, run: Sequence[Item], tail: Sequence[Item],
     return WorkingSet(frozenset(kept | calls), tuple(texts), masks, freed, lost)
 
 
-def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int) -> list[_WorkPart]:
+def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int, now: Mapping[str, str]) -> list[_WorkPart]:
     files = {path: file for path, file in known_texts((*run, *tail)).items() if file.edits}
+    files |= _changed_since(files, now, changed_paths((*run, *tail)))
     in_files = {item_id for file in files.values() for item_id in file.items}
     results = [each for each in _results(situation, run, tail, recent) if in_files.isdisjoint(each.ids)]
-    return [*_files(situation, run, files), *results]
+    return [*_files(situation, run, files, now), *results]
+
+
+def _changed_since(files: Mapping[str, KnownText], now: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, KnownText]:
+    """Return the present texts of the files whose text the log does not know, or knows as it was before something else changed it."""
+    found: dict[str, KnownText] = {}
+    for path, text in now.items():
+        known = files.get(path)
+        # What is known may be the part of a file that was read; blanks at its end are those of the tool that printed it.
+        if known is None or known.text.rstrip() not in text:
+            items = known.items if known is not None else ()
+            found[path] = KnownText(text, items, is_shown=False, in_call=False, edits=1, touched=changed[path])
+    return found
 
 
 def _worth(age: int, tokens: int) -> float:
     return 1 / ((_EXTRA_AGE + age) * (_EXTRA_TOKENS + tokens))
 
 
-def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText]) -> Iterator[_WorkPart]:
+def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText], now: Mapping[str, str]) -> Iterator[_WorkPart]:
     """Yield the edited files whose current text is known and which the tail does not show."""
     items = {item.id: item for item in run}
     replies = sorted({seq_of(item.id) for item in situation.view.items if isinstance(item.content, ToolCall)})
     for path, file in files.items():
         age = len(replies) - bisect_right(replies, seq_of(file.touched))
         if not file.is_shown and file.text.strip():
-            put = Put("summary", Text(f"[{path} after its last recorded edit]\n{file.text}"), f"{FILE_TEXT}{path}")
+            when = "as it is now" if now.get(path) == file.text else "after its last recorded edit"
+            put = Put("summary", Text(f"[{path} {when}]\n{file.text}"), f"{FILE_TEXT}{path}")
             tokens = situation.tokens.content(put.content)
             yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
         shown = [items[item_id] for item_id in file.items if item_id in items]

@@ -133,7 +133,7 @@ class FilesConfig(Struct, frozen=True, kw_only=True):
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
-    """How MCP servers are used; the servers themselves are named in files of the usual shape."""
+    """How MCP servers are used, which are named in files of the usual shape, and what our own allows."""
 
     files: Annotated[
         _Texts,
@@ -143,6 +143,9 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     call_seconds: Annotated[_Seconds, Meta(description="Seconds of one call of an MCP server that has no limit of its own.")] = 120.0
     read_only: Annotated[_Texts, Meta(description="MCP servers that are believed if they say that a tool only reads, by name.")] = ()
     disabled: Annotated[_Texts, Meta(description="MCP servers that are not started, by name.")] = ()
+    write_notes: Annotated[
+        bool, Meta(description="Let other agents change notes over `pal mcp`: it offers `remember` and `forget`, as with --write.")
+    ] = False
 
 
 class JobsConfig(Struct, frozen=True, kw_only=True):

@@ -66,14 +66,7 @@ class NoteRemoval:
 
     def clean_files(self, rewrite: Rewrite) -> None:
         """Rewrite the summaries and skills of a scope."""
-        for path in generated_files(self._folder.state):
-            text = text_of_file(path)
-            new = None if text is None else rewrite(path.name, text)
-            with store_errors(path, "delete"):
-                if new is None:
-                    path.unlink(missing_ok=True)
-                elif new != text:
-                    write_private(path, new.encode())
+        rewrite_generated(self._folder.state, rewrite)
 
     def delete_index(self, file: Path) -> None:
         """Delete a database of recall with its side files."""
@@ -154,6 +147,24 @@ def _renamed(body: Body, names: Mapping[str, str]) -> Body:
     pattern = re.compile("|".join(rf"(?<![a-z0-9_]){re.escape(name)}(?![a-z0-9_])" for name in names))
     text = msgspec.json.encode(body).decode()
     return _bodies.decode(pattern.sub(lambda match: names[match[0]], text)) if pattern.search(text) else body
+
+
+def rewrite_generated(folder: Path, rewrite: Rewrite) -> bool:
+    """Rewrite the generated files of a scope, given by its folder; return whether one has changed or is gone.
+
+    Raises `StoreError` if a file cannot be replaced.
+    """
+    has_changed = False
+    for path in generated_files(folder):
+        text = text_of_file(path)
+        new = None if text is None else rewrite(path.name, text)
+        with store_errors(path, "delete"):
+            if new is None:
+                path.unlink(missing_ok=True)
+            elif new != text:
+                write_private(path, new.encode())
+        has_changed = has_changed or new is None or new != text
+    return has_changed
 
 
 def text_of_file(path: Path) -> str | None:

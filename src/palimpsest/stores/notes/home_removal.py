@@ -9,9 +9,8 @@ import msgspec
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.items import Value
-from palimpsest.stores.files import store_errors, write_private
 from palimpsest.stores.index.database import is_damaged
-from palimpsest.stores.notes.forgetting import Rewrite, generated_files, text_of_file
+from palimpsest.stores.notes.forgetting import Rewrite, rewrite_generated
 from palimpsest.stores.notes.history import NoteHistory
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.rollouts import FOLDER
@@ -51,17 +50,7 @@ class HomeRemoval:
         Raises `StoreError` if a file cannot be replaced.
         """
         for folder in self._others():
-            rewrite, has_changed = cleaning(folder), False
-            for path in generated_files(folder):
-                text = text_of_file(path)
-                new = None if text is None else rewrite(path.name, text)
-                with store_errors(path, "delete"):
-                    if new is None:
-                        path.unlink(missing_ok=True)
-                    elif new != text:
-                        write_private(path, new.encode())
-                has_changed = has_changed or new != text or text is None
-            if has_changed:
+            if rewrite_generated(folder, cleaning(folder)):
                 NoteHistory(folder).restart("a note was forgotten")
 
     def clean_jobs(self, removed: RemovedSessions) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from claude_session import call, prompt, reply, result, text, written
 from corpus import WITHOUT, corpus, golden
+from opencode_session import Talk
 
-from palimpsest.apps.plugin.hooks.answering import LIMIT, HookAnswer, HookInput, answer, hook_input
+from palimpsest.apps.plugin.hooks.answering import LIMIT, Agent, HookAnswer, HookInput, answer, hook_input
 from palimpsest.engine.memory.access.writing import NewNote, add_note
 from palimpsest.engine.memory.memories import memories_of
 from palimpsest.stores.config.memory_config import MemoryConfig
@@ -18,10 +19,10 @@ GOLDEN = [*golden("claude/*/projects/**/*.jsonl"), *golden("codex/*/sessions/**/
 CORPUS = corpus("*/*")
 
 
-def said(home: Path, limit: int = LIMIT, /, **fields: Any) -> HookAnswer:
+def said(home: Path, limit: int = LIMIT, agent: Agent = "claude", /, **fields: Any) -> HookAnswer:
     given = hook_input(json.dumps(fields).encode())
     assert given is not None
-    return answer(given, Home(home), "claude", MemoryConfig, limit)
+    return answer(given, Home(home), agent, MemoryConfig, limit)
 
 
 def after_compaction(home: Path, transcript: Path, limit: int = LIMIT) -> HookAnswer:
@@ -64,6 +65,28 @@ def test_after_a_compaction_the_model_sees_what_the_transcript_proves(tmp_path: 
         "- [2] Error: Exit code 2 | npm run build",
         "Messages of the user, verbatim:",
         '- 2026-01-02 03:04: Rename "old" to "new", and keep the CLI flag --fast.',
+    ]
+
+
+def test_after_a_compaction_of_opencode_the_model_sees_what_the_session_proves_before_its_summary_was_asked_for(tmp_path: Path) -> None:
+    talk = Talk()
+    talk.user("Keep the flag --fast.")
+    state = {"status": "completed", "input": {"command": "make", "description": "Build"}, "output": "no rule", "metadata": {"exit": 2}}
+    talk.assistant({"type": "tool", "callID": "c1", "tool": "bash", "state": state})
+    asked = talk.user({"type": "compaction", "auto": True})
+    talk.assistant("What was done.", summary=True, parentID=asked)
+    talk.user("Now the tests.")
+    fields = {"session_id": "ses_test", "transcript_path": str(talk.database(tmp_path)), "hook_event_name": "SessionStart"}
+    found = context(said(tmp_path, LIMIT, "opencode", source="compact", before=asked, **fields), "SessionStart")
+
+    assert "session, opencode-ses_test, is found" in found.splitlines()[0]
+    assert found.splitlines()[1:] == [
+        "Commands, newest first, with exit codes:",
+        "- [2] make",
+        "Open errors:",
+        "- [2] no rule | make",
+        "Messages of the user, verbatim:",
+        "- 2025-10-09 08:53: Keep the flag --fast.",
     ]
 
 

@@ -1,11 +1,10 @@
 """What the context of a session states of its notes, by profile, and how changes within an epoch are stated."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from recalling_desk import TABS, Desk, note, view_text
+from recalling_desk import TABS, Desk, ask, note, view_text
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Item, Text
@@ -24,15 +23,6 @@ SUMMARY = "v1\n## User profile\nA careful person.\n"
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def ask(agent: Agent, *prompts: str) -> Agent:
-    async def scenario() -> None:
-        for prompt in prompts:
-            await agent.ask(prompt)
-
-    asyncio.run(scenario())
-    return agent
 
 
 def stated(agent: Agent, source: str = "memory") -> list[str]:

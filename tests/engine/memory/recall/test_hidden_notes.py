@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from recalling_desk import TABS, Desk, note, recalled, view_text
+from recalling_desk import TABS, Desk, ask, note, recalled, view_text
 
 from palimpsest.core.edits import Fold, Keep, Mask
 from palimpsest.core.errors import BadInput
@@ -13,7 +13,7 @@ from palimpsest.core.events import ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log.undo import restore, undo
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 
 SECRET = note("user_home", "the user lives in Xanadu", "Xanadu is where the user lives.\n")
 PROMPT = "where does the user live, in Xanadu?"
@@ -22,15 +22,6 @@ PROMPT = "where does the user live, in Xanadu?"
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def ask(agent: Agent, *prompts: str) -> Agent:
-    async def scenario() -> None:
-        for prompt in prompts:
-            await agent.ask(prompt)
-
-    asyncio.run(scenario())
-    return agent
 
 
 def masks(agent: Agent) -> list[tuple[str, tuple[str, ...], str]]:

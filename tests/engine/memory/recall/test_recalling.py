@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from recalling_desk import QUIET, TABS, Desk, bodies, note, recalled, recalled_text, view_text
+from recalling_desk import QUIET, TABS, Desk, ask, bodies, note, recalled, recalled_text, view_text
 
 from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import ProviderError
@@ -17,7 +17,7 @@ from palimpsest.core.events import CallStarted, Failed, ModelReplied, Recalled, 
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recalling import NoteRecall
 from palimpsest.engine.memory.session_memory import session_memory
 from palimpsest.memory.changes import AcceptedChange
@@ -31,15 +31,6 @@ OTHERS = tuple(note(f"project_{word}", f"the {word} is decided on friday") for w
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def ask(agent: Agent, *prompts: str) -> Agent:
-    async def scenario() -> None:
-        for prompt in prompts:
-            await agent.ask(prompt)
-
-    asyncio.run(scenario())
-    return agent
 
 
 def fold_all(agent: Agent) -> None:

@@ -6,20 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from msgspec.structs import replace
+from recalling_desk import note
 
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
-from palimpsest.memory.note import Note
 
-NOTE = Note(
-    name="project_a",
-    kind="project",
-    about="port",
-    backstory="read",
-    when="2026-05-01T00:00:00Z",
-    evidence=("s:1",),
-    trust="observed",
-    body="The port is set in app.py.",
-)
+NOTE = note("project_a", "port", "The port is set in app.py.")
 
 
 def digest(data: bytes) -> str:

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from recalling_desk import TABS, Desk, note
+from recalling_desk import TABS, Desk, note, recalled
 
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.recall_index import NoteUse
 from palimpsest.stores.notes.rollouts import RolloutRow, RolloutRows
@@ -68,8 +68,8 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
     index.add_usage({"project_bb": NoteUse(uses=6)})
     agent = desk.agent("done")
     asyncio.run(turns(agent, "the harbour port"))
-    (event,) = (event.body for event in agent.session.log.events() if type(event.body).__name__ == "Recalled")
-    assert event.notes[0] == "project_bb"  # type: ignore[union-attr]
+    (shown,) = recalled(agent)
+    assert shown[0] == "project_bb"
 
 
 def test_cx_60_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(desk: Desk) -> None:

@@ -18,7 +18,7 @@ from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recall.querying import MemorySearch
 from palimpsest.engine.memory.recall.session_index import open_sessions
 from palimpsest.engine.memory.recall.vectors import query_similarity

@@ -8,7 +8,7 @@ import pytest
 from remembering import RememberingAgent, runs_of
 
 from palimpsest.core.events import Body, CallStarted, ModelReplied, NotesTaken, Rewound, ToolReturned, ViewEdited
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.memory.session_jobs.running_notes import settled_items, uses_notes
@@ -227,8 +227,8 @@ def test_after_a_rewind_the_notes_of_the_left_branch_are_gone_and_new_ones_are_t
     assert ["left" in text for text in texts] == [True, False]
 
 
-def item(name: str, content: object) -> Item:
-    return Item(name, "assistant" if isinstance(content, Text | ToolCall) else "result", content)  # type: ignore[arg-type]  # contents
+def item(name: str, content: Content) -> Item:
+    return Item(name, "assistant" if isinstance(content, Text | ToolCall) else "result", content)
 
 
 def test_items_up_to_the_first_reply_with_an_open_call_are_settled() -> None:

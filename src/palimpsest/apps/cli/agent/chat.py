@@ -65,9 +65,9 @@ def chat(
     settings = settings_of(home, options, strict=True)
     session = session_of(home, continues=continues, resume=resume, fork=fork)
     agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
-    from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # noqa: PLC0415 - the terminal takes 100 ms to load
-    from palimpsest.apps.terminal.start import run_terminal  # noqa: PLC0415
-    from palimpsest.apps.terminal.surroundings import TerminalSurroundings  # noqa: PLC0415
+    from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # the terminal takes 100 ms to load
+    from palimpsest.apps.terminal.start import run_terminal
+    from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)
@@ -79,7 +79,7 @@ def chat(
 
 def _run_pal(words: Sequence[str]) -> None:
     """Run a command of `pal` in this process; its exit code does not matter here."""
-    from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the group imports this module
+    from palimpsest.apps.cli.main import cli  # the group imports this module
 
     try:
         cli.main(list(words))

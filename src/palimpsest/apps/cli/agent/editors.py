@@ -26,7 +26,7 @@ def acp() -> None:
     Model, mode, rules and limits come from the settings of each project (`pal config`). Needs the extra `acp`.
     """
     try:
-        from palimpsest.apps.acp.server import serve  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.apps.acp.server import serve  # it imports the SDK
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _SDK:
             raise

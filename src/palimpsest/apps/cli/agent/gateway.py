@@ -75,10 +75,10 @@ def gateway(
     and what the same traffic would have cost directly. Needs the extra `gateway`.
     """
     try:
-        from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # noqa: PLC0415 - it imports the web server
-        from palimpsest.apps.gateway.gateway import Gateway  # noqa: PLC0415 - the same
-        from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals  # noqa: PLC0415 - the same
-        from palimpsest.apps.gateway.workers import ProcessWorkers  # noqa: PLC0415 - the same
+        from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # it imports the web server
+        from palimpsest.apps.gateway.gateway import Gateway
+        from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals
+        from palimpsest.apps.gateway.workers import ProcessWorkers
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise

@@ -12,6 +12,7 @@ from palimpsest.core.errors import BadInput
 
 if TYPE_CHECKING:
     from palimpsest.apps.mcp.answers import Answers
+    from palimpsest.stores.config.schema import Config
     from palimpsest.stores.home import AnyHome
 
 _SDK: Final = frozenset({"mcp", "mcp_types", "pydantic", "anyio", "starlette", "uvicorn"})
@@ -23,7 +24,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--write", is_flag=True, help="Offer `remember` and `forget`, too; without it nothing can be changed.")
+@click.option("--write", is_flag=True, help="Offer `remember` and `forget`, too, as mcp.write_notes does; else nothing can be changed.")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP on the loopback interface instead of standard input and output.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of --http; default: a free one.")
 @click.option(
@@ -53,19 +54,25 @@ def mcp(*, write: bool, http: bool, port: int, cwd: Path) -> None:
 
 
 def _declarations(*, write: bool) -> list[dict[str, Any]]:
-    from palimpsest.apps.mcp.declared import offered_tools  # noqa: PLC0415 - after the first reply
+    from palimpsest.apps.mcp.declared import offered_tools  # after the first reply
 
-    return [tool.declaration() for tool in offered_tools(write=write)]
+    return [tool.declaration() for tool in offered_tools(write=write or _settings(_home()).mcp.write_notes)]
 
 
 def _home() -> "AnyHome":
-    from palimpsest.apps.cli.opening.home import find_home  # noqa: PLC0415 - after the first reply
+    from palimpsest.apps.cli.opening.home import find_home  # after the first reply
 
     return find_home()
 
 
+def _settings(home: "AnyHome") -> "Config":
+    from palimpsest.apps.cli.opening.settings import settings_of  # after the first reply
+
+    return settings_of(home).config
+
+
 def _serve_http(root: Path, port: int, *, write: bool) -> None:
-    from palimpsest.apps.mcp.serving import TOKEN_FILE, serve_http, token_of  # noqa: PLC0415 - beside the SDK
+    from palimpsest.apps.mcp.serving import TOKEN_FILE, serve_http, token_of  # beside the SDK
 
     home = _home()
     if home.folder is None:
@@ -86,15 +93,15 @@ def _serve_http(root: Path, port: int, *, write: bool) -> None:
 def _server(home: "AnyHome", root: Path, opened: "list[Answers]", *, write: bool) -> Any:
     """Return the server of the SDK. Raises `BadInput` if the extra is not installed."""
     try:
-        from palimpsest.apps.mcp.server import server_of  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.apps.mcp.server import server_of  # it imports the SDK
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _SDK:
             raise
         raise BadInput("the protocol is not installed; pip install 'palimpsest-agent[mcp]'", where="pal mcp") from error
-    from palimpsest.apps.cli.opening.settings import settings_of  # noqa: PLC0415 - after the first reply
-    from palimpsest.apps.mcp.answers import Answers  # noqa: PLC0415 - the same
-    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415 - the same
+    from palimpsest.apps.mcp.answers import Answers  # after the first reply
+    from palimpsest.engine.memory.project_memory import project_memory
 
-    answers = Answers(home, root, project_memory(home, root, settings_of(home).config.memory), write=write)
+    config = _settings(home)
+    answers = Answers(home, root, project_memory(home, root, config.memory), write=write or config.mcp.write_notes)
     opened.append(answers)
     return server_of(answers)

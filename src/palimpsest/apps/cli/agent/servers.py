@@ -94,7 +94,7 @@ async def _tried(wanted: list[McpServer], call_seconds: float) -> dict[str, dict
     """Connect to servers side by side and return what each offers, or why it could not be started."""
     folder = working_folder()
     try:
-        from palimpsest.engine.coding.server_addresses import connection_to  # noqa: PLC0415 - it imports the SDK
+        from palimpsest.engine.coding.server_addresses import connection_to  # it imports the SDK
     except ModuleNotFoundError as error:
         if is_sdk_missing(error):
             raise BadInput(MISSING_EXTRA, where="pal mcp-servers") from error
@@ -112,8 +112,8 @@ async def _tried(wanted: list[McpServer], call_seconds: float) -> dict[str, dict
 
 
 def _outcome(connection: "ServerConnection") -> dict[str, object]:
-    from palimpsest.tools.mcp.prompts import prompt_commands  # noqa: PLC0415 - it imports the SDK
-    from palimpsest.tools.mcp.tools import ToolChoice, server_tools  # noqa: PLC0415 - it imports the SDK
+    from palimpsest.tools.mcp.prompts import prompt_commands  # it imports the SDK
+    from palimpsest.tools.mcp.tools import ToolChoice, server_tools  # it imports the SDK
 
     if connection.state != _READY:
         return {"state": _FAILED, "problem": connection.problem}

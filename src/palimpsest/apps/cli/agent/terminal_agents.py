@@ -51,17 +51,17 @@ class TerminalAgents:
 
         Raises `Locked` if another process has the session.
         """
-        from palimpsest.apps.cli.opening.logs import cards_of  # noqa: PLC0415 - loaded while the user may type already
-        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
-        from palimpsest.apps.terminal.surroundings import OpenedAgent  # noqa: PLC0415
-        from palimpsest.engine.coding.configured import (  # noqa: PLC0415
+        from palimpsest.apps.cli.opening.logs import cards_of  # loaded while the user may type already
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces
+        from palimpsest.apps.terminal.surroundings import OpenedAgent
+        from palimpsest.engine.coding.configured import (
             coding_settings,
             configured_agent,
             recorded_choice,
             session_hooks,
         )
-        from palimpsest.engine.coding.equip import equip  # noqa: PLC0415
-        from palimpsest.engine.jobs.standard import standard_jobs  # noqa: PLC0415
+        from palimpsest.engine.coding.equip import equip
+        from palimpsest.engine.jobs.standard import standard_jobs
 
         home, settings = self._home, self._settings
         if session:
@@ -84,8 +84,8 @@ class TerminalAgents:
 
         Raises `BadInput` if a file has a problem; the settings are then as before.
         """
-        from palimpsest.apps.terminal.surroundings import RenewedSettings  # noqa: PLC0415 - few sessions change their settings
-        from palimpsest.engine.coding.providers import RunProviders  # noqa: PLC0415
+        from palimpsest.apps.terminal.surroundings import RenewedSettings  # few sessions change their settings
+        from palimpsest.engine.coding.providers import RunProviders
 
         settings = resolve(config_path(self._home), working_folder(), os.environ, self._options)
         settings.require_valid()
@@ -97,16 +97,16 @@ class TerminalAgents:
 
     def follow(self, session: str) -> "FollowedLog":
         """Open a session for reading, with its latest conversation. Raises `PalimpsestError` if it cannot be read."""
-        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces  # noqa: PLC0415
-        from palimpsest.apps.terminal.surroundings import FollowedLog  # noqa: PLC0415
+        from palimpsest.apps.terminal.sessions.earlier import earlier_pieces
+        from palimpsest.apps.terminal.surroundings import FollowedLog
 
         log = Log.open(self._home.store, session, self._home.clock)
         return FollowedLog(log, lambda: self._home.store.has_writer(session), earlier_pieces(log))
 
     def sessions(self) -> "SessionList":
         """Return the list of sessions, own and imported ones, newest first; a typed text is searched for in what they say."""
-        from palimpsest.apps.terminal.choosing import RowSource  # noqa: PLC0415 - only the list needs it
-        from palimpsest.apps.terminal.surroundings import SessionList  # noqa: PLC0415
+        from palimpsest.apps.terminal.choosing import RowSource  # only the list needs it
+        from palimpsest.apps.terminal.surroundings import SessionList
 
         with self._home.index() as index:
             found = {row.id: row for row in index.list() if row.opener is None and row.turns}
@@ -119,7 +119,7 @@ class TerminalAgents:
 
     def _preview(self, row: "Row") -> str:
         """Return what was said last in a session, below the line about it."""
-        from palimpsest.apps.terminal.sessions.earlier import last_words  # noqa: PLC0415
+        from palimpsest.apps.terminal.sessions.earlier import last_words
 
         with Log.open(self._home.store, row.value, self._home.clock) as log:
             return "\n".join((row.preview, *last_words(log)))
@@ -129,7 +129,7 @@ class TerminalAgents:
         named = (f"{model.provider.upper()}_API_KEY", _SCRIPT)
         if model.provider == _LOCAL or any(os.environ.get(name, "").strip() for name in named):
             return ""
-        from palimpsest.apps.cli.opening.engine_session import provider_or_reason  # noqa: PLC0415 - most often not needed, as above
+        from palimpsest.apps.cli.opening.engine_session import provider_or_reason  # most often not needed, as above
 
         found = provider_or_reason(model, self._settings)
         return found if isinstance(found, str) else ""
@@ -146,8 +146,8 @@ def _differences(log: Log) -> tuple[str, ...]:
 
 
 def _row(row: "SessionRow") -> "Row":
-    from palimpsest.apps.cli.output.values import short_time  # noqa: PLC0415
-    from palimpsest.apps.terminal.choosing import Row  # noqa: PLC0415
+    from palimpsest.apps.cli.output.values import short_time
+    from palimpsest.apps.terminal.choosing import Row
 
     origin = f"{row.origin}  " if row.origin else ""
     about = f"{origin}{row.cwd}  {row.model}  {counted(row.turns, 'turn')}  {row.id}"

@@ -159,11 +159,11 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "markdown":
-        from palimpsest.foreign.exporting import markdown  # noqa: PLC0415 - each format is imported only if it is used
+        from palimpsest.foreign.exporting import markdown  # each format is imported only if it is used
 
         pieces = markdown.write_markdown(log, path, cards=cards, clean=clean, limit=None if options.full else markdown.LIMIT)
     else:
-        from palimpsest.foreign.exporting import html  # noqa: PLC0415 - the same
+        from palimpsest.foreign.exporting import html
 
         pieces = html.write_html(log, blobs, path, cards=cards, clean=clean, limit=None if options.full else html.LIMIT)
     return (piece.encode("utf-8", "replace") for piece in pieces)

@@ -65,8 +65,8 @@ def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: f
         raise _OutOfTimeError
 
     def settings() -> MemoryConfig:
-        from palimpsest.apps.cli.opening.settings import config_path  # noqa: PLC0415 - only notes need it
-        from palimpsest.stores.config.settings import resolve  # noqa: PLC0415 - the same
+        from palimpsest.apps.cli.opening.settings import config_path  # only notes need it
+        from palimpsest.stores.config.settings import resolve
 
         return resolve(config_path(home), Path(given.cwd) if given.cwd else None, os.environ).config.memory
 
@@ -96,8 +96,8 @@ def _print(said: HookAnswer, given: HookInput) -> None:
 
 def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
     """Bring the digest of a transcript up to date, and import the session if that is wanted; one process does it at a time."""
-    from palimpsest.apps.plugin.hooks.digest import digest_slot, refresh  # noqa: PLC0415 - a hook in the foreground may not need it
-    from palimpsest.stores.files import Lock  # noqa: PLC0415 - the same
+    from palimpsest.apps.plugin.hooks.digest import digest_slot, refresh  # a hook in the foreground may not need it
+    from palimpsest.stores.files import Lock
 
     os.nice(10)
     lock = Lock(home.folder / "hooks" / "background.lock")
@@ -111,9 +111,9 @@ def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
 
 
 def _import(home: Home, transcript: Path) -> None:
-    from palimpsest.apps.cli.exchange.import_run import ImportRun  # noqa: PLC0415 - only in the background
-    from palimpsest.foreign.formats import FORMATS  # noqa: PLC0415 - the same
-    from palimpsest.foreign.reading.finding import find_sources  # noqa: PLC0415 - the same
+    from palimpsest.apps.cli.exchange.import_run import ImportRun  # only in the background
+    from palimpsest.foreign.formats import FORMATS
+    from palimpsest.foreign.reading.finding import find_sources
 
     forms = {form.name: form for form in FORMATS}
     run = ImportRun(home)

@@ -138,7 +138,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield no_progress
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - slow to load, and for terminals only
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # slow to load, and for terminals only
 
     columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("files  {task.fields[speed]}"))
     started = time.monotonic()

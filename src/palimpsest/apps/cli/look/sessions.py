@@ -122,11 +122,11 @@ def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...
     words = short_ids([stat.session for stat in home.store.stats()])
     table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
-        from palimpsest.apps.cli.look.finding.picker import pick  # noqa: PLC0415 - the terminal library takes 100 ms to load
+        from palimpsest.apps.cli.look.finding.picker import pick  # the terminal library takes 100 ms to load
 
         picked = pick("Which session?", [(row.id, "  ".join(cells)) for row, cells in zip(rows, _aligned(table), strict=True)])
         if picked is not None:
-            from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the group imports this module
+            from palimpsest.apps.cli.main import cli  # the group imports this module
 
             cli.main(["chat", "--resume", picked])
     columns = Columns(*_COLUMNS, right=("turns", "context", "cost"), keep=("id", "when"))
@@ -153,7 +153,7 @@ def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float]:
     """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
     if row.origin != "gateway":
         return {}
-    from palimpsest.audit.pricing.two_bills import newest_bill  # noqa: PLC0415 - few lists have such a session
+    from palimpsest.audit.pricing.two_bills import newest_bill  # few lists have such a session
 
     try:
         with open_log(find_session(home, row.id)) as log:

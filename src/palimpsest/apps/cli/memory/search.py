@@ -36,7 +36,7 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     found = search_notes(opened.notebooks(scope), query, now, root=opened.root, history=history, most=limit)
     waiting = 0
     if passages is not None and opened.home.folder is not None:
-        from palimpsest.engine.memory.access.passages import search_sessions  # noqa: PLC0415 - few searches ask for it
+        from palimpsest.engine.memory.access.passages import search_sessions  # few searches ask for it
 
         home = opened.home
         said = search_sessions(opened.home.folder, home.store, opened.memories, query, every=passages == "all", most=limit)

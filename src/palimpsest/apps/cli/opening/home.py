@@ -53,7 +53,7 @@ def find_home() -> AnyHome:
     named = os.environ.get("PAL_HOME")
     if named:
         return Home(expand_path(named))
-    from platformdirs import user_data_dir  # noqa: PLC0415 - needed only without PAL_HOME
+    from platformdirs import user_data_dir  # needed only without PAL_HOME
 
     return Home(Path(user_data_dir("palimpsest")))
 
@@ -201,8 +201,8 @@ def wrong_file(home: AnyHome, path: Path) -> str:
     if not path.exists():
         return "there is no such file"
     # Everything below is slow to import, and needed only after a mistake.
-    from palimpsest.foreign.formats import FORMATS, TITLES  # noqa: PLC0415
-    from palimpsest.foreign.reading.finding import COMPRESSED, EMPTY, content_of, find_sources  # noqa: PLC0415
+    from palimpsest.foreign.formats import FORMATS, TITLES
+    from palimpsest.foreign.reading.finding import COMPRESSED, EMPTY, content_of, find_sources
 
     words = f"`pal import {shlex.quote(str(path))}`"
     if path.is_dir():

@@ -126,7 +126,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - slow to load, and for terminals only
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # slow to load, and for terminals only
 
     columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TimeRemainingColumn())
     with Progress(*columns, console=console(err=True), transient=True) as bar:

@@ -131,7 +131,7 @@ def bench(
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
-    from palimpsest.apps.cli.main import cli  # noqa: PLC0415 - the table of commands names this module
+    from palimpsest.apps.cli.main import cli  # the table of commands names this module
 
     def run(home: Path, arguments: Sequence[str]) -> None:
         # Exports write bytes, which a buffer of text has no room for.
@@ -204,7 +204,7 @@ def _working_folder(keep: Path | None) -> Iterator[Path]:
 
 def _disk_folder() -> Path:
     """Return a folder on a disk; temporary folders may be in memory, where a sync is free."""
-    from platformdirs import user_cache_path  # noqa: PLC0415 - needed only without --keep
+    from platformdirs import user_cache_path  # needed only without --keep
 
     folder = user_cache_path("palimpsest")
     folder.mkdir(parents=True, exist_ok=True)

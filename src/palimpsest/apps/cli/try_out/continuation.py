@@ -16,8 +16,8 @@ from palimpsest.apps.cli.opening.logs import cards_of, complete_session
 from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import confirm, emit, json_option
-from palimpsest.apps.cli.try_out.replay_sessions import find_sessions
-from palimpsest.apps.cli.try_out.replay_table import print_rows
+from palimpsest.apps.cli.try_out.replay.sessions import find_sessions
+from palimpsest.apps.cli.try_out.replay.table import print_rows
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import counted

@@ -19,7 +19,7 @@ from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
-from palimpsest.apps.cli.try_out.replay_table import print_comparison
+from palimpsest.apps.cli.try_out.replay.table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report
 from palimpsest.apps.shown_text import dollars
 from palimpsest.core.events import UserSaid

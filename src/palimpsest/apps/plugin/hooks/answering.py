@@ -11,8 +11,8 @@ from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.home import Home
 
-Agent: TypeAlias = Literal["claude", "codex"]
-AGENTS: Final = ("claude", "codex")
+Agent: TypeAlias = Literal["claude", "codex", "opencode"]
+AGENTS: Final = ("claude", "codex", "opencode")
 # Characters that Claude Code and Codex take from one hook; more becomes a file of which the model sees a preview.
 LIMIT: Final = 10_000
 # Bytes of the input that are read; a pasted prompt may be long.
@@ -25,7 +25,10 @@ _BEFORE_COMPACTION: Final = (
 
 
 class HookInput(Struct, frozen=True):
-    """The fields of a hook's input that we use; each may be missing, and all others are ignored."""
+    """The fields of a hook's input that we use; each may be missing, and all others are ignored.
+
+    `before` is of our own plugin for OpenCode: the id of the message that asked for the summary.
+    """
 
     session_id: str = ""
     transcript_path: str | None = None
@@ -33,6 +36,7 @@ class HookInput(Struct, frozen=True):
     hook_event_name: str = ""
     source: str = ""
     prompt: str = ""
+    before: str = ""
 
 
 class HookAnswer(Struct, frozen=True):
@@ -86,11 +90,12 @@ def _evidence(given: HookInput, home: Home, agent: Agent, limit: int) -> str:
     if path is None:
         return ""
     # Only this hook reads transcripts.
-    from palimpsest.apps.plugin.hooks.digest import digest_slot, newest  # noqa: PLC0415
-    from palimpsest.apps.plugin.hooks.evidence_text import evidence_text  # noqa: PLC0415
-    from palimpsest.foreign.reading.importing import session_id  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.digest import digest_slot, newest, session_digest
+    from palimpsest.apps.plugin.hooks.evidence_text import evidence_text
+    from palimpsest.foreign.reading.importing import session_id
 
-    digest = newest(digest_slot(home.folder, path), path)
+    in_database = agent == "opencode"
+    digest = session_digest(path, given.session_id, given.before) if in_database else newest(digest_slot(home.folder, path), path)
     session = session_id(agent, given.session_id or path.stem)
     return _fitting("SessionStart", lambda room: evidence_text(digest, room, session), limit)
 
@@ -100,8 +105,8 @@ def _notes(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], lim
     if root is None:
         return ""
     # A home without notes loads none of it.
-    from palimpsest.apps.plugin.hooks.notes_text import notes_at_start  # noqa: PLC0415
-    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.notes_text import notes_at_start
+    from palimpsest.engine.memory.project_memory import project_memory
 
     opened = project_memory(home, root, memory())
     return "" if opened is None else _fitting("SessionStart", lambda room: notes_at_start(opened, room), limit)
@@ -112,8 +117,8 @@ def _recalled(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], 
     if root is None or not given.prompt.strip():
         return ""
     # As above.
-    from palimpsest.apps.plugin.hooks.notes_text import notes_for_prompt  # noqa: PLC0415
-    from palimpsest.engine.memory.project_memory import project_memory  # noqa: PLC0415
+    from palimpsest.apps.plugin.hooks.notes_text import notes_for_prompt
+    from palimpsest.engine.memory.project_memory import project_memory
 
     opened = project_memory(home, root, memory())
     if opened is None:

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,22 +95,35 @@ def advanced(digest: Digest, transcript: Path, most: int) -> Digest:
     data, stop = _lines(transcript, digest.offset, most)
     if stop == digest.offset:
         return digest
+    found = _with_events(digest, _events(transcript, data, digest.offset))
+    skipped = digest.skipped + stop - digest.offset - len(data)
+    return replace(found, offset=stop, fingerprint=_fingerprint(transcript, stop), skipped=skipped)
+
+
+def session_digest(database: Path, session: str, before: str = "") -> Digest:
+    """Return what a session in the database of OpenCode proves before one of its messages, by its id; all of it if there is none such."""
+    from palimpsest.foreign.opencode.format import OpencodeFormat
+
+    read: list[tuple[int, Body | None]] = []
+    places: dict[str, int] = {}
+    for each in OpencodeFormat().read(TranscriptSource("opencode", str(database), session), _NoBlobs()):
+        if isinstance(each, ReadEvent):
+            if before and each.key.startswith(before):
+                break
+            _take(read, places, each)
+    return _with_events(Digest(), ((at, body) for at, body in read if body is not None))
+
+
+def _with_events(digest: Digest, events: Iterable[tuple[int, Body]]) -> Digest:
+    """Return the digest after some more events, each with its time in milliseconds since 1970."""
     projection = EvidenceProjection()
     projection.start_from(digest.evidence)
     messages, seq = list(digest.messages), digest.events
-    for seq, (at, body) in enumerate(_events(transcript, data, digest.offset), digest.events + 1):
+    for seq, (at, body) in enumerate(events, digest.events + 1):
         projection.take(Event(seq, seq - 1, at, "", body))
         if isinstance(body, UserSaid):
             messages.append(Said(at, "\n".join(part.text for part in body.parts if isinstance(part, Text))[:MESSAGE_CHARS]))
-    return replace(
-        digest,
-        offset=stop,
-        fingerprint=_fingerprint(transcript, stop),
-        events=seq,
-        skipped=digest.skipped + stop - digest.offset - len(data),
-        evidence=projection.value(),
-        messages=_newest(messages),
-    )
+    return replace(digest, events=seq, evidence=projection.value(), messages=_newest(messages))
 
 
 def _newest(messages: list[Said]) -> tuple[Said, ...]:
@@ -201,10 +214,10 @@ def _take(read: list[tuple[int, Body | None]], places: dict[str, int], event: Re
 
 def _format(*, is_codex: bool) -> "Format":
     if is_codex:
-        from palimpsest.foreign.codex.format import CodexFormat  # noqa: PLC0415 - one of the two is needed
+        from palimpsest.foreign.codex.format import CodexFormat  # one of the two is needed
 
         return CodexFormat()
-    from palimpsest.foreign.claude.format import ClaudeFormat  # noqa: PLC0415 - the same
+    from palimpsest.foreign.claude.format import ClaudeFormat
 
     return ClaudeFormat()
 

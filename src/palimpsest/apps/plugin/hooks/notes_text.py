@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.head import head_texts
-from palimpsest.engine.memory.recall.note_index import note_index
-from palimpsest.engine.memory.recall.note_search import fitting_hits, scored_notes
+from palimpsest.engine.memory.recall.notes.index import note_index
+from palimpsest.engine.memory.recall.notes.search import fitting_hits, scored_notes
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.memory.showing.note_block import show_notes
 from palimpsest.memory.showing.note_units import not_to_show, pinned_names

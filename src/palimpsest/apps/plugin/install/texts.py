@@ -37,10 +37,17 @@ After a compaction a block that begins with `[Added by pal` lists messages of th
 transcript. It names the session; look there for what the summary lacks before you read files again or ask the user again.
 """
 OPENCODE_PLUGIN: Final = """// Written by `pal plug opencode`; `pal unplug opencode` removes it.
-import { spawn } from "node:child_process"
+import { execFile, spawn } from "node:child_process"
+import { homedir } from "node:os"
+import { join } from "node:path"
 
 const pal = "PAL"
+const data = process.env.XDG_DATA_HOME || join(homedir(), ".local", "share")
+const database = join(data, "opencode", "opencode.db")
 const waiting = new Map()
+// What was said once is said in the same words in every later request, so that the provider's cache holds.
+const said = new Map()
+const children = new Set()
 
 // Imports what is new, at most once in ten seconds, in a process of its own that nothing waits for.
 function importSessions() {
@@ -52,15 +59,58 @@ function importSessions() {
   child.unref()
 }
 
-export const Pal = async () => ({
+// Asks pal for a text, at most once for each key; nothing if it fails or takes longer than four seconds.
+function ask(key, given) {
+  if (!said.has(key)) {
+    said.set(key, new Promise((resolve) => {
+      const words = ["hook", "SessionStart", "--for", "opencode", "--seconds", "2"]
+      const child = execFile(pal, words, { timeout: 4000, maxBuffer: 1000000 }, (_error, output) => {
+        try {
+          resolve(JSON.parse(output).hookSpecificOutput.additionalContext)
+        } catch {
+          resolve("")
+        }
+      })
+      child.stdin?.on("error", () => {})
+      child.stdin?.end(JSON.stringify({ hook_event_name: "SessionStart", ...given }))
+    }))
+  }
+  return said.get(key)
+}
+
+// Puts a text before the others of the first message of the user from a place on.
+function put(messages, from, name, text) {
+  const place = messages.findIndex((message, index) => index >= from && message.info.role === "user")
+  if (!text || place < 0) return
+  const { info, parts } = messages[place]
+  const part = { id: "prt_pal" + name, sessionID: info.sessionID, messageID: info.id, type: "text", text, synthetic: true }
+  messages[place] = { info, parts: [part, ...parts] }
+}
+
+export const Pal = async ({ directory }) => ({
   event: async ({ event }) => {
+    if (event.type === "session.created" && event.properties?.info?.parentID) children.add(event.properties.info.id)
     if (event.type === "session.idle") importSessions()
+  },
+  "experimental.chat.messages.transform": async (_input, output) => {
+    const messages = output.messages
+    const session = messages?.[0]?.info?.sessionID
+    if (!session) return
+    const given = { session_id: session, cwd: directory }
+    const asked = messages.findLast(({ info, parts }) => info.role === "user" && parts.some((part) => part.type === "compaction"))
+    const summary = asked ? messages.findIndex(({ info }) => info.summary === true && info.parentID === asked.info.id) : -1
+    if (summary >= 0 && messages[summary].info.finish) {
+      const more = { source: "compact", transcript_path: database, before: asked.info.id }
+      put(messages, summary + 1, "evidence", await ask(asked.info.id, { ...given, ...more }))
+    }
+    if (!children.has(session)) put(messages, 0, "notes", await ask(session, { ...given, source: "startup" }))
   },
   "experimental.session.compacting": async (_input, output) => {
     importSessions()
     output.context?.push(
-      "What this conversation loses can be looked up later: the MCP server pal finds it by words. Keep the names of files, commands " +
-        "and identifiers exactly as they are, so that they can be searched for.",
+      "After this summary a program adds, from the record: the newest messages of the user verbatim, the paths that were edited and " +
+        "read, the commands with their exit codes, the last test run, open errors and open tasks. Use the summary for what no program " +
+        "can list: what was decided and why, what was learned, and what comes next.",
     )
   },
 })

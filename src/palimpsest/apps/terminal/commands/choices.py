@@ -44,7 +44,7 @@ async def _model(room: CommandRoom, name: str) -> None:
 
 def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
     """Say that a model has no card: the three names that are spelled most like it, and how many there are."""
-    from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
+    from difflib import get_close_matches  # needed only after a mistake
 
     names = [card.name for card in cards]
     alike = get_close_matches(name, names, n=3, cutoff=0.4)
@@ -86,7 +86,7 @@ def _cache_note(session: Session, card: ModelCard) -> str:
 
 async def _profile(room: CommandRoom, name: str) -> None:
     """Go on under another profile, after the turn that is running."""
-    from palimpsest.engine.named_profiles import profile, profile_names  # noqa: PLC0415 - only the list needs all of them
+    from palimpsest.engine.named_profiles import profile, profile_names  # only the list needs all of them
 
     agent = agent_of(room)
     session = agent.session
@@ -160,7 +160,7 @@ def _models(agent: Agent | None) -> Iterable[str]:
 
 
 def _profiles(_: Agent | None) -> Iterable[str]:
-    from palimpsest.engine.named_profiles import profile_names  # noqa: PLC0415 - only a completion needs the names
+    from palimpsest.engine.named_profiles import profile_names  # only a completion needs the names
 
     return profile_names()
 

@@ -101,7 +101,7 @@ def _home_folder(room: CommandRoom) -> Path:
 
 async def _use_server(room: CommandRoom) -> bool:
     """Let the user choose a server of this machine and one of its models, keep both, and go on with the model."""
-    from palimpsest.providers.served_models import served_models  # noqa: PLC0415 - only this step asks a server
+    from palimpsest.providers.served_models import served_models  # only this step asks a server
 
     folder = _home_folder(room)
     rows = [Row(address, f"{name}, {address}") for name, address in _SERVERS]
@@ -143,7 +143,7 @@ async def _window(room: CommandRoom) -> int:
 
 def _keep_card(path: Path, name: str, window: int) -> None:
     """Add a card with the window of a model to the user's cards, unless they have one of that name."""
-    from palimpsest.wire.models.card_file import parse_cards  # noqa: PLC0415 - only this step writes a card
+    from palimpsest.wire.models.card_file import parse_cards  # only this step writes a card
 
     try:
         before = path.read_text(encoding="utf-8")
@@ -186,7 +186,7 @@ async def _use_key(room: CommandRoom) -> bool:
 
 def _keep_key(path: Path, provider: str, key: Credential) -> str:
     """Keep a key and return a line that says where."""
-    from palimpsest.providers.keys import keep_in_keyring  # noqa: PLC0415 - only this step keeps a key
+    from palimpsest.providers.keys import keep_in_keyring  # only this step keeps a key
 
     if keep_in_keyring(provider, key):
         return f"the key of {provider} is in the keyring of the system (service palimpsest, user {provider})"

@@ -96,7 +96,7 @@ def _text(body: object) -> str:
 def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
     if room.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
-    from palimpsest.engine.undo_files.restoring import FileRewinding  # noqa: PLC0415 - the first prompt must not wait for git and snapshots
+    from palimpsest.engine.undo_files.restoring import FileRewinding  # the first prompt must not wait for git and snapshots
 
     rewinding = FileRewinding(agent.session.log, room.folder)
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")

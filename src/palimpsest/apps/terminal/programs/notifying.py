@@ -70,7 +70,7 @@ class Notifier:
 
 def desktop_command(text: str, platform: str, environment: dict[str, str], which: Callable[[str], str | None]) -> str | None:
     """Return the shell line that shows a text on the desktop; `None` if there is none, such as over ssh."""
-    import shlex  # noqa: PLC0415 - only a notification needs it
+    import shlex  # only a notification needs it
 
     if environment.get("SSH_CONNECTION"):
         return None

@@ -25,7 +25,7 @@ def run_in_shell(line: str, root: Path) -> int:
 
 def secret_line(question: str) -> str:
     """Return a line that the user types or pastes into the terminal without an echo; empty at its end. Blocks until Enter."""
-    import getpass  # noqa: PLC0415 - few sessions ask for a secret
+    import getpass  # few sessions ask for a secret
 
     try:
         typed = getpass.getpass(f"{question} ")

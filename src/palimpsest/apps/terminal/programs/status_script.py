@@ -74,7 +74,7 @@ def status_fields(session: str, log: str, root: Path, status: Status) -> dict[st
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - takes milliseconds, and only a script needs it
+    from importlib.metadata import PackageNotFoundError, version  # takes milliseconds, and only a script needs it
 
     try:
         return version("palimpsest-agent")

@@ -94,7 +94,7 @@ def _user(block: UserBlock, look: ScreenLook, *, opened: bool) -> str:
 
 def _reply(block: ReplyBlock, look: ScreenLook) -> str:
     # Rich's Markdown and the parser behind it take 60 ms to load, and the first prompt must not wait for them.
-    from palimpsest.apps.terminal.screen.markdown import markdown  # noqa: PLC0415
+    from palimpsest.apps.terminal.screen.markdown import markdown
 
     text = Styled(markdown(plain(block.text), look), look.style("dim") if block.is_cut_off else "")
     # Rich puts empty lines around tables.

@@ -122,9 +122,9 @@ def _relevant_part(text: str, note: Note) -> str:
     """Return a short text whole, and of a long one the part that shares most with the note."""
     if len(text) <= LONGEST_QUOTATION:
         return text
-    from palimpsest.memory.recall.index import RecallIndex  # noqa: PLC0415 - few events are long, and commands start in milliseconds
-    from palimpsest.memory.recall.ranking import rank  # noqa: PLC0415 - as above
-    from palimpsest.memory.recall.units import RecallUnit, cut  # noqa: PLC0415 - as above
+    from palimpsest.memory.recall.index import RecallIndex  # few events are long, and commands start in milliseconds
+    from palimpsest.memory.recall.ranking import rank
+    from palimpsest.memory.recall.units import RecallUnit, cut
 
     parts = list(cut(text, _WORDS_A_PART))
     index = RecallIndex(RecallUnit(str(number), part, session="event", position=number) for number, part in enumerate(parts))

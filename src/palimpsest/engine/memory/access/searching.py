@@ -10,7 +10,7 @@ from msgspec import Struct
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.evidence import changed_files
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.recall.note_index import NoteIndex
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.memory.note import Note, redacted
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, Standing, rank

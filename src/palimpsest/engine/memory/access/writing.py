@@ -145,7 +145,7 @@ def same_attribute(memory: Memory, draft: Draft | Note) -> str:
 
 
 def _advice(name: str, names: set[str], places: tuple[Place, ...]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
+    from difflib import get_close_matches  # only an error needs it
 
     near = get_close_matches(name[:80], sorted(names), 1, _LIKENESS)
     command = "pal memory list --quarantine" if places == ("quarantine",) else "pal memory list"

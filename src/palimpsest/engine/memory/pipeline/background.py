@@ -34,8 +34,8 @@ class ReadFinishedSessions:
         return self._steps(situation)
 
     def _steps(self, situation: JobSituation) -> Generator[Want, Answer, JobOutcome]:
-        from palimpsest.engine.memory.pipeline.places import PipelinePlaces  # noqa: PLC0415 - SQLite; a start is measured in milliseconds
-        from palimpsest.engine.memory.pipeline.run import background_steps, model_use, report_line  # noqa: PLC0415 - as above
+        from palimpsest.engine.memory.pipeline.places import PipelinePlaces  # SQLite; a start is measured in milliseconds
+        from palimpsest.engine.memory.pipeline.run import background_steps, model_use, report_line
 
         memory = self._memory
         places = PipelinePlaces(memory.home, memory.config)

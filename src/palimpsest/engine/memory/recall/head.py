@@ -8,7 +8,7 @@ from palimpsest.core.tokens.estimate import estimate
 from palimpsest.core.tokens.truncate import truncate_middle
 from palimpsest.core.view import View
 from palimpsest.engine.memory.project_memory import ProjectMemory
-from palimpsest.engine.memory.recall.note_index import note_index
+from palimpsest.engine.memory.recall.notes.index import note_index
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Note
 from palimpsest.memory.showing.cards import show_cards

@@ -8,7 +8,7 @@ import msgspec
 
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.project_memory import ProjectMemory
-from palimpsest.engine.memory.recall.note_index import NoteIndex, note_index
+from palimpsest.engine.memory.recall.notes.index import NoteIndex, note_index
 from palimpsest.engine.memory.recall.session_index import SessionIndexes, forgotten_events, open_sessions
 from palimpsest.engine.memory.recall.vectors import embedding_of
 from palimpsest.memory.note import Note

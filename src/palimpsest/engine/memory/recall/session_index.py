@@ -105,7 +105,7 @@ class SessionIndexes:
         """Return the similarity of a query to the turns of a project, as `index` returns them; `None` without embeddings."""
         if self._embedding is None:
             return None
-        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # few sessions want them
 
         with self._lock:
             index = self._index(part)

@@ -7,7 +7,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.policy import JobEnd, JobPlan, JobSteps, path_events
 from palimpsest.core.situation import JobSituation
 from palimpsest.engine.memory.note_reading import iso_of
-from palimpsest.engine.memory.recall.note_index import note_index
+from palimpsest.engine.memory.recall.notes.index import note_index
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.showing.citations import cited_notes, cited_summaries
 from palimpsest.stores.notes.jobs_database import JobsDatabase

@@ -88,7 +88,7 @@ def embedding_of(memory: ProjectMemory) -> Embedding | None:
     """Return the embeddings of a session, which are loaded once; `None` if the settings want none, or the extra is not installed."""
     if not memory.config.recall_embeddings:
         return None
-    from palimpsest.providers.embedding import Embedder, is_installed  # noqa: PLC0415 - few sessions have the extra
+    from palimpsest.providers.embedding import Embedder, is_installed  # few sessions have the extra
 
     with _loading:
         made = next((each for each in memory.made if isinstance(each, Embedding)), None)

@@ -63,7 +63,7 @@ class DayBudget:
                 self._settle(reserved, given, cached_is_free=cached_is_free)
 
     def _reserve(self, want: Ask) -> "tuple[str, Tokens]":
-        from palimpsest.stores.notes.spending import Tokens  # noqa: PLC0415 - SQLite; a start is measured in milliseconds
+        from palimpsest.stores.notes.spending import Tokens  # SQLite; a start is measured in milliseconds
 
         self.check_jobs()
         day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).date().isoformat()
@@ -75,13 +75,13 @@ class DayBudget:
         return day, tokens
 
     def _settle(self, reserved: "tuple[str, Tokens]", reply: ModelReplied, *, cached_is_free: bool) -> None:
-        from palimpsest.stores.notes.spending import Tokens  # noqa: PLC0415 - as above
+        from palimpsest.stores.notes.spending import Tokens
 
         day, tokens = reserved
         read = reply.usage.prompt - (reply.usage.cache_read if cached_is_free else 0)
         self._spending().add(day, Tokens(read - tokens.read, reply.usage.output - tokens.written))
 
     def _spending(self) -> "DaySpending":
-        from palimpsest.stores.notes.spending import DaySpending  # noqa: PLC0415 - as above
+        from palimpsest.stores.notes.spending import DaySpending
 
         return DaySpending(self._folder)

@@ -27,7 +27,7 @@ class IndexPastSessions:
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Refresh the index at once: plans run in threads of their own. `None` if there was nothing to read."""
-        from palimpsest.engine.memory.recall.session_index import open_sessions  # noqa: PLC0415 - a start is measured in milliseconds
+        from palimpsest.engine.memory.recall.session_index import open_sessions
 
         with closing(open_sessions(self.folder, self.home.store)) as sessions:
             done = sessions.refresh(_SECONDS, without=frozenset((situation.session,)))

@@ -37,7 +37,7 @@ class NoteStatements:
         return self._steps(situation, new) if new else None
 
     def _steps(self, situation: JobSituation, messages: Sequence[int]) -> JobSteps:
-        from palimpsest.memory.evidence.stated import statements  # noqa: PLC0415 - most sessions have no such message
+        from palimpsest.memory.evidence.stated import statements  # most sessions have no such message
 
         events: list[Event] = []
         for seq in messages:
@@ -46,7 +46,7 @@ class NoteStatements:
         return JobEnd(commit=partial(self._noted, found)) if found else None
 
     def _noted(self, found: "Sequence[UserStatement]") -> JobEnd:
-        from palimpsest.engine.memory.session_jobs.applying import apply_changes  # noqa: PLC0415 - as above
+        from palimpsest.engine.memory.session_jobs.applying import apply_changes
 
         sources = tuple(each.source for each in found)
         applied = apply_changes(self.memories(), (each.change() for each in found), sources, "remember")

@@ -57,8 +57,8 @@ def _base_stats(session: str, bases: Mapping[str, str], stats: Mapping[str, LogS
 
 
 def _counted(home: AnyHome, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
-    from palimpsest.apps.cli.opening.counting import view_tokens  # noqa: PLC0415 - loads the engine, which most lists do not need
-    from palimpsest.profiles.named import PROFILES  # noqa: PLC0415 - the same
+    from palimpsest.apps.cli.opening.counting import view_tokens  # loads the engine, which most lists do not need
+    from palimpsest.profiles.named import PROFILES
 
     try:
         location = find_session(home, session)

@@ -71,7 +71,7 @@ def _accessed(log: Log, wanted: set[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _paths(event: Event, content: object, calls: dict[str, ToolCall]) -> tuple[str, ...]:
-    from palimpsest.audit.tools.calls import Action, action_of, action_with  # noqa: PLC0415 - most searches list no files
+    from palimpsest.audit.tools.calls import Action, action_of, action_with  # most searches list no files
 
     action = Action("other")
     if isinstance(content, ToolCall):

@@ -9,8 +9,8 @@ import click
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output.tables import console, progress_bar
 from palimpsest.apps.cli.output.values import emit
-from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders
-from palimpsest.apps.cli.try_out.replay_table import print_rows
+from palimpsest.apps.cli.try_out.replay.sessions import SessionLoaders
+from palimpsest.apps.cli.try_out.replay.table import print_rows
 from palimpsest.apps.cli.try_out.report_files import insert_tables, require_placeholders
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput

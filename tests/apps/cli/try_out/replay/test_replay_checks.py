@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from recorded import compacted_session, edit_part, read_part
 
-from palimpsest.apps.cli.try_out.replay_checks import report_calibration
-from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders
+from palimpsest.apps.cli.try_out.replay.checks import report_calibration
+from palimpsest.apps.cli.try_out.replay.sessions import SessionLoaders
 from palimpsest.core.errors import BadInput
 
 

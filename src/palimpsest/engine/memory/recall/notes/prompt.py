@@ -9,8 +9,8 @@ from palimpsest.core.events import Recalled
 from palimpsest.core.items import Text, ToolCall, seq_of
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out
-from palimpsest.engine.memory.recall.note_index import NoteIndex
-from palimpsest.engine.memory.recall.note_search import fitting_hits, scored_notes
+from palimpsest.engine.memory.recall.notes.index import NoteIndex
+from palimpsest.engine.memory.recall.notes.search import fitting_hits, scored_notes
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.memory.reading import MOST_IN_MANIFEST

@@ -102,7 +102,7 @@ def note_index(memory: "ProjectMemory") -> "NoteIndex | None":
 def _embedding_of(memory: "ProjectMemory") -> "Embedding | None":
     if not memory.config.recall_embeddings:
         return None
-    from palimpsest.engine.memory.recall.vectors import embedding_of  # noqa: PLC0415 - few sessions want them
+    from palimpsest.engine.memory.recall.vectors import embedding_of  # few sessions want them
 
     return embedding_of(memory)
 
@@ -136,7 +136,7 @@ class NoteIndex:
         """Return the similarity of a query to the units of the index of all notes, as `refresh` returned it; `None` without embeddings."""
         if self._embedding is None:
             return None
-        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # noqa: PLC0415 - few sessions want them
+        from palimpsest.engine.memory.recall.vectors import UnitVectors, query_similarity  # few sessions want them
 
         with self._lock:
             self._makers = self._makers or [UnitVectors(self._embedding, scope.file, scope.part) for scope in self.scopes]

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from palimpsest.apps.cli.try_out.replay_table import print_rows
+from palimpsest.apps.cli.try_out.replay.table import print_rows
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.curve import MOST_COST, MOST_REREADS, Judgement, curve_markdown, curve_points, curve_summary, judge

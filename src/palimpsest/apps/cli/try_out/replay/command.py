@@ -14,10 +14,10 @@ from palimpsest.apps.cli.opening.logs import cards_of, complete_session
 from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, progress_bar
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.apps.cli.try_out.curve_output import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
-from palimpsest.apps.cli.try_out.replay_checks import check_named
-from palimpsest.apps.cli.try_out.replay_sessions import SessionLoaders, find_sessions
-from palimpsest.apps.cli.try_out.replay_table import print_comparison
+from palimpsest.apps.cli.try_out.replay.checks import check_named
+from palimpsest.apps.cli.try_out.replay.curve import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
+from palimpsest.apps.cli.try_out.replay.sessions import SessionLoaders, find_sessions
+from palimpsest.apps.cli.try_out.replay.table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import (
     document_option,
     insert_tables,
