@@ -5,6 +5,7 @@ import pickle
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 from palimpsest.apps.gateway.hosting import ConversationHost
@@ -22,7 +23,8 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY)
     host = ConversationHost(Home.at(folder), cast("Mode", mode), fold=bool(fold))
-    with socket.socket(fileno=int(number)) as gateway, gateway.makefile("rb") as requests:
+    # A gateway that is gone needs no answer.
+    with suppress(OSError), socket.socket(fileno=int(number)) as gateway, gateway.makefile("rb") as requests:
         while len(length := requests.read(LENGTH_BYTES)) == LENGTH_BYTES:
             # Only the gateway that started this process writes to this socket.
             work: Callable[[ConversationHost], object] = pickle.loads(requests.read(int.from_bytes(length)))  # noqa: S301 - the same
