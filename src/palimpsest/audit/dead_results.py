@@ -142,10 +142,14 @@ _SMALLEST_SHARES: Final[Mapping[Kind, float]] = {"other": 0.0, "read": 0.5}
 
 
 @lru_cache(maxsize=16)
-def _lifespans_by_size(patience: float) -> tuple[Mapping[Kind, Lifespans], ...]:
+def _lifespans_by_size(patience: float, reads: float | None) -> tuple[Mapping[Kind, Lifespans], ...]:
     """The lifespans for each of `_SHARES`; rent grows with the size, so that a large result lives for fewer calls."""
+    factors: dict[Kind, float] = {"other": patience, "read": patience if reads is None else reads}
     return tuple(
-        {**lifespans_for(patience), **{kind: lifespans_for(patience * max(least, share))[kind] for kind, least in _SMALLEST_SHARES.items()}}
+        {
+            **lifespans_for(patience),
+            **{kind: lifespans_for(factors[kind] * max(least, share))[kind] for kind, least in _SMALLEST_SHARES.items()},
+        }
         for share in _SHARES
     )
 
@@ -155,17 +159,19 @@ def dead_results(
     *,
     held: bool = False,
     patience: float = 1.0,
+    reads: float | None = None,
     usual: int = 0,
     which: Callable[[Use], bool] | None = None,
 ) -> list[DeadResult]:
     """The visible dead results, newest first and without masks, which are expensive to write.
 
     Pinned items are left out, and unless `held` is set also items that an undo restored. `patience` scales lifespans. With `usual` they
-    are those of a result of half that many tokens up to that many; a larger result lives shorter and a smaller one longer.
+    are those of a result of half that many tokens up to that many; a larger result lives shorter and a smaller one longer, and `reads`
+    scales those of files that were read; `None` is the same.
     """
     view, tokens, calls = situation.view, situation.tokens, situation.health.calls
     items, sizes, places, factor = view.items, tokens.in_order(view), tokens.places_in(view), tokens.factor
-    as_recorded, ages, ages_by_size = patience == 1.0 and not usual, lifespans_for(patience), _lifespans_by_size(patience)
+    as_recorded, ages, ages_by_size = patience == 1.0 and not usual, lifespans_for(patience), _lifespans_by_size(patience, reads)
     protected = pinned(view) if held else pinned(view) | view.held
     found: list[DeadResult] = []
     for name, use in situation.uses.items():

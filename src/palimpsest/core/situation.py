@@ -271,7 +271,8 @@ class Situation:
     input and `tools_tokens` those of the tool declarations. `rent` is the rent since the last fold, in input tokens. `asked` is the focus
     that the user gave for a fold. `previous` is the model before a switch. `child` is true in the session of a sub-agent. `may_fold` is
     false if this turn has used up its folds. `parts` are the tokens that a fold leaves beside head and messages, in a window of 200k.
-    `offered` are the names of the tools that the next request declares.
+    `offered` are the names of the tools that the next request declares. `room` are the input tokens that edits may still cost more than
+    they have saved; `None` is no limit.
     """
 
     view: View
@@ -296,6 +297,7 @@ class Situation:
     may_fold: bool = True
     parts: int = PARTS
     offered: frozenset[str] = frozenset()
+    room: float | None = None
 
     def __post_init__(self) -> None:
         if type(self.uses) is not FrozenDict:
@@ -309,7 +311,8 @@ class JobSituation:
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
     calls in this session have cost, in US dollars, and `now` is in milliseconds. `used` are the tokens of the next request of a turn, as
     the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
-    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds.
+    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `bills`, where they are known, are the input tokens
+    that were paid, and those that the same requests would have cost without edits and reads.
     """
 
     moment: JobMoment
@@ -330,3 +333,4 @@ class JobSituation:
     account: CacheAccount = field(default_factory=CacheAccount)
     earlier: CacheAccount = field(default_factory=CacheAccount)
     lifetime: int = 300_000
+    bills: tuple[float, float] | None = None

@@ -1,22 +1,23 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
+from collections.abc import Callable
 from functools import cached_property
 from threading import RLock
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
 from msgspec.structs import replace
 
 from palimpsest.audit.derived import AuditProjections
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
-from palimpsest.audit.pricing.keeping import chosen_lifetime, tariff_of
+from palimpsest.audit.pricing.keeping import chosen_lifetime, reserve, room_of, tariff_of
 from palimpsest.audit.tools.calls import declared_classes
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.log.undo import plan_undo
-from palimpsest.core.situation import CacheAccount, Card, Moment, Situation
+from palimpsest.core.situation import CacheAccount, CachedPrefix, Card, Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.engine.environment import Environment, RequestEncoder
@@ -26,12 +27,15 @@ from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode
+# Tokens of which a price is given.
+_MILLION: Final = 1_000_000
 
 
 class Session:
     """One log with a profile, a model and an environment. All changes are recorded by `log.append`.
 
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
+    `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Session:
             log.register(derived)
         self._derived = derived
         self.tools = tools
+        self.two_bills: Callable[[], tuple[float, float]] | None = None
 
     @classmethod
     def create(
@@ -158,14 +163,33 @@ class Session:
         """The parameters of the next request, with the lifetime of its cache entries."""
         own, tariff = self.lifetime, tariff_of(self.card)
         if self.profile.cache.lifetime == "auto" and tariff is not None and tariff.long.ms != tariff.short.ms:
-            derived = self.derived
-            live = [prefix for prefix in derived.cache.value().prefixes if prefix.live(self.environment.clock.now())]
-            longest = max(live, key=lambda prefix: prefix.tokens, default=None)
+            longest = self._longest_prefix()
             cached = None if longest is None else (longest.tokens, longest.ttl)
-            account, loss = derived.account.value(), self.profile.cache.loss
-            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss)
+            account, loss = self.derived.account.value(), self.profile.cache.loss
+            own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss, bills=self.bills)
         ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
         return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
+
+    @property
+    def bills(self) -> tuple[float, float] | None:
+        """Input tokens that were paid, and what the same requests would have cost without us; `None` if that is not known."""
+        price = self.card.prices.input
+        if self.two_bills is None or not price:
+            return None
+        paid, direct = self.two_bills()
+        return paid * _MILLION / price, direct * _MILLION / price
+
+    def _room_for_edits(self) -> float | None:
+        """Input tokens that edits may lose, without those that the live prefix may lose because it lives for less than the owner's."""
+        bills, tariff, prefix = self.bills, tariff_of(self.card), self._longest_prefix()
+        held_back = 0.0 if tariff is None or prefix is None else reserve(tariff, self.lifetime, prefix.ttl, prefix.tokens)
+        return None if bills is None else room_of(bills, self.profile.cache.loss) - held_back
+
+    def _longest_prefix(self) -> CachedPrefix | None:
+        """The longest live prefix in the cache."""
+        now = self.environment.clock.now()
+        live = (prefix for prefix in self.derived.cache.value().prefixes if prefix.live(now))
+        return max(live, key=lambda prefix: prefix.tokens, default=None)
 
     def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params, *, beside: bool = False) -> RequestEncoder:
         """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded.
@@ -231,6 +255,7 @@ class Session:
             session=log.session,
             child=log.opened.opener is not None,
             may_fold=moment == "asked" or health.may_fold(self.profile.folds_per_turn, forced=forced),
+            room=self._room_for_edits(),
         )
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:

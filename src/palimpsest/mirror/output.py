@@ -6,7 +6,7 @@ from typing import NamedTuple
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.view import shown
 from palimpsest.mirror.elements import Element, Place
-from palimpsest.mirror.plain import MessageSnapshot
+from palimpsest.mirror.plain import MessageSnapshot, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape, PartRead, rebuilt
 from palimpsest.wire.json_reading import Json, is_json, text
 from palimpsest.wire.models.cards import WireName
@@ -168,7 +168,9 @@ def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, inde
     if not kept:
         return None
     value = rebuilt(shape, raw, plain, [(read.at, content) for read, content in kept])
-    made = value if is_json(value) else plain
+    # The rules are checked on dictionaries: objects of SDKs that were kept must not escape them.
+    made = value if plain is owned.snapshots[index].seen else plain_value(value)
+    made = made if is_json(made) else plain
     whole = tuple(item.id for item in run) == element.items and len(kept) == len(reads)
     whole = whole and all(content is None or type(content) is type(read.content) for read, content in kept)
     return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value, whole=whole)

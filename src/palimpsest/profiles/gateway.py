@@ -7,10 +7,11 @@ from typing import Final
 from palimpsest.profiles.palimpsest import THRIFT, with_numbers
 from palimpsest.profiles.profile import Profile
 
-# A program that compacts by itself keeps less than a fold of ours, so that a result is worth more rent to it while it is alive, and is
-# cleared younger once it is dead. Chosen by replaying public sessions of Claude Code behind a gateway, see docs/gateway.md.
-_EAGER: Final = replace(THRIFT["balanced"], patience=0.25)
-_THRIFTY: Final = replace(THRIFT["thrifty"], patience=0.0)
+# The output of a command or a search is dead once a call has passed that did not name it, so that it is cleared near the end of the
+# conversation, where that breaks little of the cache. A file that was read lives as long as everywhere else, because it is often edited
+# much later. Chosen by replaying public sessions of Claude Code behind a gateway, see docs/gateway.md.
+_EAGER: Final = replace(THRIFT["balanced"], patience=0.0, reads=1.0)
+_THRIFTY: Final = replace(THRIFT["thrifty"], patience=0.0, cover=0.3)
 
 
 def gateway(environment: Mapping[str, str]) -> Profile:

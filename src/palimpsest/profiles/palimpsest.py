@@ -33,7 +33,7 @@ class ThriftNumbers:
 
     cover: how many times the rent must cover the price of an edit.
     gain: least tokens that a clear frees.
-    patience: factor on the age at which a result counts as dead.
+    patience: factor on the age at which a result counts as dead; `reads` is that of files that were read, `None` the same.
     usual: most tokens of a result that lives as long as the table says; larger ones live shorter, and those below half of it longer.
     shrink: how many times smaller a fold must make the view.
     in_use: most tokens of results in use that such a fold hides.
@@ -44,6 +44,7 @@ class ThriftNumbers:
     cover: float = 1.0
     gain: int = 2_000
     patience: float = 1.0
+    reads: float | None = None
     usual: int = 1_400
     shrink: float = 1.7
     early_at: int = 130_000
@@ -104,7 +105,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
         auto=auto,
         narrative=narrative,
     )
-    clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, usual=numbers.usual)
+    clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, reads=numbers.reads, usual=numbers.usual)
     compact_at = _compact_at(environment)
     cache, jobs = cache_settings(environment)
 

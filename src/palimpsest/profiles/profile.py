@@ -91,7 +91,7 @@ class CacheChoice(Struct, frozen=True):
     """How a profile uses the cache of the provider.
 
     lifetime: that of entries at breakpoints: as the parameters of the session have it, chosen by the pauses of the user, or fixed.
-    loss: the share of the cost of a session that choosing may lose.
+    loss: the share of the cost of a session that choosing may lose, and edits where it is known what they cost.
     """
 
     lifetime: Literal["given", "auto", "5m", "1h"] = "given"

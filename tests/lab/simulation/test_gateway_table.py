@@ -33,8 +33,8 @@ def test_exchanged_pauses_are_the_same_pauses_in_another_order(session: LoadedSe
 
 
 def test_a_sum_has_the_highest_ratio_of_its_rows() -> None:
-    rows = [GatewayRow("thrifty", 1, 4.0, 3.0, 3.5, 0.9, 2, 1, 3, 4), GatewayRow("thrifty", 1, 2.0, 2.0, 2.0, 1.0, 1, 1, 0, 1)]
-    assert summed(rows) == GatewayRow("thrifty", 2, 6.0, 5.0, 5.5, 1.0, 3, 2, 3, 5)
+    rows = [GatewayRow("thrifty", 1, 4.0, 3.0, 2.5, 3.5, 0.9, 2, 1, 3, 4), GatewayRow("thrifty", 1, 2.0, 2.0, 1.5, 2.0, 1.0, 1, 1, 0, 1)]
+    assert summed(rows) == GatewayRow("thrifty", 2, 6.0, 5.0, 4.0, 5.5, 1.0, 3, 2, 3, 5)
 
 
 @pytest.mark.long

@@ -100,10 +100,12 @@ class Gateway:
         self._report = report
         self._warn = warn
         self._deadline_ms = deadline_ms
-        self._conversations = OpenConversations(workers or ThreadWorkers(ConversationHost(home, mode, fold=fold)), home.store)
+        keeps_alive = keeps_alive and mode != "watch"
+        host = workers or ThreadWorkers(ConversationHost(home, mode, fold=fold, keeps_alive=keeps_alive))
+        self._conversations = OpenConversations(host, home.store)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
-        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive and mode != "watch" else None
+        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive else None
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""

@@ -24,6 +24,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.encode
 _MARK: Final = BREAKPOINT.encode()
+# Blocks that a provider refuses to set a breakpoint at.
+_UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 class GivenRequest(NamedTuple):
@@ -36,6 +38,11 @@ class GivenRequest(NamedTuple):
     messages: list[Any]
     system: Any
     tools: list[Any]
+
+    @property
+    def breakpoints(self) -> int:
+        """The number of cache breakpoints, or more, if a text speaks of them."""
+        return self.body.count(_MARK)
 
     def body_with(self, messages: Sequence[Any], lifetime: str = "") -> bytes:
         """Return the bytes with other messages, and another lifetime of all cache entries unless it is empty.
@@ -72,6 +79,18 @@ def _with_lifetime(value: Any, lifetime: str) -> Any:
     if is_json(mark):
         changed[BREAKPOINT] = {**{key: entry for key, entry in mark.items() if key != "ttl"}, **({"ttl": "1h"} if lifetime == "1h" else {})}
     return changed
+
+
+def with_breakpoint(message: Any, lifetime: str) -> Any | None:
+    """Return a message with a cache breakpoint at its last block; `None` if it has one already or cannot have one."""
+    content = message.get("content") if is_json(message) else None
+    if not isinstance(content, list) or not content:
+        return None
+    last = content[-1]
+    if not is_json(last) or BREAKPOINT in last or text(last, "type") in _UNMARKABLE:
+        return None
+    mark = {"type": "ephemeral", **({"ttl": "1h"} if lifetime == "1h" else {})}
+    return {**message, "content": [*content[:-1], {**last, BREAKPOINT: mark}]}
 
 
 class RequestReader:

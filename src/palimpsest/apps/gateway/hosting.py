@@ -57,10 +57,11 @@ class _Open:
 class ConversationHost:
     """Records conversations. Each is used by one thread at a time; different ones may be used at once."""
 
-    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False) -> None:
+    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
         self._home = home
         self._mode: Mode = mode
         self._fold = fold
+        self._keeps_alive = keeps_alive
         self._open: dict[str, _Open] = {}
         self._job = KeepAlive()
 
@@ -112,6 +113,15 @@ class ConversationHost:
             with suppress(PalimpsestError):
                 found.recorded.close()
 
+    def since_call(self, session: str) -> int:
+        """Return the milliseconds since the newest call began, from which on the cache lives; a reply may have taken long."""
+        found = self._open.get(session)
+        if found is None:
+            return 0
+        live = found.recorded.conversation.session
+        called = live.derived.cache.value().called
+        return 0 if called is None else live.environment.clock.now() - called
+
     def should_read(self, session: str) -> tuple[bool, bool]:
         """Return whether anything of a conversation is still cached, and whether a read that keeps it alive pays now."""
         found = self._open.get(session)
@@ -146,6 +156,9 @@ class ConversationHost:
 
     def _opened(self, name: ConversationName, parent: str, wire: WireName, model: str) -> RecordedConversation:
         profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
+        if self._keeps_alive:
+            # Edits and reads share one limit of what may be lost.
+            settings = settings | {"PAL_KEEP_ALIVE": "on"}
         opener = EventRef(parent, 0) if parent else None
         for session in (name.session, *(f"{name.session}.{number}" for number in range(2, 2 + _OTHERS))):
             # Another gateway with the same home may have the conversation of the same client.

@@ -84,8 +84,10 @@ class CacheKeeper:
             await asyncio.wait(waiting)
 
     async def _keep(self, lane: Lane, call: SentCall) -> None:
+        elapsed = await self._conversations.run(lane, ConversationHost.since_call, lane.name.session)
         while True:
-            await self._pause(self._interval_ms / 1_000)
+            await self._pause(max(0, self._interval_ms - elapsed) / 1_000)
+            elapsed = 0
             if not lane.idle.is_set():
                 return
             cached, pays = await self._conversations.run(lane, ConversationHost.should_read, lane.name.session)

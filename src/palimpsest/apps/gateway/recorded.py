@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of
+from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of, with_breakpoint
+from palimpsest.audit.pricing.bill import LOOK_BACK_BLOCKS
 from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Body, Failed, ModelReplied, Titled, UserSaid, ViewEdited
@@ -20,9 +21,11 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
+from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.models.prices import cost
 from palimpsest.wire.past_requests import card_on_wire
+from palimpsest.wire.request import MAX_BREAKPOINTS
 from palimpsest.wire.stream import decode_response, decoder
 
 Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
@@ -32,7 +35,7 @@ PROFILES: Final[Mapping[Mode, str]] = {"watch": "none", "lossless": "lossless", 
 class Exchange(NamedTuple):
     """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time.
 
-    `lifetime` is that of its cache entries if it is not the client's.
+    `lifetime` is that of its cache entries if it is not the client's, `anchor` the number of the message with a breakpoint that is ours.
     """
 
     given: GivenRequest
@@ -40,6 +43,7 @@ class Exchange(NamedTuple):
     body: bytes
     edits: int = 0
     lifetime: str = ""
+    anchor: int | None = None
 
 
 class RecordedConversation:
@@ -59,6 +63,9 @@ class RecordedConversation:
         self._bills = TwoBills(self._card)
         self._lifetime = ""
         self._needs_title = not session.log.view.items
+        self._sent_messages = 0
+        session.two_bills = lambda: (self.bill.usd, self.bill.usd_without)
+        self._rendered: Sequence[Any] | None = None
 
     def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
         """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
@@ -66,21 +73,34 @@ class RecordedConversation:
         given = self._reader.read(self.wire, body, fields)
         before = self.conversation.session.log.tip
         lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
-        messages = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
+        messages = self._rendered = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
         if self._needs_title:
             self._add_title(before)
         if self.mode == "watch":
             return Exchange(given, given.messages, body)
-        return Exchange(given, messages, given.body_with(messages, lifetime), self._edits_since(before), lifetime)
+        edits = self._edits_since(before)
+        exchange = Exchange(given, messages, body, edits, lifetime)
+        return self._written(exchange, anchors=bool(edits) or self._is_far_from_entry(messages))
 
     def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
         """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""
         before = self.conversation.session.log.tip
         messages = self.conversation.plan(in_time)
-        if messages is None or messages is exchange.messages or self.mode == "watch":
+        if messages is None or messages is self._rendered or self.mode == "watch":
             return exchange
-        body = exchange.given.body_with(messages, exchange.lifetime)
-        return exchange._replace(messages=messages, body=body, edits=exchange.edits + self._edits_since(before))
+        edits = exchange.edits + self._edits_since(before)
+        planned = exchange._replace(messages=messages, edits=edits, anchor=None)
+        return self._written(planned, anchors=bool(edits) or exchange.anchor is not None)
+
+    def _written(self, exchange: Exchange, *, anchors: bool) -> Exchange:
+        """The exchange with its bytes, and with a breakpoint at the end of the cached prefix if one is wanted and can be set there."""
+        given, messages, lifetime = exchange.given, exchange.messages, exchange.lifetime
+        anchor = self._anchor(given, messages, lifetime) if anchors else None
+        if anchor is not None:
+            marked = with_breakpoint(messages[anchor], lifetime or self._lifetime)
+            messages = [*messages[:anchor], marked, *messages[anchor + 1 :]]
+        self._sent_messages = len(messages)
+        return exchange._replace(messages=messages, body=given.body_with(messages, lifetime), anchor=anchor)
 
     def _add_title(self, event: int) -> None:
         """Title the session by the first text of its user since an event; Claude Code writes reminders in front of that."""
@@ -97,6 +117,20 @@ class RecordedConversation:
         log = self.conversation.session.log
         return (log.event(seq).body for seq in range(event + 1, log.tip + 1))
 
+    def _is_far_from_entry(self, messages: Sequence[Any]) -> bool:
+        """Whether so many blocks are new that the client's last breakpoint does not find the entry of the request before."""
+        new = (message.get("content") for message in messages[self._sent_messages :] if is_json(message))
+        return sum(len(content) if isinstance(content, list) else 1 for content in new) >= LOOK_BACK_BLOCKS
+
+    def _anchor(self, given: GivenRequest, messages: Sequence[Any], lifetime: str) -> int | None:
+        """The message at which the cached prefix ends, if a breakpoint is free and can be set there."""
+        if self._card.cache != "breakpoints" or not 0 < given.breakpoints < MAX_BREAKPOINTS:
+            return None
+        request = self._blocks.of(given, messages, lifetime)
+        end = self._bills.cached_end(request, self._clock.now())
+        place = -1 if end is None else end - (len(request.blocks) - len(messages))
+        return place if place >= 0 and with_breakpoint(messages[place], "") is not None else None
+
     def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
 
@@ -108,6 +142,9 @@ class RecordedConversation:
             self.note("reply", error.kind, error.message)
             return None
         self.conversation.observe(decoded if streamed else msgspec.json.decode(reply))
+        if exchange.anchor is not None and not sent_as_given:
+            why = f"a cache breakpoint after message {exchange.anchor + 1}, where the cached prefix ends"
+            self.conversation.session.log.append(ViewEdited((), "cache_breakpoint", why, "before_call"))
         if not decoded.usage.prompt:
             return None
         given = self._blocks.of(exchange.given, exchange.given.messages)

@@ -17,6 +17,8 @@ from palimpsest.stores.home import Home
 
 LENGTH_BYTES: Final = 8
 """Bytes of the length before each message between the gateway and a process of it."""
+FOLD: Final = "fold"
+KEEP_ALIVE: Final = "keep-alive"
 _THREADS: Final = 4
 # A long conversation takes a process for a third of a second when it is opened; with two, others need not wait for that.
 _PROCESSES: Final = 2
@@ -60,8 +62,9 @@ class ProcessWorkers:
     Python runs one thread at a time, so that planning in a thread would delay each event of each stream by some milliseconds.
     """
 
-    def __init__(self, home: Home, mode: Mode, *, fold: bool = False) -> None:
-        self._hosted = tuple(_HostProcess((str(home.folder), mode, "fold" if fold else "")) for _ in range(_PROCESSES))
+    def __init__(self, home: Home, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
+        options = [name for name, is_on in ((FOLD, fold), (KEEP_ALIVE, keeps_alive and mode != "watch")) if is_on]
+        self._hosted = tuple(_HostProcess((str(home.folder), mode, *options)) for _ in range(_PROCESSES))
         # The first request should not wait for the start of its process; most gateways have one conversation at a time.
         self._hosted[0].start()
 

@@ -10,7 +10,7 @@ from palimpsest.core.situation import CacheAccount, Card
 # outlast ten, and after two of five pauses at the end of a turn the user does not come back.
 _BELIEVED: Final = 4
 _NEVER_BACK: Final = 0.4
-# Shares of the cost of a session that may be lost: by choices of a lifetime alone, and with reads that keep a prefix alive.
+# Shares of the cost of a session that may be lost: by choices of a lifetime and by edits, and with reads that keep a prefix alive.
 LIFETIME_LOSS: Final = 0.01
 KEEP_ALIVE_LOSS: Final = 0.05
 # Keep-alive reads in one pause, whatever is believed: about as many as cost one write.
@@ -111,6 +111,15 @@ def allowance(account: CacheAccount, own_ms: int, loss: float) -> float:
     return (1 + loss) * plain - account.paid
 
 
+def room_of(bills: tuple[float, float], loss: float) -> float:
+    """Input tokens that may be risked now, from two bills: what was paid, and what the same requests would have cost sent directly.
+
+    No risk within this room, whatever comes after it, makes the first bill more than the share `loss` higher than the second.
+    """
+    paid, direct = bills
+    return (1 + loss) * direct - paid
+
+
 def reserve(tariff: Tariff, own_ms: int, lifetime_ms: int, tokens: int) -> float:
     """Input tokens that a live prefix of so many `tokens` may still lose, because it lives for less than `own_ms`; 0 if it does not.
 
@@ -129,17 +138,19 @@ def chosen_lifetime(
     cached: tuple[int, int] | None,
     tokens: int,
     loss: float = LIFETIME_LOSS,
+    bills: tuple[float, float] | None = None,
 ) -> int:
     """The lifetime in milliseconds for the entries of the next request, which has `tokens` tokens.
 
     `own_ms` is the lifetime if nothing chooses, `cached` the tokens and the lifetime of the longest live prefix, `None` if there is none.
     The other lifetime is chosen only when everything is written anyway, because what an entry for an hour is worth behind one for five
     minutes is not certain. It is chosen if it would have been cheaper so far, in this session and in earlier ones, and as long as what it
-    can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions.
+    can lose is covered: by the share `loss` of the cost, by what was saved, or by what it would have saved in earlier sessions. Where
+    there are two `bills`, the room between them alone covers it.
     """
     own, other = (tariff.long, tariff.short) if own_ms == tariff.long.ms else (tariff.short, tariff.long)
     proven = earlier.long - earlier.short if own is tariff.long else earlier.short - earlier.long
-    room = allowance(account, own_ms, loss) + max(0.0, proven)
+    room = allowance(account, own_ms, loss) + max(0.0, proven) if bills is None else room_of(bills, loss)
     longer = other.ms > own.ms
     if cached is not None:
         at_risk = (other.write - own.write) * (tokens - cached[0]) if longer else reserve(tariff, own_ms, other.ms, tokens)

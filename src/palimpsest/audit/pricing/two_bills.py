@@ -105,6 +105,12 @@ class TwoBills:
         tokens = round(factor * self._given.tokens)
         return PricedCall(paid, max(0.0, paid + more), tokens, usage.prompt or self._sent.tokens)
 
+    def cached_end(self, request: BilledRequest, now: int) -> int | None:
+        """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
+        links = Prompt.of(request.blocks, self._sent).links
+        live = (entry for entry in self._cache_sent.entries if now - entry.used < entry.ttl and entry.at_block < len(links))
+        return max((entry.at_block for entry in live if links[entry.at_block] == entry.link), default=None)
+
     def _bill(self, before: Prompt, request: BilledRequest, cache: CacheContents, now: int) -> tuple[Prompt, Usage, CacheContents]:
         prompt = Prompt.of(request.blocks, before)
         billed = bill(prompt, cache, now, self._rules, tuple(request.breakpoints)[-MAX_BREAKPOINTS:])

@@ -22,7 +22,7 @@ _GRACE_SECONDS: Final = 1.0
 # Seconds that a cancelled run has for effects that it has begun; shorter than the time in which it is recorded.
 _COMMIT_SECONDS: Final = 0.8
 # Seconds between two moments `idle`: shorter than the five minutes that a prompt cache lives.
-IDLE_SECONDS: Final = 240.0
+IDLE_SECONDS: Final = 270.0
 # The pause of a job after its first failure; it doubles with each failure in a row, up to a day.
 _FIRST_PAUSE_MS: Final = 60_000
 _LONGEST_PAUSE_MS: Final = 86_400_000
@@ -115,7 +115,7 @@ class Jobs:
                 task.cancel()
 
     async def _be_idle(self) -> None:
-        """Start jobs every four minutes after the newest call began, in turns too: a tool may run longer than a prompt cache lives."""
+        """Start jobs every 4.5 minutes after the newest call began, in turns too: a tool may run longer than a prompt cache lives."""
         environment, called = self._session.environment, self._session.derived.cache.value().called
         elapsed = 0.0 if called is None else (environment.clock.now() - called) / 1_000
         wait = min(IDLE_SECONDS, max(0.0, IDLE_SECONDS - elapsed))

@@ -64,6 +64,7 @@ def job_situation(session: Session, job: Job, moment: JobMoment) -> JobSituation
             account=derived.account.value(),
             earlier=session.earlier,
             lifetime=session.lifetime,
+            bills=session.bills,
         )
 
 

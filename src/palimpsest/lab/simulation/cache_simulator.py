@@ -82,10 +82,14 @@ class BlockLayout:
 
 
 class CacheSimulator:
-    """Simulated cache of one session with one model; bills one request after the other."""
+    """Simulated cache of one session with one model; bills one request after the other.
 
-    def __init__(self, card: ModelCard, count: Callable[[Item], int]) -> None:
+    With `anchored`, a breakpoint that another program leaves free stands at the end of the cached prefix, as the gateway sets it.
+    """
+
+    def __init__(self, card: ModelCard, count: Callable[[Item], int], *, anchored: bool = False) -> None:
         self._card = card
+        self._anchored = anchored
         self._rules = cache_rules(card)
         self._layout = BlockLayout(count)
         self._count = count
@@ -126,7 +130,9 @@ class CacheSimulator:
 
     def _breakpoint_spots(self, view: View, params: Params) -> Iterable[BlockPosition]:
         layout, rule = self._layout, self._rule(params)
-        wanted = anchors(view, layout.fragments, params, self._card.wire) if rule == "palimpsest" else ()
+        wanted: tuple[str, ...] = (params.entry,) if self._anchored and params.entry else ()
+        if rule == "palimpsest":
+            wanted = anchors(view, layout.fragments, params, self._card.wire)
         return breakpoint_positions(rule, layout.heads, layout.messages, wanted)
 
     def _longest_entry(self, prompt: Prompt, now: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
@@ -18,7 +18,7 @@ from palimpsest.lab.simulation.cache_simulator import CacheSimulator
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.recording import RecordedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import Replay, unseen_head
+from palimpsest.lab.simulation.replay import Replay, replay, unseen_head
 from palimpsest.lab.simulation.simulated_requests import SimulatedRequest
 from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import profile
@@ -35,20 +35,22 @@ MODES: Final = {
     "thrifty": "gateway-thrifty",
 }
 """The modes that change anything, with their profiles."""
-# Sessions of fewer tokens never come near a compaction.
-_LONG_TOKENS: Final = 150_000
+LONG_TOKENS: Final = 150_000
+"""Sessions of fewer tokens never come near a compaction."""
 
 
 class GatewayRow(Value, frozen=True):
-    """One session in one mode: dollars of the client alone, behind the gateway, and of the same requests sent directly.
+    """One session in one mode, in dollars: the client alone, and behind the gateway.
 
-    `worst` of a sum is the highest ratio of a session to the same requests sent directly.
+    `usd` is the whole cost, with summaries and re-reads; `usd_sent` that of the forwarded requests alone, which `usd_direct` compares with.
+    `worst` is the highest ratio of these two after any request, had the session ended there; of a sum, that of any session.
     """
 
     mode: str
     sessions: int = 1
     usd_client: float = 0.0
     usd: float = 0.0
+    usd_sent: float = 0.0
     usd_direct: float = 0.0
     worst: float = 0.0
     compactions_client: int = 0
@@ -58,26 +60,39 @@ class GatewayRow(Value, frozen=True):
     invalid: int = 0
 
 
-class _DirectBilling(Simulation):
-    """A simulation that also bills each request of the conversation as the client gave it: without masks, with the client's lifetime."""
+class DirectBilling(Simulation):
+    """A simulation that also bills each request of the conversation as the client gave it: without masks, with its own breakpoints.
 
-    def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
-        """Begin with the second bill."""
+    `turns`, `tokens_sent` and `tokens_direct` count those requests and the tokens of their prompts, as they were sent and as given.
+    """
+
+    def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"], *, ours: bool = True) -> None:
+        """Begin with the second bill; our gateway sets a breakpoint of its own, and its policies know both bills."""
+        self.simulator = CacheSimulator(card, self.counter.item, anchored=ours)
         self._direct, self._ttl = CacheSimulator(card, self.counter.item), ttl
-        self.usd_sent = self.usd_direct = 0.0
+        self.usd_sent = self.usd_direct = self.worst = 0.0
+        self.turns = self.tokens_sent = self.tokens_direct = 0
+        self.session.two_bills = (lambda: (self.usd_sent, self.usd_direct)) if ours else None
 
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
         reply = super()._turn(request)
-        if self.calls[-1].purpose == "turn":
-            given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
-            self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
-            self.usd_sent += self.calls[-1].cost.total
+        given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
+        self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
+        self.turns += 1
+        self.tokens_direct += given.prompt
+        self.tokens_sent += reply.usage.prompt
+        self._add_sent()
         return reply
 
-    @property
-    def usd_kept_alive(self) -> float:
-        """Dollars of reads that kept the cache alive."""
-        return sum(call.cost.total for call in self.calls if call.purpose == "keep_alive")
+    def bill_read(self, request: SimulatedRequest) -> Usage:
+        """Bill a request that only keeps the cache alive: it is sent and was never given."""
+        usage = super().bill_read(request)
+        self._add_sent()
+        return usage
+
+    def _add_sent(self) -> None:
+        self.usd_sent += self.calls[-1].cost.total
+        self.worst = max(self.worst, self.usd_sent / self.usd_direct) if self.usd_direct else self.worst
 
 
 def _as_given(view: View) -> View:
@@ -92,17 +107,17 @@ def gateway_rows(
     recording = loaded.recording if shuffled is None else with_shuffled_pauses(loaded.recording, shuffled)
     index, model = RecordingIndex(recording.steps), replay_card(card)
     client = profile(CLIENT)
-    alone, _ = _replayed(recording, index, client, model, ttl)
+    alone = figures([replay(recording, client, model, ttl=ttl, index=index)])
     for mode, name in MODES.items():
-        found, bills = _replayed(recording, index, behind_gateway(client, profile(name), model), model, ttl)
-        sent = bills.usd_sent + bills.usd_kept_alive
+        found, bills = replayed_with_bills(recording, index, behind_gateway(client, profile(name), model), model, ttl)
         yield GatewayRow(
             mode,
             1,
             alone.usd,
             found.usd,
+            bills.usd_sent,
             bills.usd_direct,
-            sent / bills.usd_direct if bills.usd_direct else 1.0,
+            bills.worst,
             alone.folds,
             found.folds,
             alone.rereads_by.get("text", 0),
@@ -111,11 +126,12 @@ def gateway_rows(
         )
 
 
-def _replayed(
-    recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"]
-) -> tuple[Figures, _DirectBilling]:
-    simulation = _DirectBilling(recording, index, used, card, ttl)
-    simulation.bill_directly(card, ttl)
+def replayed_with_bills(
+    recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"], *, ours: bool = True
+) -> tuple[Figures, DirectBilling]:
+    """Replay a recording under a profile, behind our gateway or another one, and return its figures, and the simulation with both bills."""
+    simulation = DirectBilling(recording, index, used, card, ttl)
+    simulation.bill_directly(card, ttl, ours=ours)
     replaying = Replay(simulation, index, unseen_head(recording))
     complete(replaying.replay_all(recording.steps, lambda *_: None))
     return figures([replaying.outcome(timing=False)]), simulation
@@ -139,7 +155,7 @@ def gateway_table(
     """Return one row for each mode, summed over the sessions of a client that are long enough to come near a compaction."""
     rows: list[GatewayRow] = []
     for loaded in sessions:
-        if loaded.recording.tokens >= _LONG_TOKENS:
+        if loaded.recording.tokens >= LONG_TOKENS:
             announce(f"replaying {loaded.id} behind the gateway")
             rows += gateway_rows(loaded, shuffled=shuffled)
     return [summed([row for row in rows if row.mode == mode]) for mode in MODES if rows]
@@ -152,6 +168,7 @@ def summed(rows: Sequence[GatewayRow]) -> GatewayRow:
         len(rows),
         sum(row.usd_client for row in rows),
         sum(row.usd for row in rows),
+        sum(row.usd_sent for row in rows),
         sum(row.usd_direct for row in rows),
         max(row.worst for row in rows),
         sum(row.compactions_client for row in rows),

@@ -39,6 +39,7 @@ class ClearDead:
     gain: int = 2_000
     room: float = 0.3
     patience: float = 1.0
+    reads: float | None = None
     usual: int = 0
 
     def plan(self, situation: Situation) -> Outcome:
@@ -54,16 +55,16 @@ class ClearDead:
                 return cleared
         if situation.cache.edited:
             return ()
-        dead = dead_results(situation, patience=patience, usual=self.usual)
+        dead = dead_results(situation, patience=patience, reads=self.reads if situation.may_fold else None, usual=self.usual)
         if not dead:
             return ()
         warm = warm_prefixes(situation, [result.place for result in reversed(dead)])
         rates = rates_of(situation.card, situation.cache)
         # Stubs are slow to write. Clearing mostly does not pay even without them, so that is checked first; with a cold cache it does.
-        if warm.longest and next(_paying_suffixes(dead, warm, rates, self.cover, self.gain), None) is None:
+        if warm.longest and next(_paying_suffixes(dead, warm, rates, self.cover, self.gain, room=situation.room), None) is None:
             return ()
         dead = with_masks(dead, situation)
-        best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain)
+        best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain, room=situation.room)
         return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
 
@@ -80,20 +81,21 @@ def clear_all(situation: Situation, least: int = 0, patience: float = 1.0, usual
 
 
 def best_clearing(
-    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, *, cover: float = 2.0, least: int = 2_000
+    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, *, cover: float = 2.0, least: int = 2_000, room: float | None = None
 ) -> Clearing | None:
-    """Return the suffix of the dead results with the largest profit, or `None` if none pays."""
-    best = max(_paying_suffixes(dead, warm, rates, cover, least), key=itemgetter(0), default=None)
+    """Return the suffix of the dead results with the largest profit, or `None` if none pays or has room."""
+    best = max(_paying_suffixes(dead, warm, rates, cover, least, room=room), key=itemgetter(0), default=None)
     return Clearing(*best[1:]) if best is not None else None
 
 
 def _paying_suffixes(
-    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, cover: float, least: int
+    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, cover: float, least: int, *, room: float | None = None
 ) -> Iterator[tuple[float, int, int, float, float]]:
     """Yield the suffixes that pay, shortest first: the profit in input tokens, then the fields of its `Clearing`.
 
-    A suffix without a price always pays. Between two ends of cached prefixes a longer suffix frees more for the same loss of cache, so
-    only the longest of each such stretch is considered.
+    A suffix without a price always pays. A price is lost if the session ends right after it, so that there must be `room` for it. Between
+    two ends of cached prefixes a longer suffix frees more for the same loss of cache, so only the longest of each such stretch is
+    considered.
     """
     read, write = rates.read, rates.write
     ends, tokens, hot = warm.ends, warm.tokens, warm.longest
@@ -110,7 +112,7 @@ def _paying_suffixes(
         # Tokens cached after the first cleared result are no longer read; those that remain are written again.
         lost = hot - tokens[end - 1] if end else hot
         price = write * (lost - gain) - read * lost
-        if price <= 0 or (rent >= cover * price and gain >= least):
+        if price <= 0 or (rent >= cover * price and gain >= least and (room is None or price <= room)):
             yield rent - cover * price, count, gain, rent, price
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS, MOST_READS, allowance, joined, reads_worth, reserve, tariff_of
+from palimpsest.audit.pricing.keeping import KEEP_ALIVE_LOSS, MOST_READS, allowance, joined, reads_worth, reserve, room_of, tariff_of
 from palimpsest.audit.pricing.pauses import KEEP_ALIVE
 from palimpsest.core.items import Item
 from palimpsest.core.policy import Ask, JobLimits, JobPlan, JobSteps, ask
@@ -28,7 +28,7 @@ class KeepAlive:
     """
 
     most: int = MOST_READS
-    interval_ms: int = 240_000
+    interval_ms: int = 270_000
     loss: float = KEEP_ALIVE_LOSS
     limits: JobLimits = _LIMITS
     name: str = KEEP_ALIVE
@@ -50,7 +50,9 @@ class KeepAlive:
         price = tariff.read * prefix.tokens + tariff.output * _SHORT_REPLY
         # Reads do not spend what the prefix itself may still lose.
         held_back = reserve(tariff, situation.lifetime, prefix.ttl, prefix.tokens)
-        affordable = done + int((allowance(account, situation.lifetime, self.loss) - held_back) / price)
+        bills = situation.bills
+        room = allowance(account, situation.lifetime, self.loss) if bills is None else room_of(bills, self.loss)
+        affordable = done + int((room - held_back) / price)
         working, most = situation.health.turn is not None, min(self.most, affordable)
         return reads_worth(account, tariff, prefix.ttl, self.interval_ms, working=working, done=done, most=most) > done
 

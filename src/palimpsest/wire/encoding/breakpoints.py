@@ -20,11 +20,17 @@ BlockPosition: TypeAlias = tuple[int, int]
 def breakpoint_positions(
     rule: BreakpointRule, heads: int, messages: Sequence[Message], anchors: Sequence[str] = ()
 ) -> tuple[BlockPosition, ...]:
-    """The blocks that get a breakpoint, in the order they are sent; `anchors` are item ids, used by the `palimpsest` rule only."""
+    """The blocks that get a breakpoint, in the order they are sent; `anchors` are item ids.
+
+    The rules of other programs know no anchors: these get the breakpoints that such a rule leaves free.
+    """
     if rule == "none":
         return ()
-    wanted = palimpsest(heads, messages, anchors) if rule == "palimpsest" else _RULES[rule](heads, messages)
-    return tuple(sorted(set(wanted)))[-MAX_BREAKPOINTS:]
+    if rule == "palimpsest":
+        return tuple(sorted(set(palimpsest(heads, messages, anchors))))[-MAX_BREAKPOINTS:]
+    own = set(_RULES[rule](heads, messages))
+    free = [position for position in _find(messages, set(anchors)) if position not in own][: max(0, MAX_BREAKPOINTS - len(own))]
+    return tuple(sorted({*own, *free}))[-MAX_BREAKPOINTS:]
 
 
 def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) -> list[BlockPosition]:

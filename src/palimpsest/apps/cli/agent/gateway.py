@@ -92,7 +92,8 @@ def gateway(
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
-        workers = ProcessWorkers(home, cast("Mode", mode), fold=fold) if isinstance(home, Home) else None
+        keeps_alive = keep_alive and wrapped is not None
+        workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
         gateway = Gateway(
             home,
             cast("Mode", mode),
@@ -101,7 +102,7 @@ def gateway(
             warn=_warn,
             fold=fold,
             workers=workers,
-            keeps_alive=keep_alive and wrapped is not None,
+            keeps_alive=keeps_alive,
         )
         stop = stopped_by_signals()
         if wrapped is not None:

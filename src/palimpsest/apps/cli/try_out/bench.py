@@ -3,11 +3,12 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 from msgspec import Struct
@@ -26,6 +27,7 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
+from palimpsest.lab.simulation.gateway_peers.peer_table import peer_rows, peers_markdown
 from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_table
 from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
@@ -34,8 +36,11 @@ _EXAMPLES = """\b
 Examples:
   pal bench --quick
   pal bench --only turn --only decide
-  pal bench --only cost,rereads --sessions ~/.claude/projects"""
+  pal bench --only cost,rereads --sessions ~/.claude/projects
+  pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
+# Makes a table from the sessions below a folder, and the values behind it.
+_MakeTable: TypeAlias = Callable[[Path], tuple[str, Struct | Sequence[Struct]]]
 _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
 
 
@@ -67,6 +72,17 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     "behind_gateway",
     help="Instead, replay the long sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
 )
+@click.option(
+    "--peers",
+    type=click.Choice(["gateway"]),
+    help="Instead, measure other tools that shrink requests, and our modes, on the long sessions below the folder of --sessions.",
+)
+@click.option(
+    "--peers-python",
+    default=sys.executable,
+    metavar="FILE",
+    help="Python of the environment that has the peers (headroom-ai, llmtrim, litellm); default: this one.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -81,6 +97,8 @@ def bench(
     turns: int | None,
     growth: bool,
     behind_gateway: Path | None,
+    peers: str | None,
+    peers_python: str,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -89,21 +107,21 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
-    if fitted is not None:
-        require_placeholders(into, ("fit",))
-        found = fit(fitted, announce=_announce)
-        _report_table("fit", fit_markdown(found), found, into, as_json=as_json)
-        return
-    if chosen_from is not None:
-        require_placeholders(into, ("choice",))
-        tuning = tune(chosen_from, announce=_announce)
-        _report_table("choice", tuning_markdown(tuning), tuning, into, as_json=as_json)
-        return
-    if behind_gateway is not None:
-        require_placeholders(into, ("gateway",))
-        rows = gateway_table(load_all([behind_gateway]), announce=_announce)
-        _report_table("gateway", gateway_markdown(rows), rows, into, as_json=as_json)
-        return
+    other = {"--peers": peers or None, "--soak": turns, "--growth": growth or None}
+    chosen = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway} | other
+    if len(given := [name for name, value in chosen.items() if value is not None]) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    instead: tuple[tuple[str, Path | None, _MakeTable], ...] = (
+        ("fit", fitted, _fit_table),
+        ("choice", chosen_from, _choice_table),
+        ("gateway", behind_gateway, _gateway_table),
+        ("peers", _peer_sessions(recorded) if peers else None, partial(_peers_table, python=peers_python)),
+    )
+    for place, folder, made in instead:
+        if folder is not None:
+            require_placeholders(into, (place,))
+            _report_table(place, *made(folder), into, as_json=as_json)
+            return
     if turns is not None:
         with _working_folder(keep) as folder:
             soaked = soak(folder, turns, _announce)
@@ -128,6 +146,34 @@ def bench(
         _print(report)
     if report.missed:
         click.get_current_context().exit(FINDINGS)
+
+
+def _fit_table(folder: Path) -> tuple[str, Struct]:
+    found = fit(folder, announce=_announce)
+    return fit_markdown(found), found
+
+
+def _choice_table(folder: Path) -> tuple[str, Struct]:
+    tuning = tune(folder, announce=_announce)
+    return tuning_markdown(tuning), tuning
+
+
+def _gateway_table(folder: Path) -> tuple[str, Sequence[Struct]]:
+    rows = gateway_table(load_all([folder]), announce=_announce)
+    return gateway_markdown(rows), rows
+
+
+def _peers_table(folder: Path, *, python: str) -> tuple[str, Sequence[Struct]]:
+    rows = list(peer_rows(tuple(load_all([folder])), python, _announce))
+    if not rows:
+        raise BadInput("no session here is long enough to come near a compaction", where=str(folder))
+    return peers_markdown(rows), rows
+
+
+def _peer_sessions(recorded: Path | None) -> Path:
+    if recorded is None:
+        raise click.UsageError("--peers needs recorded sessions; name their folder with --sessions")
+    return recorded
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
