@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import click
@@ -94,16 +95,8 @@ def gateway(
     async def run() -> GatewayBill:
         keeps_alive = keep_alive and wrapped is not None
         workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
-        gateway = Gateway(
-            home,
-            cast("Mode", mode),
-            upstreams,
-            report=report,
-            warn=_warn,
-            fold=fold,
-            workers=workers,
-            keeps_alive=keeps_alive,
-        )
+        make = partial(Gateway, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
+        gateway = make(home, cast("Mode", mode), upstreams)
         stop = stopped_by_signals()
         if wrapped is not None:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
