@@ -92,10 +92,10 @@ def test_pa_28_a_replay_keeps_the_cache_alive_as_the_engine_does_and_bills_it() 
     plain, kept = (replay(recording, profile("lossless", {"PAL_KEEP_ALIVE": switch}), SONNET) for switch in ("off", "on"))
     reads = [call for call in kept.calls if call.purpose == "keep_alive"]
     turns = [call for call in kept.calls if call.purpose == "turn"]
-    # One read four minutes into the long pause, and two after the end, where a user of whom little is known does not come back.
+    # One read four and a half minutes into the long pause, and two after the end, where a user of whom little is known does not come back.
     last = turns[-1].at
-    assert [call.at - turns[61].at for call in reads if call.at < last] == [4 * MINUTE]
-    assert [call.at - last for call in reads if call.at > last] == [4 * MINUTE, 8 * MINUTE]
+    assert [call.at - turns[61].at for call in reads if call.at < last] == [4.5 * MINUTE]
+    assert [call.at - last for call in reads if call.at > last] == [4.5 * MINUTE, 9 * MINUTE]
     assert all(call.usage.cache_read > 0.99 * call.tokens for call in reads)
     # What the model is shown is the same, and the request after the pause reads what it would have written.
     assert [call.tokens for call in turns] == [call.tokens for call in plain.calls]

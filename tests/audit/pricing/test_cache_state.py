@@ -208,6 +208,13 @@ def test_an_automatic_cache_keeps_whole_prompts_and_is_read_up_to_any_item() -> 
     assert ends(session) == [("7.0", 3_968)]
 
 
+def test_misses_after_pauses_that_no_entry_outlasts_say_nothing_about_an_automatic_cache() -> None:
+    session = begin("gpt-5.5", tick=15 * MINUTE)
+    for _ in range(5):
+        call(session, usage=Usage(input=3_000))
+    assert session.derived.cache.value().missed == 1
+
+
 def test_pa_09_an_automatic_cache_that_is_missed_again_and_again_is_not_believed_in() -> None:
     session = begin("gpt-5")
     for expected in (3_072, 3_072, 0, 0):

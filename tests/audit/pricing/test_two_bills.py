@@ -37,6 +37,19 @@ def test_what_was_cleared_is_in_the_second_bill_at_the_prices_of_a_cache_of_its_
     assert late.usd_without == pytest.approx(26_000 * 3.75 / 1e6)
 
 
+def test_the_cached_end_of_a_request_is_that_of_the_longest_live_prefix_which_it_shares() -> None:
+    bills = TwoBills(CARD)
+    first = request(("head", 5_000), ("old result", 20_000))
+    bills.add(first, first, Usage(cache_write=25_000), 0)
+    longer = request(("head", 5_000), ("old result", 20_000), ("new", 1_000))
+    bills.add(longer, longer, Usage(cache_read=25_000, cache_write=1_000), MINUTE)
+    edited = request(("head", 5_000), ("old result", 20_000), ("stub", 100), ("newer", 100))
+    assert bills.cached_end(edited, 2 * MINUTE) == 1
+    assert bills.cached_end(longer, 2 * MINUTE) == 2
+    assert bills.cached_end(edited, 8 * MINUTE) is None
+    assert bills.cached_end(request(("another head", 5_000)), 2 * MINUTE) is None
+
+
 def test_sizes_are_corrected_by_the_reported_prompt() -> None:
     sent, given = request(("a", 1_000), ("stub", 500)), request(("a", 1_000), ("result", 2_000))
     call = TwoBills(CARD).add(given, sent, Usage(cache_write=3_000), 0)

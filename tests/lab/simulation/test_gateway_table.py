@@ -1,9 +1,13 @@
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
+from typing import Literal
 
 import pytest
-from corpus import CORPUS, WITHOUT, corpus
+from corpus import CORPUS, WITHOUT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from palimpsest.lab.simulation.gateway_table import MODES, GatewayRow, gateway_rows, summed, with_shuffled_pauses
+from palimpsest.lab.simulation.gateway_table import MODES, GatewayRow, gateway_rows, summed, with_pauses, with_shuffled_pauses
 from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
@@ -19,10 +23,28 @@ def limit(row: GatewayRow) -> float:
     return 1.05 if "keep-alive" in row.mode else 1.01
 
 
-def test_mi_19_no_mode_makes_the_bill_of_a_synthetic_session_higher(session: LoadedSession) -> None:
-    rows = list(gateway_rows(session))
-    assert [row.mode for row in rows] == list(MODES)
-    assert [row.mode for row in rows if row.worst > limit(row) or row.invalid] == []
+@settings(max_examples=10)
+@given(
+    st.sampled_from(sorted(MODES)),
+    st.sampled_from(["claude-sonnet-4-5", "gpt-5.5"]),
+    st.sampled_from(["5m", "1h"]),
+    st.lists(st.sampled_from([1, 30, 250, 299, 301, 900, 3_599, 3_601, 40_000]), min_size=1, max_size=30),
+)
+def test_mi_19_no_mode_makes_the_bill_higher_whatever_the_pauses_and_wherever_the_session_ends(
+    session: LoadedSession, mode: str, card: str, ttl: Literal["5m", "1h"], seconds: list[int]
+) -> None:
+    pauses = [1_000 * each for each in islice(cycle(seconds), len(session.recording.steps) - 1)]
+    paused = replace(session, recording=with_pauses(session.recording, pauses))
+    (row,) = gateway_rows(paused, card=card, ttl=ttl, modes=(mode,))
+    # `worst` is the highest ratio after any request, so that it holds for every end.
+    assert (row.mode, row.invalid) == (mode, 0)
+    assert row.worst <= limit(row)
+
+
+def test_behind_the_gateway_a_clear_is_made_and_the_client_sends_more_than_is_forwarded(session: LoadedSession) -> None:
+    rows = {row.mode: row for row in gateway_rows(session)}
+    assert rows["thrifty"].usd_sent < rows["lossless"].usd_sent < 1.01 * rows["lossless"].usd_direct
+    assert {mode for mode, row in rows.items() if row.usd_sent < row.usd_direct} >= {"palimpsest", "thrifty"}
 
 
 def test_exchanged_pauses_are_the_same_pauses_in_another_order(session: LoadedSession) -> None:
@@ -39,7 +61,9 @@ def test_a_sum_has_the_highest_ratio_of_its_rows() -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not CORPUS.exists(), reason=WITHOUT)
-@pytest.mark.parametrize(("card", "shuffled"), [("claude-sonnet-4-5", None), ("claude-sonnet-4-5", 1), ("gpt-5.5", None)])
-def test_mi_19_no_mode_makes_the_bill_of_a_public_session_higher(card: str, shuffled: int | None) -> None:
-    rows = [row for loaded in load_all(corpus("claude-code/*.jsonl")) for row in gateway_rows(loaded, card=card, shuffled=shuffled)]
+@pytest.mark.parametrize("shuffled", [None, 1], ids=["recorded pauses", "shuffled pauses"])
+@pytest.mark.parametrize(("card", "ttl"), [("claude-sonnet-4-5", "5m"), ("claude-sonnet-4-5", "1h"), ("gpt-5.5", "5m")])
+def test_mi_19_no_mode_makes_the_bill_of_a_public_session_higher(card: str, ttl: Literal["5m", "1h"], shuffled: int | None) -> None:
+    rows = [row for loaded in load_all([CORPUS]) for row in gateway_rows(loaded, card=card, ttl=ttl, shuffled=shuffled)]
+    assert len(rows) > 100
     assert [row for row in rows if row.worst > limit(row) or row.invalid] == []

@@ -158,6 +158,22 @@ def test_the_best_clearing_is_the_best_of_all_suffixes(found: tuple[list[DeadRes
         assert (found_best.rent, found_best.price) == pytest.approx((best.rent, best.price))
 
 
+@given(graves(), st.floats(-20_000, 60_000))
+def test_no_clearing_costs_more_than_there_is_room_for_unless_it_costs_nothing(
+    found: tuple[list[DeadResult], WarmPrefixes], room: float
+) -> None:
+    rows, warm = found
+    best = best_clearing(rows, warm, RATES, cover=0.3, least=0, room=room)
+    assert best is None or best.price <= max(0.0, room)
+    assert best_clearing(rows, warm, RATES, cover=0.3, least=0, room=1e9) == best_clearing(rows, warm, RATES, cover=0.3, least=0)
+
+
+def test_what_would_pay_waits_for_room() -> None:
+    # At the twentieth call the rent covers the price of 23,200 input tokens.
+    assert cleared(ClearDead(cover=1.0).plan(replace(worked(40), room=1_000.0))) == ()
+    assert cleared(ClearDead(cover=1.0).plan(replace(worked(40), room=100_000.0))) == ("3.0",)
+
+
 @pytest.mark.parametrize(
     ("model", "ttl", "calls"),
     # 2.0 x 30,000 - 5,800 - 4,000 = 50,200: the 34th call; 1.0 x 30,064 - 5,798.4 - 2,080 = 22,185.6: the 15th.

@@ -44,7 +44,7 @@ def with_prefix(given: JobSituation, tokens: int, last: str = "") -> JobSituatio
     ("changes", "reads"),
     [
         pytest.param({}, True, id="shortly before the prefix expires"),
-        pytest.param({"now": 50_000}, False, id="it lives until the next moment"),
+        pytest.param({"now": 20_000}, False, id="it lives until the next moment"),
         pytest.param({"now": TTL}, False, id="it has expired"),
         pytest.param({"job": JobState(repeats=1)}, True, id="the second in a row"),
         pytest.param({"job": JobState(repeats=2)}, False, id="the third in a row, for a user of whom nothing is known"),

@@ -131,9 +131,10 @@ class CacheProjection(StateProjection):
         self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
 
     def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
-        cache = replace(self._value, reads=watch_after_reply(self._value.reads, usage), edited=False, missed=self._count_misses(usage))
-        called = at if cache.called is None else cache.called
-        live = [prefix for prefix in cache.prefixes if prefix.live(called)]
+        called = at if self._value.called is None else self._value.called
+        live = [prefix for prefix in self._value.prefixes if prefix.live(called)]
+        missed = self._count_misses(usage, expired=not live and bool(self._value.prefixes))
+        cache = replace(self._value, reads=watch_after_reply(self._value.reads, usage), edited=False, missed=missed)
         match card.cache:
             case "none":
                 prefixes: list[CachedPrefix] = []
@@ -151,10 +152,11 @@ class CacheProjection(StateProjection):
         view = self._views.view
         return counter.scaled(counter.raw(view) - sum(counter.unscaled_sizes(view.items[len(self._items) :])))
 
-    def _count_misses(self, usage: Usage) -> int:
-        if not usage.prompt:
-            return self._value.missed
-        return self._value.missed + 1 if usage.cache_read * 2 < usage.prompt else 0
+    def _count_misses(self, usage: Usage, *, expired: bool) -> int:
+        if usage.prompt and usage.cache_read * 2 >= usage.prompt:
+            return 0
+        # A miss after a pause that no entry outlasts says nothing about the cache.
+        return self._value.missed if expired or not usage.prompt else self._value.missed + 1
 
     def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
         """The prefix in an automatic cache: the whole prompt, or after repeated misses only what was read."""

@@ -1,9 +1,9 @@
 """What the modes of the gateway cost on recorded sessions: against the client alone, and against the same requests sent directly."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace as with_fields
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -35,15 +35,17 @@ MODES: Final = {
     "thrifty": "gateway-thrifty",
 }
 """The modes that change anything, with their profiles."""
+# Sessions of fewer tokens never come near a compaction.
 LONG_TOKENS: Final = 150_000
-"""Sessions of fewer tokens never come near a compaction."""
+_CLAUDE: Final = "claude"
 
 
 class GatewayRow(Value, frozen=True):
     """One session in one mode, in dollars: the client alone, and behind the gateway.
 
     `usd` is the whole cost, with summaries and re-reads; `usd_sent` that of the forwarded requests alone, which `usd_direct` compares with.
-    `worst` is the highest ratio of these two after any request, had the session ended there; of a sum, that of any session.
+    `worst` is the highest ratio of these two after any request, had the session ended there; of a sum, that of any session. Of `steps`
+    recorded calls, `needy` ones needed a text that was hidden.
     """
 
     mode: str
@@ -58,6 +60,8 @@ class GatewayRow(Value, frozen=True):
     rereads_client: int = 0
     rereads: int = 0
     invalid: int = 0
+    steps: int = 0
+    needy: int = 0
 
 
 class DirectBilling(Simulation):
@@ -71,7 +75,7 @@ class DirectBilling(Simulation):
         self.simulator = CacheSimulator(card, self.counter.item, anchored=ours)
         self._direct, self._ttl = CacheSimulator(card, self.counter.item), ttl
         self.usd_sent = self.usd_direct = self.worst = 0.0
-        self.turns = self.tokens_sent = self.tokens_direct = 0
+        self.turns = self.tokens_sent = self.tokens_direct = self.needy = 0
         self.session.two_bills = (lambda: (self.usd_sent, self.usd_direct)) if ours else None
 
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
@@ -101,15 +105,20 @@ def _as_given(view: View) -> View:
 
 
 def gateway_rows(
-    loaded: LoadedSession, *, card: str = "claude-sonnet-4-5", ttl: Literal["5m", "1h"] = "5m", shuffled: int | None = None
+    loaded: LoadedSession,
+    *,
+    card: str = "claude-sonnet-4-5",
+    ttl: Literal["5m", "1h"] = "5m",
+    shuffled: int | None = None,
+    modes: Collection[str] = MODES,
 ) -> Iterator[GatewayRow]:
-    """Yield a row for each mode. With `shuffled`, the pauses between requests are exchanged with each other, by this seed."""
+    """Yield a row for each of the modes. With `shuffled`, the pauses between requests are exchanged with each other, by this seed."""
     recording = loaded.recording if shuffled is None else with_shuffled_pauses(loaded.recording, shuffled)
     index, model = RecordingIndex(recording.steps), replay_card(card)
     client = profile(CLIENT)
     alone = figures([replay(recording, client, model, ttl=ttl, index=index)])
-    for mode, name in MODES.items():
-        found, bills = replayed_with_bills(recording, index, behind_gateway(client, profile(name), model), model, ttl)
+    for mode in modes:
+        found, bills = replayed_with_bills(recording, index, behind_gateway(client, profile(MODES[mode]), model), model, ttl)
         yield GatewayRow(
             mode,
             1,
@@ -123,6 +132,8 @@ def gateway_rows(
             alone.rereads_by.get("text", 0),
             found.rereads_by.get("text", 0),
             found.invalid,
+            len(recording.steps),
+            bills.needy,
         )
 
 
@@ -134,31 +145,60 @@ def replayed_with_bills(
     simulation.bill_directly(card, ttl, ours=ours)
     replaying = Replay(simulation, index, unseen_head(recording))
     complete(replaying.replay_all(recording.steps, lambda *_: None))
+    simulation.needy = len(set(replaying.needy_steps["text"]))
     return figures([replaying.outcome(timing=False)]), simulation
 
 
 def with_shuffled_pauses(recording: RecordedSession, seed: int) -> RecordedSession:
     """Return a recording whose pauses between requests are exchanged with each other."""
-    times = [step.at for step in recording.steps]
-    pauses = [max(0, after - before) for before, after in pairwise(times)]
+    pauses = [max(0, after.at - before.at) for before, after in pairwise(recording.steps)]
     random.Random(seed).shuffle(pauses)  # noqa: S311 - the same pauses in every run
-    at, steps = times[0] if times else 0, []
-    for step, pause in zip(recording.steps, [0, *pauses], strict=True):
-        at += pause
-        steps.append(replace(step, at=at))
-    return with_fields(recording, steps=tuple(steps))
+    return with_pauses(recording, pauses)
 
 
-def gateway_table(
-    sessions: Iterable[LoadedSession], *, shuffled: int | None = None, announce: Callable[[str], None] = lambda _text: None
-) -> list[GatewayRow]:
-    """Return one row for each mode, summed over the sessions of a client that are long enough to come near a compaction."""
-    rows: list[GatewayRow] = []
-    for loaded in sessions:
-        if loaded.recording.tokens >= LONG_TOKENS:
-            announce(f"replaying {loaded.id} behind the gateway")
-            rows += gateway_rows(loaded, shuffled=shuffled)
-    return [summed([row for row in rows if row.mode == mode]) for mode in MODES if rows]
+def with_pauses(recording: RecordedSession, pauses: Sequence[int]) -> RecordedSession:
+    """Return a recording with these pauses between its requests, in milliseconds, one fewer than it has requests."""
+    times = accumulate(pauses, initial=recording.steps[0].at) if recording.steps else ()
+    return with_fields(recording, steps=tuple(replace(step, at=at) for step, at in zip(recording.steps, times, strict=True)))
+
+
+# The settings under which no mode may make the bill of any session higher: a name, the card, the lifetime, and the seed of the pauses.
+LAW: Final[tuple[tuple[str, str, Literal["5m", "1h"], int | None], ...]] = (
+    ("Sonnet 4.5, five minutes", "claude-sonnet-4-5", "5m", None),
+    ("the same, pauses exchanged", "claude-sonnet-4-5", "5m", 1),
+    ("Sonnet 4.5, one hour", "claude-sonnet-4-5", "1h", None),
+    ("the same, pauses exchanged", "claude-sonnet-4-5", "1h", 1),
+    ("GPT-5.5, automatic cache", "gpt-5.5", "5m", None),
+    ("the same, pauses exchanged", "gpt-5.5", "5m", 1),
+)
+
+
+class GatewayReport(Value, frozen=True):
+    """The modes on long sessions of Claude Code, all of them and each half; and the sums over all sessions for each setting of the law."""
+
+    modes: tuple[GatewayRow, ...]
+    even: tuple[GatewayRow, ...] = ()
+    odd: tuple[GatewayRow, ...] = ()
+    law: tuple[tuple[GatewayRow, ...], ...] = ()
+
+
+def gateway_report(sessions: Iterable[LoadedSession], *, announce: Callable[[str], None] = lambda _text: None) -> GatewayReport:
+    """Return the rows of both tables; the first has the sessions of Claude Code that are long enough to come near a compaction."""
+    law: list[tuple[GatewayRow, ...]] = []
+    found = tuple(sessions)
+    long: list[list[GatewayRow]] = []
+    for name, card, ttl, shuffled in LAW:
+        announce(f"replaying {len(found)} sessions behind the gateway: {name}")
+        rows = [list(gateway_rows(loaded, card=card, ttl=ttl, shuffled=shuffled)) for loaded in found]
+        if not law:
+            is_long = [loaded.format == _CLAUDE and loaded.recording.tokens >= LONG_TOKENS for loaded in found]
+            long = [each for each, wanted in zip(rows, is_long, strict=True) if wanted]
+        law.append(_by_mode(rows))
+    return GatewayReport(_by_mode(long), _by_mode(long[::2]), _by_mode(long[1::2]), tuple(law))
+
+
+def _by_mode(rows: Sequence[Sequence[GatewayRow]]) -> tuple[GatewayRow, ...]:
+    return tuple(summed(each) for each in zip(*rows, strict=True))
 
 
 def summed(rows: Sequence[GatewayRow]) -> GatewayRow:
@@ -176,18 +216,27 @@ def summed(rows: Sequence[GatewayRow]) -> GatewayRow:
         sum(row.rereads_client for row in rows),
         sum(row.rereads for row in rows),
         sum(row.invalid for row in rows),
+        sum(row.steps for row in rows),
+        sum(row.needy for row in rows),
     )
 
 
-def gateway_markdown(rows: Sequence[GatewayRow]) -> str:
-    """Return the table as Markdown."""
-    lines = [
-        "| mode | cost against the client alone | worst session against the same requests sent directly | compactions | re-reads by text |",
-        "|---|---|---|---|---|",
-    ]
+def gateway_markdown(report: GatewayReport) -> str:
+    """Return the table of the modes as Markdown."""
+    columns = ("mode", "cost against the client alone", "on each half", "against the same requests sent directly", "compactions")
+    lines = [f"| {' | '.join((*columns, 're-reads by text', 'steps in need of something hidden'))} |", "|---" * 7 + "|"]
     lines += [
-        f"| {row.mode} | {row.usd / row.usd_client:.3f}x | {row.worst:.3f}x | {row.compactions} of {row.compactions_client} "
-        f"| {row.rereads} of {row.rereads_client} |"
-        for row in rows
+        f"| {row.mode} | {row.usd / row.usd_client:.3f}x | {even.usd / even.usd_client:.3f}x, {odd.usd / odd.usd_client:.3f}x "
+        f"| {row.usd_sent / row.usd_direct:.3f}x | {row.compactions} of {row.compactions_client} | {row.rereads} of {row.rereads_client} "
+        f"| {row.needy} of {row.steps:,} |"
+        for row, even, odd in zip(report.modes, report.even, report.odd, strict=True)
     ]
+    return "\n".join(lines)
+
+
+def law_markdown(report: GatewayReport) -> str:
+    """Return the table of the worst sessions as Markdown: the highest ratio to the same requests sent directly, after any request."""
+    lines = ["| worst session, wherever it ends | " + " | ".join(MODES) + " |", "|---" * (len(MODES) + 1) + "|"]
+    for (name, *_), rows in zip(LAW, report.law, strict=True):
+        lines.append(f"| {name} | " + " | ".join(f"{row.worst:.3f}" for row in rows) + " |")
     return "\n".join(lines)

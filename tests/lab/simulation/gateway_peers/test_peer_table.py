@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from palimpsest.lab.simulation.gateway_peers.peer_table import PEERS, PUBLISHED, PeerRow, peer_rows, peers_markdown
+from palimpsest.lab.simulation.gateway_peers.table import EARLIER, PEERS, PeerRow, peer_rows, peers_markdown
 from palimpsest.lab.simulation.loading import LoadedSession, load_log
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
@@ -16,9 +16,9 @@ def session() -> LoadedSession:
         return load_log(log, MemoryBlobs(), "synthetic", "synthetic")
 
 
-def test_each_way_has_a_row_and_peers_that_are_not_installed_have_published_figures(session: LoadedSession) -> None:
+def test_each_way_has_a_row_and_peers_that_are_not_installed_have_earlier_figures(session: LoadedSession) -> None:
     rows = list(peer_rows([session], sys.executable, least=0))
-    published = [row for row in PEERS.values() if row.sessions]
+    earlier = [row for row in PEERS.values() if row.sessions]
 
     assert [row.name for row in rows] == [
         "`lossless`",
@@ -26,9 +26,9 @@ def test_each_way_has_a_row_and_peers_that_are_not_installed_have_published_figu
         "`thrifty`",
         "context editing, evaluated again at each call",
         "context editing, sticky, at least 20k",
-        *(row.name for row in (*published, *PUBLISHED)),
+        *(row.name for row in (*earlier, *EARLIER)),
     ]
-    assert rows[5:] == [*published, *PUBLISHED]
+    assert rows[5:] == [*earlier, *EARLIER]
     assert [(row.measured, row.sessions, row.turns > 0, row.ms) for row in rows[:5]] == [(True, 1, True, None)] * 5
     # So short a session is below the trigger of context editing, and what clears nothing costs the same.
     assert [(row.tokens_ratio, row.usd_ratio) for row in rows[3:5]] == [(1.0, 1.0)] * 2
@@ -48,5 +48,5 @@ def test_the_table_says_what_was_measured_and_what_was_not() -> None:
         "| llmtrim \\* | 1.000x | 1.006x | – | 0 of 1,484 | 25 |\n"
         "\n"
         "† Against the same requests sent directly. 2 sessions; 1 step in need of what the client's own compactions alone hide, which are "
-        "included. \\* Not measured in this run: published figures of eight sessions, without what the client alone hides."
+        "included. \\* Not measured in this run: figures of an earlier run over eight sessions, without what the client alone hides."
     )

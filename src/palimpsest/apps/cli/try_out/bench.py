@@ -27,8 +27,8 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
-from palimpsest.lab.simulation.gateway_peers.peer_table import peer_rows, peers_markdown
-from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_table
+from palimpsest.lab.simulation.gateway_peers.table import peer_rows, peers_markdown
+from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_report, law_markdown
 from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
 
@@ -40,7 +40,7 @@ Examples:
   pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
 # Makes a table from the sessions below a folder, and the values behind it.
-_MakeTable: TypeAlias = Callable[[Path], tuple[str, Struct | Sequence[Struct]]]
+_MakeTables: TypeAlias = Callable[[Path], tuple[tuple[str, ...], Struct | Sequence[Struct]]]
 _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
 
 
@@ -70,7 +70,7 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
 @_folder_option(
     "--gateway",
     "behind_gateway",
-    help="Instead, replay the long sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
+    help="Instead, replay the sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
 )
 @click.option(
     "--peers",
@@ -111,23 +111,18 @@ def bench(
     chosen = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway} | other
     if len(given := [name for name, value in chosen.items() if value is not None]) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
-    instead: tuple[tuple[str, Path | None, _MakeTable], ...] = (
-        ("fit", fitted, _fit_table),
-        ("choice", chosen_from, _choice_table),
-        ("gateway", behind_gateway, _gateway_table),
-        ("peers", _peer_sessions(recorded) if peers else None, partial(_peers_table, python=peers_python)),
+    instead: tuple[tuple[tuple[str, ...], Path | None, _MakeTables], ...] = (
+        (("fit",), fitted, _fit_table),
+        (("choice",), chosen_from, _choice_table),
+        (("gateway", "gateway_law"), behind_gateway, _gateway_tables),
+        (("peers",), _peer_sessions(recorded) if peers else None, partial(_peers_table, python=peers_python)),
     )
-    for place, folder, made in instead:
+    for places, folder, made in instead:
         if folder is not None:
-            require_placeholders(into, (place,))
-            _report_table(place, *made(folder), into, as_json=as_json)
+            _make_tables(places, folder, made, into, as_json=as_json)
             return
     if turns is not None:
-        with _working_folder(keep) as folder:
-            soaked = soak(folder, turns, _announce)
-        emit(soaked) if as_json else _print_soak(soaked)
-        if not soaked.memory_is_flat:
-            click.get_current_context().exit(FINDINGS)
+        _soak(turns, keep, as_json=as_json)
         return
     if growth:
         _measure_growth(keep, as_json=as_json)
@@ -148,26 +143,42 @@ def bench(
         click.get_current_context().exit(FINDINGS)
 
 
-def _fit_table(folder: Path) -> tuple[str, Struct]:
+def _make_tables(places: tuple[str, ...], folder: Path, made: _MakeTables, into: tuple[Path, ...], *, as_json: bool) -> None:
+    require_placeholders(into, places)
+    tables, found = made(folder)
+    by_place = dict(zip(places, tables, strict=True))
+    insert_tables(into, by_place)
+    emit(found) if as_json else click.echo("\n\n".join(by_place.values()))
+
+
+def _soak(turns: int, keep: Path | None, *, as_json: bool) -> None:
+    with _working_folder(keep) as folder:
+        soaked = soak(folder, turns, _announce)
+    emit(soaked) if as_json else _print_soak(soaked)
+    if not soaked.memory_is_flat:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _fit_table(folder: Path) -> tuple[tuple[str], Struct]:
     found = fit(folder, announce=_announce)
-    return fit_markdown(found), found
+    return (fit_markdown(found),), found
 
 
-def _choice_table(folder: Path) -> tuple[str, Struct]:
+def _choice_table(folder: Path) -> tuple[tuple[str], Struct]:
     tuning = tune(folder, announce=_announce)
-    return tuning_markdown(tuning), tuning
+    return (tuning_markdown(tuning),), tuning
 
 
-def _gateway_table(folder: Path) -> tuple[str, Sequence[Struct]]:
-    rows = gateway_table(load_all([folder]), announce=_announce)
-    return gateway_markdown(rows), rows
+def _gateway_tables(folder: Path) -> tuple[tuple[str, str], Struct]:
+    replayed = gateway_report(load_all([folder]), announce=_announce)
+    return (gateway_markdown(replayed), law_markdown(replayed)), replayed
 
 
-def _peers_table(folder: Path, *, python: str) -> tuple[str, Sequence[Struct]]:
+def _peers_table(folder: Path, *, python: str) -> tuple[tuple[str], Sequence[Struct]]:
     rows = list(peer_rows(tuple(load_all([folder])), python, _announce))
     if not rows:
         raise BadInput("no session here is long enough to come near a compaction", where=str(folder))
-    return peers_markdown(rows), rows
+    return (peers_markdown(rows),), rows
 
 
 def _peer_sessions(recorded: Path | None) -> Path:
@@ -201,14 +212,6 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         console().print(rows)
     if not all(each.ok for each in found):
         click.get_current_context().exit(FINDINGS)
-
-
-def _report_table(place: str, table: str, found: Struct | Sequence[Struct], into: tuple[Path, ...], *, as_json: bool) -> None:
-    insert_tables(into, {place: table})
-    if as_json:
-        emit(found)
-    else:
-        click.echo(table)
 
 
 def _announce(what: str) -> None:

@@ -15,7 +15,7 @@ from palimpsest.core.policy import Plan, Policy
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.lab.simulation.behind_gateway import behind_gateway
-from palimpsest.lab.simulation.gateway_peers.peer_policy import Messages, PeerPolicy, PeerProcess, message_list
+from palimpsest.lab.simulation.gateway_peers.policy import Messages, PeerPolicy, PeerProcess, message_list
 from palimpsest.lab.simulation.gateway_table import CLIENT, LONG_TOKENS, MODES, replayed_with_bills
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
@@ -40,7 +40,7 @@ class PeerRow(Value, frozen=True):
     """One way to send the requests of a client; tokens and dollars are those of the requests as sent, and as given.
 
     `hidden` counts steps that needed text which was no longer shown, `hidden_alone` those of the client alone. `ms` is of one request of
-    150,000 tokens. `failures` counts requests that a peer could not edit. A row that is not `measured` has published ratios.
+    150,000 tokens. `failures` counts requests that a peer could not edit. A row that is not `measured` has earlier figures.
     """
 
     name: str
@@ -57,25 +57,25 @@ class PeerRow(Value, frozen=True):
     failures: int = 0
 
 
-def _published(name: str, ratios: tuple[float, float], hidden: int | None, ms: float, turns: int = 1_484) -> PeerRow:
+def _earlier(name: str, ratios: tuple[float, float], hidden: int | None, ms: float, turns: int = 1_484) -> PeerRow:
     return PeerRow(name, measured=False, sessions=8, turns=turns, tokens_ratio=ratios[0], usd_ratio=ratios[1], hidden=hidden, ms=ms)
 
 
-# By the name of the worker. Published figures: eight recorded sessions of Claude Code with 1,657 calls, cache entries of five minutes, on
+# By the name of the worker. Earlier figures: eight recorded sessions of Claude Code with 1,657 calls, cache entries of five minutes, on
 # another machine, with Headroom 0.42 and llmtrim 0.13.7; what the client alone hides is not counted there. A row without sessions is
 # shown only if it was measured.
 PEERS: Final[Mapping[str, PeerRow]] = {
     "headroom": PeerRow("Headroom's library, all at each call", measured=False),
     "headroom-frozen": PeerRow("Headroom's library, what was sent is frozen", measured=False),
-    "llmtrim": _published("llmtrim", (1.0, 1.006), 0, 25),
-    "litellm-100k": _published("LiteLLM compress, 100k", (1.0, 1.0), None, 114),
-    "litellm-50k-hidden": _published("LiteLLM compress, 50k, breakpoints hidden", (0.876, 2.66), 10, 346, 469),
+    "llmtrim": _earlier("llmtrim", (1.0, 1.006), 0, 25),
+    "litellm-100k": _earlier("LiteLLM compress, 100k", (1.0, 1.0), None, 114),
+    "litellm-50k-hidden": _earlier("LiteLLM compress, 50k, breakpoints hidden", (0.876, 2.66), 10, 346, 469),
 }
 
 # What follows the replies of the model, as its proxy does, cannot be measured in a replay.
-PUBLISHED: Final = (
-    _published("Headroom's proxy, cache mode", (0.961, 0.964), 4, 137),
-    _published("Headroom's proxy, token mode", (0.981, 0.984), 5, 150),
+EARLIER: Final = (
+    _earlier("Headroom's proxy, cache mode", (0.961, 0.964), 4, 137),
+    _earlier("Headroom's proxy, token mode", (0.981, 0.984), 5, 150),
 )
 
 
@@ -164,7 +164,7 @@ class _Traffic:
 def peer_rows(
     sessions: Sequence[LoadedSession], python: str, announce: Callable[[str], None] = lambda _text: None, *, least: int = LONG_TOKENS
 ) -> Iterator[PeerRow]:
-    """Yield a row for each way; peers that are not installed in `python` have their published figures.
+    """Yield a row for each way; peers that are not installed in `python` have earlier figures.
 
     Sessions of fewer than `least` tokens are left out; without any that is long enough, nothing is yielded.
     """
@@ -177,19 +177,19 @@ def peer_rows(
         yield traffic.replayed(name, behind=profile(MODES[name])).row(f"`{name}`", alone=alone, ms=ms)
     for name, policy in _EDITING.items():
         yield traffic.replayed(name, (policy,)).row(name, alone=alone, ms=None)
-    for worker, published in PEERS.items():
+    for worker, earlier in PEERS.items():
         with ExitStack() as stack:
             process = stack.enter_context(PeerProcess(worker, python))
             if not process.version:
-                if published.sessions:
-                    yield published
+                if earlier.sessions:
+                    yield earlier
                 continue
             times = [process.edit(messages)[1] for messages in traffic.lists]
             editor = stack.enter_context(PeerProcess(worker, python))
-            total = traffic.replayed(published.name, (PeerPolicy(editor),))
+            total = traffic.replayed(earlier.name, (PeerPolicy(editor),))
             ms = median(times) if times else None
-            yield total.row(published.name, alone=alone, ms=ms, version=process.version, failures=editor.failures)
-    yield from PUBLISHED
+            yield total.row(earlier.name, alone=alone, ms=ms, version=process.version, failures=editor.failures)
+    yield from EARLIER
 
 
 def _own_ms(name: str, lists: Sequence[Messages]) -> float | None:
@@ -210,7 +210,7 @@ def peers_markdown(rows: Sequence[PeerRow]) -> str:
     heads = ("", "tokens forwarded", "billed †", "worst session †", "steps in need of something hidden", "ms at 150k tokens")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in rows:
-        name = f"{row.name}{f' {row.version}' if row.version else ''}{'' if row.measured else _UNMEASURED}"
+        name = f"{row.name}{f' ({row.version})' if row.version else ''}{'' if row.measured else _UNMEASURED}"
         worst = f"{row.worst:.3f}x" if row.measured else "–"
         ms = "–" if row.ms is None else f"{row.ms:.0f}"
         lines.append(f"| {name} | {row.tokens_ratio:.3f}x | {row.usd_ratio:.3f}x | {worst} | {_hidden_cell(row)} | {ms} |")
@@ -220,7 +220,7 @@ def peers_markdown(rows: Sequence[PeerRow]) -> str:
         sessions, needed = counted(measured[0].sessions, "session"), counted(measured[0].hidden_alone, "step")
         notes.append(f"{sessions}; {needed} in need of what the client's own compactions alone hide, which are included.")
     if len(measured) < len(rows):
-        notes.append("\\* Not measured in this run: published figures of eight sessions, without what the client alone hides.")
+        notes.append("\\* Not measured in this run: figures of an earlier run over eight sessions, without what the client alone hides.")
     return "\n".join(lines) + "\n\n" + " ".join(notes)
 
 
