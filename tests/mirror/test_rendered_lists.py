@@ -150,6 +150,13 @@ def test_the_shape_of_a_list_is_told_by_the_first_message_that_only_one_shape_ha
     assert detected_wire([ASKED, message]) == wire
 
 
+def test_a_text_that_breaks_a_rule_is_found_in_its_message_and_what_the_owner_broke_is_not() -> None:
+    unanswered = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Read", "input": {}}]}
+    listed = [ASKED, CALLS, RESULTS, unanswered]
+    assert rendered_or_broken("anthropic", listed, Mask(("1.0",), " "))[1] == ["messages[0].content[0]: a text is empty"]
+    assert rendered_or_broken("anthropic", listed, Mask(("1.0",), "[cleared]"))[1] == []
+
+
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 # A message with all kinds of blocks beside one text or result, the field and the number of that one, and the id of its item.
 BESIDE: dict[WireName, tuple[list[Any], str, int, str]] = {

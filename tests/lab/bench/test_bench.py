@@ -31,6 +31,8 @@ TINY = BenchSizes(
     peers=False,
     replayed_long=8_000,
     terminal_turns=10,
+    streams=1,
+    stream_events=3,
 )
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 
