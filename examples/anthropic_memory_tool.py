@@ -37,7 +37,7 @@ def ask(prompt: str, home: Path, project: Path) -> None:
         conversation.prepare(messages)  # so that a note can cite what the user said
         tool = memory_tool(conversation, project)
         reply = client.beta.messages.tool_runner(model="claude-sonnet-4-6", max_tokens=1_000, messages=messages, tools=[tool]).until_done()
-        print(reply.content[0].text)
+        print(*(block.text for block in reply.content if block.type == "text"))
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ def answer(request: httpx2.Request) -> httpx2.Response:
     arguments = json.dumps({"path": f"part_{number}.py"})
     if request.url.path.endswith("/responses"):
         call: dict[str, Any] = {"type": "function_call", "call_id": f"call_{number}", "name": "read", "arguments": arguments}
-        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
-        said["content"] = [{"type": "output_text", "text": "Done.", "annotations": []}]
+        parts = [{"type": "output_text", "text": "Done.", "annotations": []}]
+        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": parts}
         response = {"id": f"r_{number}", "object": "response", "status": "completed", "output": [call if number <= ROUNDS else said]}
         return httpx2.Response(200, json=response | {"usage": {"input_tokens": tokens, "output_tokens": 9}})
     call = {"id": f"call_{number}", "type": "function", "function": {"name": "read", "arguments": arguments}}

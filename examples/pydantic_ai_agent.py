@@ -1,5 +1,6 @@
 """An agent of pydantic-ai whose requests stay within a small window while its run keeps all messages; the model is a function."""
 
+import asyncio
 from typing import Any
 
 from pydantic_ai import Agent
@@ -34,7 +35,7 @@ def read(number: int) -> str:
 def main() -> None:
     following = capability(settings={"PAL_COMPACT_AT": "20000"})
     agent = Agent(FunctionModel(answer, model_name="gpt-5"), instructions="You read files.", tools=[read], capabilities=[following])
-    messages = agent.run_sync("Read all parts.").all_messages()
+    messages = asyncio.run(agent.run("Read all parts.")).all_messages()
     print(f"{len(messages)} messages of {size_of(messages) // 1000} kB in the run, at most {max(SENT) // 1000} kB were sent")
     (conversation,) = following.conversations.all()
     print(sorted({edit.by for edit in conversation.audit()}))

@@ -61,7 +61,9 @@ def results(messages: list[Any]) -> list[str]:
 def test_an_agent_sends_folded_messages_and_keeps_its_own() -> None:
     seen: list[list[Any]] = []
     following = capability(settings={"PAL_COMPACT_AT": "4000"})
-    result = Agent(reader(seen), instructions="You fix bugs.", tools=[read], capabilities=[following]).run_sync("Read all parts.")
+    agent = Agent(reader(seen), instructions="You fix bugs.", tools=[read], capabilities=[following])
+    # `run_sync` would leave an event loop open.
+    result = asyncio.run(agent.run("Read all parts."))
     assert result.output == "Done."
     assert results(result.all_messages()) == [read(number) for number in range(ROUNDS)]
     sizes = [sum(len(str(getattr(part, "content", ""))) for message in messages for part in message.parts) for messages in seen]
@@ -92,4 +94,4 @@ def test_an_error_of_the_model_reaches_the_caller() -> None:
         raise ConnectionError("the model is gone")
 
     with pytest.raises(ConnectionError, match="the model is gone"):
-        Agent(FunctionModel(fail), capabilities=[capability()]).run_sync("Hi")
+        asyncio.run(Agent(FunctionModel(fail), capabilities=[capability()]).run("Hi"))

@@ -82,6 +82,11 @@ def test_an_object_of_an_sdk_is_read_with_the_fields_that_it_was_given() -> None
     assert equals({"role": "assistant", "content": [anthropic.types.TextBlock(type="text", text="Hello")]}, taken.seen)
 
 
+def test_an_object_of_an_sdk_with_an_odd_field_is_read_without_a_warning() -> None:
+    block: Any = anthropic.types.ToolUseBlock.model_construct(type="tool_use", id="c", name="Read", input="no object")
+    assert plain_value(block) == {"type": "tool_use", "id": "c", "name": "Read", "input": "no object"}
+
+
 def test_an_object_of_an_sdk_that_is_changed_in_place_is_seen() -> None:
     paths, block = ["a.py"], anthropic.types.ToolUseBlock.model_construct(type="tool_use", id="c", name="Read")
     block.input = {"paths": paths}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from anthropic.types import ToolUseBlock
 
 from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import SessionOpened, ViewEdited
@@ -17,18 +18,23 @@ MODELS = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5
 
 
 def rendered(wire: WireName, messages: list[Any], *edits: Edit) -> list[Any]:
-    """The messages after edits; the events of the messages are 1, 2, 3 and so on."""
+    """The messages after edits, which break no rule; the events of the messages are 1, 2, 3 and so on."""
+    sent, broken = rendered_or_broken(wire, messages, *edits)
+    assert broken == []
+    assert sent is not None
+    return sent
+
+
+def rendered_or_broken(wire: WireName, messages: list[Any], *edits: Edit) -> tuple[list[Any] | None, list[str]]:
+    """The messages after edits, and the rules that they break; any edit is made, as those of an owner are."""
     log = Log.create(MemorySessions(), SessionOpened("s"), FixedClock())
     mirror = Mirror(shape_of(wire, card(MODELS[wire]), MemoryBlobs()))
     comparison = mirror.compare(messages)
     for body in mirror.bodies(comparison.new):
         mirror.take(log.append(body))
     mirror.adopt(messages, comparison, None, ())
-    log.append(ViewEdited(edits, by="test"))
-    sent, broken = mirror.rendered(log.view)
-    assert broken == []
-    assert sent is not None
-    return sent
+    log.append(ViewEdited(edits, by="test"), foreign=True)
+    return mirror.rendered(log.view)
 
 
 ASKED = {"role": "user", "content": "Read both."}
@@ -59,6 +65,14 @@ def test_a_masked_result_keeps_its_id_its_error_and_its_breakpoint_and_other_blo
     assert [sent[0] is ASKED, sent[1] is CALLS, sent[3] is DONE] == [True, True, True]
     assert sent[2]["content"][1] is RESULTS["content"][1]
     assert RESULTS["content"][0]["content"] == "x = 1"  # type: ignore[index]  # a block
+
+
+def test_a_call_without_its_result_breaks_a_rule_as_a_dictionary_and_as_an_object_of_an_sdk() -> None:
+    blocks: Any = CALLS["content"]
+    objects = {"role": "assistant", "content": [*blocks[:2], *(ToolUseBlock(**block) for block in blocks[2:])]}
+    for said in (CALLS, objects):
+        _, broken = rendered_or_broken("anthropic", [ASKED, said, RESULTS, DONE], Fold("2.1", "2.1"), Fold("3.0", "3.0"))
+        assert broken == ["messages[2]: the call 'a' has no result in the message after it"]
 
 
 def test_a_call_that_is_kept_with_its_result_leaves_the_rest_of_its_messages() -> None:
@@ -134,3 +148,87 @@ def test_a_call_of_responses_whose_reasoning_is_gone_has_no_id_of_the_provider()
 )
 def test_the_shape_of_a_list_is_told_by_the_first_message_that_only_one_shape_has(message: Any, wire: str | None) -> None:
     assert detected_wire([ASKED, message]) == wire
+
+
+def test_a_text_that_breaks_a_rule_is_found_in_its_message_and_what_the_owner_broke_is_not() -> None:
+    unanswered = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Read", "input": {}}]}
+    listed = [ASKED, CALLS, RESULTS, unanswered]
+    assert rendered_or_broken("anthropic", listed, Mask(("1.0",), " "))[1] == ["messages[0].content[0]: a text is empty"]
+    assert rendered_or_broken("anthropic", listed, Mask(("1.0",), "[cleared]"))[1] == []
+
+
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+# A message with all kinds of blocks beside one text or result, the field and the number of that one, and the id of its item.
+BESIDE: dict[WireName, tuple[list[Any], str, int, str]] = {
+    "anthropic": (
+        [
+            ASKED,
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                    {"type": "redacted_thinking", "data": "xyz"},
+                    {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "rounding"}},
+                    {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "web_search_result", "url": "u"}]},
+                    {"type": "text", "text": "Found."},
+                    {"type": "brand_new", "x": [1]},
+                ],
+            },
+        ],
+        "content",
+        4,
+        "2.4",
+    ),
+    "chat": (
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                    {"type": "text", "text": "Found."},
+                    {"type": "brand_new", "x": [1]},
+                ],
+                "name": "anna",
+            }
+        ],
+        "content",
+        1,
+        "1.1",
+    ),
+    "responses": (
+        [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [
+                    {"type": "input_file", "file_id": "f1"},
+                    {"type": "input_text", "text": "Found."},
+                    {"type": "input_image", "file_id": "f2"},
+                    {"type": "brand_new", "x": [1]},
+                ],
+            }
+        ],
+        "content",
+        1,
+        "1.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("wire", [*BESIDE])
+def test_mi_06_blocks_beside_an_edited_one_in_the_same_message_come_back_as_they_are(wire: WireName) -> None:
+    messages, field, place, item = BESIDE[wire]
+    sent = rendered(wire, messages, Mask((item,), "[cleared]"))
+    given = messages[-1]
+    edited = [{**block, "text": "[cleared]"} if number == place else block for number, block in enumerate(given[field])]
+    assert sent == [*messages[:-1], {**given, field: edited}]
+    assert [block is other for block, other in zip(sent[-1][field], given[field], strict=True)] == [
+        number != place for number in range(len(edited))
+    ]
+
+
+def test_mi_06_media_and_unknown_blocks_beside_a_cleared_result_come_back_as_they_are() -> None:
+    blocks: list[Any] = [*RESULTS["content"], PICTURE, {"type": "document", "source": {"type": "file", "file_id": "f1"}}, {"type": "new"}]
+    sent = rendered("anthropic", [ASKED, CALLS, {"role": "user", "content": blocks}], Mask(("3.0",), "[cleared]"))
+    assert sent[2]["content"] == [{**blocks[0], "content": "[cleared]"}, *blocks[1:]]
+    assert [block is other for block, other in zip(sent[2]["content"][1:], blocks[1:], strict=True)] == [True] * 5

@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +23,7 @@ WORKPLACE = re.compile(r"/" + r"work/|/" + r"root/|/" + r"farm/|pypi\." + r"org|
 
 def main() -> int:
     """Print every violation as `path: what is wrong`; the exit code is 1 if there is one."""
-    found = [*_sources(), *_tests(), *_folders(), *_class_names(), *_workplace()]
+    found = [*_sources(), *_tests(), *_folders(), *_shared_prefixes(), *_class_names(), *_workplace()]
     for line in found:
         print(line)
     return 1 if found else 0
@@ -102,6 +102,13 @@ def _folders() -> Iterator[str]:
             most = MOST_ENTRIES if folder != top else layers + 2 if top == PACKAGE else layers + 4
             if len(entries) > most:
                 yield f"{_name(folder)}: {len(entries)} entries, at most {most} fit one screen"
+
+
+def _shared_prefixes() -> Iterator[str]:
+    for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
+        words = Counter(path.stem.partition("_")[0] for path in folder.glob("[!_]*.py"))
+        shared = (word for word, count in words.items() if count > 2 and word not in folder.name)
+        yield from (f"{_name(folder)}: three files that begin with {word!r} are a folder" for word in shared)
 
 
 def _class_names() -> Iterator[str]:

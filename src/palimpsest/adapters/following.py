@@ -59,7 +59,7 @@ def follow_client(client: Client, conversations: Conversations, resources: Calla
 
 def followed_resource(resource: Any, conversations: Conversations, wire: WireName) -> Replaced:
     """Return a resource of an SDK, such as `client.messages`, whose calls with a list are followed, whole, raw and streamed."""
-    calls = _FollowedCalls(conversations, wire)
+    calls = _ResourceCalls(conversations, wire)
     raw, unread = resource.with_raw_response, resource.with_streaming_response
     return Replaced(
         resource,
@@ -72,7 +72,7 @@ def followed_resource(resource: Any, conversations: Conversations, wire: WireNam
     )
 
 
-class _FollowedCalls:
+class _ResourceCalls:
     """The calls of one resource. A request without a list, such as one that goes on from a stored response, is sent as it is."""
 
     def __init__(self, conversations: Conversations, wire: WireName) -> None:
@@ -189,7 +189,7 @@ class FollowedStream(Replaced):
 class _StreamContext:
     """The context of a `stream` call: the list is prepared on entry, and the reply observed on exit if it is whole."""
 
-    def __init__(self, stream: Callable[..., Any], calls: _FollowedCalls, given: dict[str, Any]) -> None:
+    def __init__(self, stream: Callable[..., Any], calls: _ResourceCalls, given: dict[str, Any]) -> None:
         self._open = stream
         self._calls = calls
         self._given = given

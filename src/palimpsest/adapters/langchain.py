@@ -15,7 +15,7 @@ def middleware(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     Messages that cannot be written as Chat Completions are sent as they are. Raises `ImportError` without the package `langchain`.
     """
     types = import_module("langchain.agents.middleware.types")
-    calls = _FollowedCalls(Conversations(name, **options))
+    calls = _MiddlewareCalls(Conversations(name, **options))
     attributes = {
         "conversations": calls.conversations,
         "wrap_model_call": lambda _, request, handler: calls.call(request, handler),
@@ -24,7 +24,7 @@ def middleware(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     return type("PalimpsestMiddleware", (types.AgentMiddleware,), attributes)()
 
 
-class _FollowedCalls:
+class _MiddlewareCalls:
     """Model calls of an agent with their messages as Chat Completions."""
 
     def __init__(self, conversations: Conversations) -> None:

@@ -19,7 +19,7 @@ def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     `ImportError` without the package `pydantic-ai`.
     """
     parent = import_module("pydantic_ai.capabilities").AbstractCapability
-    calls = _FollowedCalls(Conversations(name, **options))
+    calls = _CapabilityCalls(Conversations(name, **options))
 
     async def before_model_request(_: Any, context: Any, request: Any) -> Any:
         request.messages = await calls.sent(str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
@@ -38,7 +38,7 @@ def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     return type("PalimpsestCapability", (parent,), attributes)()
 
 
-class _FollowedCalls:
+class _CapabilityCalls:
     """Model calls of agents: the messages to send, and the reply to the last ones of a task."""
 
     def __init__(self, conversations: Conversations) -> None:

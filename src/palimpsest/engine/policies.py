@@ -1,6 +1,6 @@
 """Runs the policies of a moment, and installs the edits that pass the gate."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 import msgspec
@@ -49,23 +49,36 @@ class PolicyRun(NamedTuple):
         return PolicyRun(self.events + other.events, self.notices + other.notices, self.failure or other.failure, self.before)
 
 
+def always() -> bool:
+    """Return true: there is no deadline."""
+    return True
+
+
 def run_policies(
-    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+    session: Session,
+    moment: Moment,
+    *,
+    asked: str = "",
+    incoming: int = 0,
+    previous: Card | None = None,
+    used: int | None = None,
+    in_time: Callable[[], bool] = always,
 ) -> Generator[Want, Answer, PolicyRun]:
     """Run the policies of the profile for a moment, in order; each gets the view that the previous one left.
 
-    `used` overrides the size of the view, in tokens, until the first edit. Raises `TooFull` if the view cannot fit the window.
+    `used` overrides the size of the view, in tokens, until the first edit. Once `in_time` returns false no policy runs and no plan is
+    installed. Raises `TooFull` if the view cannot fit the window.
     """
     ran = PolicyRun(before=session.log.view)
     for policy in session.profile.policies:
-        if moment not in policy.moments or _is_suspended(session, policy, moment):
+        if moment not in policy.moments or _is_suspended(session, policy, moment) or not in_time():
             continue
         known_size = None if ran.edited else used
         situation = session.situation(moment, asked=asked, incoming=incoming, previous=previous, used=known_size)
-        one = yield from _propose(session, policy, situation)
+        one = yield from _propose(session, policy, situation, in_time)
         fallback = session.profile.fallback
         if isinstance(one.failure, NoModel) and fallback is not None:
-            one = yield from _propose(session, fallback, situation)
+            one = yield from _propose(session, fallback, situation, in_time)
         if one.folded and moment != "folded":
             one = one.then((yield from run_policies(session, "folded", asked=asked)))
         ran = ran.then(one)
@@ -92,7 +105,7 @@ def _is_suspended(session: Session, policy: Policy, moment: Moment) -> bool:
     return moment != "asked" and limit > 0 and session.log.health.is_circuit_open(policy.name, limit)
 
 
-def _propose(session: Session, policy: Policy, situation: Situation) -> Generator[Want, Answer, PolicyRun]:
+def _propose(session: Session, policy: Policy, situation: Situation, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
     """Run the plan of one policy and install the edits that pass the gate."""
     try:
         proposal = yield from steps_of(policy.plan(situation))
@@ -104,7 +117,7 @@ def _propose(session: Session, policy: Policy, situation: Situation) -> Generato
         failed = session.log.append(Failed("plan", error.kind, error.message, by=policy.name))
         return PolicyRun((failed,), failure=error)
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
-    if proposal.edits:
+    if proposal.edits and in_time():
         if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
             yield FoldPlanned(situation.used)
         installed = install(session, policy, proposal, situation)

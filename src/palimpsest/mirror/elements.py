@@ -1,6 +1,6 @@
 """The elements of a followed list and the items that each became, as the events of the log record them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -84,23 +84,14 @@ class Place(NamedTuple):
 
 
 class Elements:
-    """The elements of a list, from the events of a log; the same events give the same elements, live and after a restart."""
+    """The elements of a list and the place of each item, from the events of a log; the same events give the same, also after a restart."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.head = ""
         self.known: list[Element] = []
-        self._places: dict[str, Place] | None = {}
+        self.places: dict[str, Place] = {}
         for event in events:
             self.take(event)
-
-    @property
-    def places(self) -> dict[str, Place]:
-        """The place of each item."""
-        if self._places is None:
-            self._places = {}
-            for index, element in enumerate(self.known):
-                _place(self._places, index, element.items)
-        return self._places
 
     def take(self, event: Event) -> None:
         """Apply one event; events without a record change nothing."""
@@ -112,28 +103,29 @@ class Elements:
         following: list[Element] = []
         first = len(self.known)
         if splice.at is not None:
-            first, self._places = splice.at, None
-            following = self.known[first + splice.drop :]
-            self.known[first:] = self._kept(splice, event.body)
+            first = splice.at
+            cut = self._cut(first)
+            following = cut[splice.drop :]
+            for element in _kept(splice, event.body, cut[: splice.drop]):
+                self._add(element)
         first = min(first, self._append(splice.added, _item_ids(event), _origin(event.body)))
-        self.known += following
+        for element in following:
+            self._add(element)
         for index in range(first, len(self.known)):
             self.known[index] = msgspec.structs.replace(self.known[index], seq=event.seq, length=len(self.known))
 
-    def _kept(self, splice: Splice, body: Body) -> list[Element]:
-        """The elements whose items were in the log already, with the texts by which an edit of the owner covers them."""
-        start = splice.at or 0
-        origins = {name: element.origin for element in self.known[start : start + splice.drop] for name in element.items}
-        covers = _covers(body) if isinstance(body, ViewEdited) else {}
-        return [
-            Element(
-                digest,
-                names,
-                covers=frozen({name: covers[name] for name in names if name in covers}),
-                origin=origins.get(names[0], "") if names else "",
-            )
-            for digest, names in splice.kept
-        ]
+    def _cut(self, start: int) -> list[Element]:
+        """Remove the elements from a number on, and return them."""
+        cut = self.known[start:]
+        del self.known[start:]
+        for element in cut:
+            for name in element.items:
+                self.places.pop(name, None)
+        return cut
+
+    def _add(self, element: Element) -> None:
+        self.known.append(element)
+        _place(self.places, len(self.known) - 1, element.items)
 
     def _append(self, added: tuple[Added, ...], ids: list[str], origin: Origin) -> int:
         """Append elements, and return the number of the first that is new or longer."""
@@ -141,16 +133,23 @@ class Elements:
         for digest, count in added:
             names = tuple(ids[start : start + count])
             start += count
-            before: tuple[str, ...] = ()
             if digest or not self.known:
-                self.known.append(Element(digest, names, origin=origin))
-            else:
-                last = self.known[-1]
-                before, first = last.items, min(first, len(self.known) - 1)
-                self.known[-1] = msgspec.structs.replace(last, items=before + names)
-            if self._places is not None:
-                _place(self._places, len(self.known) - 1, names, len(before))
+                self._add(Element(digest, names, origin=origin))
+                continue
+            last = self.known[-1]
+            first = min(first, len(self.known) - 1)
+            self.known[-1] = msgspec.structs.replace(last, items=last.items + names)
+            _place(self.places, len(self.known) - 1, names, len(last.items))
         return first
+
+
+def _kept(splice: Splice, body: Body, dropped: Sequence[Element]) -> Iterator[Element]:
+    """The elements whose items were in the log already, with the texts by which an edit of the owner covers them."""
+    origins = {name: element.origin for element in dropped for name in element.items}
+    covers = _covers(body) if isinstance(body, ViewEdited) else {}
+    for digest, names in splice.kept:
+        covered = frozen({name: covers[name] for name in names if name in covers})
+        yield Element(digest, names, covers=covered, origin=origins.get(names[0], "") if names else "")
 
 
 def _place(places: dict[str, Place], index: int, names: tuple[str, ...], first: int = 0) -> None:

@@ -72,7 +72,8 @@ class Mirror:
         """Remember a list whose events were taken in, and its head, as those to compare with next."""
         if self._head_seen is None or not equals([system, *leading], self._head_seen):
             self._head_seen = copied([system, *leading])
-        if comparison.is_rewritten:
+        if comparison.prefix < len(self._seen):
+            # More than an observed reply that its owner wrote down.
             self._renderer.recheck()
         del self._seen[comparison.prefix :], self._given[comparison.prefix :]
         for index, taken in sorted(comparison.renewed.items()):

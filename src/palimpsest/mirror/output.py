@@ -6,7 +6,7 @@ from typing import NamedTuple
 from palimpsest.core.items import Content, Item, ToolCall, ToolResult
 from palimpsest.core.view import shown
 from palimpsest.mirror.elements import Element, Place
-from palimpsest.mirror.plain import MessageSnapshot
+from palimpsest.mirror.plain import MessageSnapshot, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape, PartRead, rebuilt
 from palimpsest.wire.json_reading import Json, is_json, text
 from palimpsest.wire.models.cards import WireName
@@ -27,7 +27,7 @@ class OwnedList(NamedTuple):
 class OutgoingMessage(NamedTuple):
     """A message of the result. `element` is its number in the owner's list, -1 for a new one; `plain` is it as dictionaries.
 
-    An intact message is that of the owner, and has no `value`.
+    An intact message is that of the owner, and has no `value`. A `whole` one has all contents of the owner's, some with another text.
     """
 
     plain: Json
@@ -36,6 +36,7 @@ class OutgoingMessage(NamedTuple):
     results: frozenset[str]
     intact: bool = False
     value: object = None
+    whole: bool = False
 
 
 class Renderer:
@@ -46,6 +47,8 @@ class Renderer:
         self._unedited: tuple[Item, ...] = ()
         # The items of the last view without violations, and the number of the last message of the owner then.
         self._checked: tuple[tuple[Item, ...], int] = ((), -1)
+        # Whole messages that break no rule, by their number in the owner's list.
+        self._accepted: dict[int, OutgoingMessage] = {}
 
     def is_unedited(self, items: tuple[Item, ...], owned: OwnedList) -> bool:
         """Whether a view shows exactly the items of the owner's messages, in their order and as they are."""
@@ -65,14 +68,27 @@ class Renderer:
     def new_violations(self, items: tuple[Item, ...], sent: Sequence[OutgoingMessage], owned: OwnedList, shape: MessageShape) -> list[str]:
         """Return the rules of the provider that the rendered messages break and those of the owner do not.
 
-        After a view without violations, nothing is checked again while only messages of the owner follow, as they are, until `recheck`.
+        Other texts in the same structure can break a rule of their own message only, so that each of these is checked once. After another
+        view without violations, nothing is checked again while only messages of the owner follow, as they are, until `recheck`.
         """
+        if len(sent) == len(owned.elements) and all((one.intact or one.whole) and one.element == at for at, one in enumerate(sent)):
+            return self._violations_by_message(sent, owned, shape.wire)
         before, last = self._checked
         follows = [each for each in sent if each.element > last]
         if before and _extends(items, before) and len(follows) == len(owned.elements) - 1 - last and all(each.intact for each in follows):
             return []
         found = new_violations(shape.wire, [taken.plain for taken in owned.snapshots], [each.plain for each in sent])
         self._checked = ((), -1) if found else (items, len(owned.elements) - 1)
+        return found
+
+    def _violations_by_message(self, sent: Sequence[OutgoingMessage], owned: OwnedList, wire: WireName) -> list[str]:
+        found: list[str] = []
+        for each in sent:
+            if not each.intact and self._accepted.get(each.element) is not each:
+                broken = new_violations(wire, [owned.snapshots[each.element].plain], [each.plain])
+                found += broken
+                if not broken:
+                    self._accepted[each.element] = each
         return found
 
     def recheck(self) -> None:
@@ -106,6 +122,7 @@ class Renderer:
         yield from _empty_between(before, len(owned.elements), owned)
         if len(known) > len(owned.elements):
             known.clear()
+            self._accepted.clear()
 
 
 def _extends(items: tuple[Item, ...], before: tuple[Item, ...]) -> bool:
@@ -151,8 +168,12 @@ def _message_of(run: Sequence[Item], owned: OwnedList, shape: MessageShape, inde
     if not kept:
         return None
     value = rebuilt(shape, raw, plain, [(read.at, content) for read, content in kept])
-    made = value if is_json(value) else plain
-    return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value)
+    # The rules are checked on dictionaries: objects of SDKs that were kept must not escape them.
+    made = value if plain is owned.snapshots[index].seen else plain_value(value)
+    made = made if is_json(made) else plain
+    whole = tuple(item.id for item in run) == element.items and len(kept) == len(reads)
+    whole = whole and all(content is None or type(content) is type(read.content) for read, content in kept)
+    return OutgoingMessage(made, index, *_pairs_in(read.content for read, _ in kept), value=value, whole=whole)
 
 
 def _pairs_in(contents: Iterable[Content]) -> tuple[frozenset[str], frozenset[str]]:
@@ -221,7 +242,7 @@ def _detached(groups: list[OutgoingMessage], owned: OwnedList) -> list[OutgoingM
         lost = before >= 0 and before not in present and text(owned.snapshots[before].plain, "type") == "reasoning"
         if lost and text(group.plain, "type") in ("function_call", "custom_tool_call", "message") and "id" in group.plain:
             plain = {key: value for key, value in group.plain.items() if key != "id"}
-            result.append(group._replace(value=plain, plain=plain, intact=False))
+            result.append(group._replace(value=plain, plain=plain, intact=False, whole=False))
         else:
             result.append(group)
     return result

@@ -40,9 +40,9 @@ class _ObjectCopy:
 
 
 class MessageSnapshot(NamedTuple):
-    """A message as it was: `seen` has its containers and objects copied and equals it until it is changed; `plain` is it in dictionaries.
+    """A message as it was: `seen` is a copy that equals it until it is changed, `plain` is it in dictionaries.
 
-    `marked` says whether a block of it has a cache breakpoint.
+    The two are the same if there are no objects in it. `marked` says whether a block of it has a cache breakpoint.
     """
 
     seen: object
@@ -113,8 +113,8 @@ def _fields(value: object) -> object:
     """The fields of an object of an SDK: as the object writes itself, or its attributes."""
     dump = getattr(value, "model_dump", None)
     try:
-        # Fields that the provider did not send are left out, as in what its SDK would send back.
-        return dump(mode="json", exclude_unset=True) if callable(dump) else dict(vars(value))
+        # Fields that the provider did not send are left out, as in what its SDK would send back, without a warning about odd ones.
+        return dump(mode="json", exclude_unset=True, warnings=False) if callable(dump) else dict(vars(value))
     except Exception as error:
         raise BadInput(f"a {type(value).__name__} in a message cannot be read ({error})", where="messages") from error
 

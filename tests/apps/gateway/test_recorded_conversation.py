@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from palimpsest.apps.gateway.given import fields_of, with_breakpoint
-from palimpsest.apps.gateway.recorded import RecordedConversation
+from palimpsest.apps.gateway.recorded import Exchange, RecordedConversation
 from palimpsest.core.events import ViewEdited
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.stores.home import Home
@@ -36,6 +36,10 @@ def rounds(count: int) -> list[Any]:
     return [question, {"role": "assistant", "content": calls}, {"role": "user", "content": results}]
 
 
+def prepared(recorded: RecordedConversation, body: bytes) -> Exchange:
+    return recorded.plan(recorded.follow(body, fields_of(body) or {}), lambda: True)
+
+
 @pytest.mark.parametrize(
     ("count", "marks", "anchored"),
     [(12, 3, True), (12, 4, False), (4, 3, False)],
@@ -46,8 +50,8 @@ def test_mi_16_a_free_breakpoint_is_set_where_the_cached_prefix_ends_and_that_is
     conversation = Conversation.open(model="claude-sonnet-4-5", home=home, profile="lossless", shape="anthropic")
     recorded = RecordedConversation(conversation, "anthropic", "lossless", home)
     first, second = request(messages[:1], marks), request(messages, marks)
-    recorded.observe(recorded.prepare(first, fields_of(first) or {}), reply(6_000), streamed=False)
-    exchange = recorded.prepare(second, fields_of(second) or {})
+    recorded.observe(prepared(recorded, first), reply(6_000), streamed=False)
+    exchange = prepared(recorded, second)
     recorded.observe(exchange, reply(200, 6_000), streamed=False)
     given, sent = json.loads(second), json.loads(exchange.body)
     expected = [with_breakpoint(given["messages"][0], ""), *given["messages"][1:]] if anchored else given["messages"]

@@ -46,7 +46,9 @@ def test_mi_02_what_comes_back_after_edits_is_accepted_by_the_rules_of_the_provi
             sent = conversation.prepare(messages[:count])
             assert new_violations(wire, messages[:count], sent) == []
             assert list(sent[: len(lead)]) == messages[: len(lead)]
-        assert {edit.by for edit in conversation.audit()} == {"fold", "clear_dead"}
+            # None of the edits had to be taken back for it.
+            assert conversation.reason == ""
+        assert {(edit.by, edit.undone) for edit in conversation.audit()} == {("fold", False), ("clear_dead", False)}
 
 
 @each_wire

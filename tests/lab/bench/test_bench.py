@@ -31,6 +31,8 @@ TINY = BenchSizes(
     peers=False,
     replayed_long=8_000,
     terminal_turns=10,
+    streams=1,
+    stream_events=3,
 )
 EXTRA = "`pal bench` needs the extra: pip install 'palimpsest-agent[bench,search]'"
 
@@ -234,3 +236,13 @@ def test_the_command_refuses_a_folder_that_holds_something(tmp_path: Path) -> No
     done = _pal("bench", "--keep", str(tmp_path), "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (2, "the working folder must be new or empty")
     assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_peers_of_the_gateway_need_recorded_sessions_that_come_near_a_compaction(tmp_path: Path) -> None:
+    _copy_recorded(tmp_path / "sessions")
+    without = _pal("bench", "--peers", "gateway")
+    short = _pal("bench", "--peers", "gateway", "--sessions", str(tmp_path / "sessions"))
+
+    assert (without.returncode, short.returncode) == (2, 2)
+    assert "--peers needs recorded sessions; name their folder with --sessions" in without.stderr
+    assert "no session here is long enough to come near a compaction" in short.stderr

@@ -37,10 +37,12 @@ def test_the_place_is_the_first_user_message_after_the_named_fold() -> None:
 
 
 def test_a_fold_that_was_never_made_is_an_error_with_the_number_of_folds() -> None:
-    with pytest.raises(BadInput, match="there is no fold 9 under palimpsest: it folds"):
+    with pytest.raises(BadInput, match="there is no fold 9 under palimpsest, which folds once; name a call with --call"):
         place_of(RECORDING, profile("palimpsest"), SONNET, 9, INDEX)
-    with pytest.raises(BadInput, match="there is no fold at the end under none: it never folds here"):
-        place_of(RECORDING, profile("none"), card("claude-sonnet-4-5", window=200_000), 0, INDEX)
+    with pytest.raises(
+        BadInput, match="none never folds this session in a window of 200,000 tokens; give a smaller --window, or a call with --call"
+    ):
+        place_of(RECORDING, profile("none"), card("claude-sonnet-4-5", window=200_000), None, INDEX)
 
 
 def test_each_profile_sends_its_own_view_up_to_the_same_message() -> None:

@@ -2,8 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+from anthropic.types import TextBlock, ThinkingBlock, ToolUseBlock
+from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseReasoningItem
+
+from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 
 Messages = list[Any]
@@ -44,23 +50,83 @@ def tool_round(wire: WireName, number: int, lines: int = 200) -> Messages:
 
 
 def odd_list(chance: Random) -> tuple[WireName, Messages]:
-    """A wire, and a list of its shape with unknown blocks, missing ids, empty and huge texts, and wrong roles and types."""
+    """A wire, and a list of its shape: unknown blocks, missing ids, empty and huge texts, wrong roles and types, and objects of SDKs."""
     wire = chance.choice([*WIRES])
     ids: list[str] = []
     make: Callable[[Random, list[str]], Iterator[Any]] = {"anthropic": _odd_messages, "chat": _odd_chat, "responses": _odd_items}[wire]
-    return wire, [message for _ in range(chance.randint(0, 12)) for message in make(chance, ids)]
+    messages = [message for _ in range(chance.randint(0, 12)) for message in make(chance, ids)]
+    if chance.random() < 0.3:
+        messages = [_with_objects(chance, wire, message) for message in messages]
+    if messages and chance.random() < 0.05:
+        messages.insert(chance.randint(0, len(messages)), chance.choice(_NO_MESSAGES)())
+    return wire, messages
+
+
+# What no provider takes and JSON cannot say, and messages that no shape has.
+_NO_MESSAGES: tuple[Callable[[], Any], ...] = (
+    lambda: {"role": "user", "content": "\ud800"},
+    lambda: {"role": "user", "content": b"bytes"},
+    lambda: {"role": "user", "content": {1, 2}},
+    lambda: {"role": "user", "content": [float("nan"), float("inf")]},
+    lambda: {"role": "user", "content": [[[["deep"] * 3] * 3] * 3], 5: "a key that is no text"},
+    lambda: {"role": "user", "content": ({"type": "text", "text": "a tuple"},)},
+    lambda: SimpleNamespace(role="user", content="an object that is no message"),
+    lambda: "text",
+    lambda: None,
+    object,
+)
+
+
+def _with_objects(chance: Random, wire: WireName, message: Any) -> Any:
+    """The message with objects of the SDK of its wire in it, as a loop has it that appends what the SDK returned."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if chance.random() < 0.5 or not isinstance(message, dict) or any(not isinstance(key, str) for key in message):
+        return message
+    if wire == "anthropic" and isinstance(content, list):
+        kinds: dict[Any, Any] = {"text": TextBlock, "tool_use": ToolUseBlock, "thinking": ThinkingBlock}
+        return message | {"content": [_as_object(kinds.get(block.get("type")), block) if is_json(block) else block for block in content]}
+    if wire == "chat" and message.get("role") == "assistant":
+        return _as_object(ChatCompletionMessage, message)
+    if wire == "responses":
+        kinds = {"function_call": ResponseFunctionToolCall, "reasoning": ResponseReasoningItem, "message": ResponseOutputMessage}
+        return _as_object(kinds.get(message.get("type") or "message"), message)
+    return message
+
+
+def _as_object(kind: Any, fields: dict[str, Any]) -> Any:
+    # As the SDKs do it: without any check, because a provider may send what this version does not know.
+    return kind.model_construct(**fields) if kind is not None else fields
 
 
 def rewritten(chance: Random, messages: Messages) -> Messages:
-    """The list as its owner might change it: shortened, with another message in it, or with some messages replaced by one."""
+    """The list as its owner might change it: shortened, with another message in it, with some replaced by one, or changed in place."""
     first = chance.randint(0, len(messages))
     last = chance.randint(first, len(messages))
     new = {"role": "user", "content": "What was said so far, in short."}
-    return chance.choice([messages[:first], [*messages[:first], new, *messages[last:]], [*messages[:first], new, *messages[first:]]])
+    if messages and chance.random() < 0.2:
+        _change_in_place(messages[min(first, len(messages) - 1)])
+    return chance.choice(
+        [
+            messages[:first],
+            [*messages[:first], new, *messages[last:]],
+            [*messages[:first], new, *messages[first:]],
+            [*messages[:1], new],
+            [*messages[:first], *messages[:last]],
+            list(messages),
+        ]
+    )
+
+
+def _change_in_place(message: Any) -> None:
+    if isinstance(message, dict):
+        message["content"] = "Changed in place."
+    elif hasattr(message, "__dict__"):
+        message.content = "Changed in place."
 
 
 def _words(chance: Random) -> str:
-    return chance.choice(["", " ", "fix it", "é\n" * 5, "x" * 90, "def f(): return a.py\n" * 300])
+    huge = 60_000 if chance.random() < 0.02 else 300
+    return chance.choice(["", " ", "fix it", "é\n" * 5, "\0\u2028", "x" * 90, "def f(): return a.py\n" * huge])
 
 
 def _odd_messages(chance: Random, ids: list[str]) -> Iterator[Any]:

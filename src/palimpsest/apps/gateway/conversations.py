@@ -1,53 +1,58 @@
-"""The open conversations of a gateway: found by name, in order within each, and never in the way of a request."""
+"""The conversations of a gateway: found by name, in order within each, and never in the way of a request."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from itertools import count
+from operator import methodcaller
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from msgspec import Raw
-
-from palimpsest.apps.gateway.recorded import PROFILES, Exchange, Mode, RecordedConversation
+from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.routing import ConversationName
-from palimpsest.core.errors import Locked, PalimpsestError
-from palimpsest.core.events import EventRef
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.stores.home import AnyHome
-from palimpsest.wire.models.cards import WireName
+from palimpsest.apps.gateway.workers import Workers
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.ports import SessionArchive
 
 MOST_OPEN: Final = 64
 """Conversations that are open at once; of those that wait for nothing, the one that was used longest ago is closed for another."""
-_THREADS: Final = 4
-_OTHERS: Final = 4
-# How long a request waits for the record of the reply before it, in seconds; longer means that both are on their way at once.
+# How long a request waits for the end of the reply before it, in seconds; longer means that both are on their way at once.
 _REPLY_WAIT: Final = 0.05
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 class Lane:
-    """One conversation and its order: what is done in it is done one after the other, in threads."""
+    """One conversation and its order: what is done in it is done one after the other, by the worker of its `place`.
 
-    def __init__(self, name: ConversationName) -> None:
+    `idle` is set while no call of it is on its way; the reply of the last one is recorded once `recording` is done. `may_be_edited` says
+    whether its last request showed edits, or that of an earlier gateway may have.
+    """
+
+    def __init__(self, name: ConversationName, place: int, *, may_be_edited: bool) -> None:
         self.name = name
-        self.recorded: RecordedConversation | None = None
+        self.place = place
+        self.may_be_edited = may_be_edited
         self.order = asyncio.Lock()
         self.idle = asyncio.Event()
         self.idle.set()
+        self.recording: asyncio.Task[None] | None = None
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing of the conversation is on its way."""
+        return self.idle.is_set() and not self.order.locked() and (self.recording is None or self.recording.done())
 
 
 class OpenConversations:
     """The conversations of all clients. Sub-agents get the conversation of their client as their parent, if that is known."""
 
-    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
-        self._home = home
-        self._mode: Mode = mode
-        self._fold = fold
-        self._keeps_alive = keeps_alive
+    def __init__(self, workers: Workers, store: SessionArchive) -> None:
+        self._workers = workers
+        self._store = store
         self._lanes: OrderedDict[str, Lane] = OrderedDict()
         self._mains: OrderedDict[str, str] = OrderedDict()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="conversation")
+        self._places = count()
 
     async def lane(self, name: ConversationName) -> Lane:
         """Return the lane of a conversation that has no call on its way; if it has one, that of a conversation beside it."""
@@ -62,7 +67,7 @@ class OpenConversations:
         return lane
 
     def _lane(self, name: ConversationName) -> Lane:
-        lane = self._lanes.pop(name.session, None) or Lane(name)
+        lane = self._lanes.pop(name.session, None) or Lane(name, next(self._places), may_be_edited=self._exists(name.session))
         self._lanes[name.session] = lane
         if name.client and not name.agent and name.client not in self._mains:
             self._mains[name.client] = name.session
@@ -70,56 +75,39 @@ class OpenConversations:
                 self._mains.popitem(last=False)
         return lane
 
-    async def prepare(self, lane: Lane, wire: WireName, model: str, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
-        """Record a request in its conversation and return what to send. Raises what opening and preparing raise."""
-        return await self.run(lane, lambda: self._opened(lane, wire, model).prepare(body, fields))
+    def _exists(self, session: str) -> bool:
+        try:
+            self._store.stat(session)
+        except PalimpsestError:
+            return False
+        return True
 
-    async def run(self, lane: Lane, work: Callable[[], Result]) -> Result:
-        """Do something in a conversation, in a thread, after what was asked before."""
+    def parent_of(self, name: ConversationName) -> str:
+        """Return the session of the client whose sub-agent has this conversation; empty if there is none."""
+        return self._mains.get(name.client, "") if name.agent else ""
+
+    async def run(
+        self, lane: Lane, method: Callable[Concatenate[ConversationHost, Given], Result], *given: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Run a method of the host of a conversation, after what was asked before. Raises what it raises."""
+        # By its name, because it may be run in another process.
+        work: Callable[[ConversationHost], Result] = methodcaller(method.__name__, *given, **named)
         async with lane.order:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await self._workers.run(lane.place, work)
 
-    def _opened(self, lane: Lane, wire: WireName, model: str) -> RecordedConversation:
-        if lane.recorded is None:
-            lane.recorded = self._open(lane.name, wire, model)
-        return lane.recorded
-
-    def _open(self, name: ConversationName, wire: WireName, model: str) -> RecordedConversation:
-        profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
-        if self._keeps_alive:
-            # Edits and reads share one limit of what may be lost.
-            settings = settings | {"PAL_KEEP_ALIVE": "on"}
-        parent = self._mains.get(name.client, "") if name.agent else ""
-        opener = EventRef(parent, 0) if parent else None
-        for session in (name.session, *(f"{name.session}.{number}" for number in range(2, 2 + _OTHERS))):
-            # Another gateway with the same home may have the conversation of the same client.
-            with suppress(Locked):
-                conversation = Conversation.open(
-                    session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
-                )
-                return RecordedConversation(conversation, wire, self._mode, self._home)
-        raise Locked("other gateways have this conversation", where=name.session)
-
-    async def release(self, lane: Lane) -> None:
-        """Say that the call of a conversation has ended, and close conversations that are too many."""
-        lane.idle.set()
+    async def close_unused(self) -> None:
+        """Close conversations that are too many."""
         for session, other in list(self._lanes.items()):
             if len(self._lanes) <= MOST_OPEN:
                 return
-            if other.idle.is_set() and not other.order.locked():
+            if other.is_unused:
                 del self._lanes[session]
-                await self._close(other)
+                await self.run(other, ConversationHost.close, session)
 
-    async def _close(self, lane: Lane) -> None:
-        recorded, lane.recorded = lane.recorded, None
-        if recorded is not None:
-            with suppress(PalimpsestError):
-                await self.run(lane, recorded.close)
-
-    async def close(self) -> tuple[RecordedConversation, ...]:
-        """Close all conversations, and return those that were open."""
-        found = tuple(lane.recorded for lane in self._lanes.values() if lane.recorded is not None)
-        for lane in self._lanes.values():
-            await self._close(lane)
-        self._threads.shutdown()
-        return found
+    async def close(self) -> None:
+        """Close all conversations."""
+        for session, lane in self._lanes.items():
+            # A process that died has closed them.
+            with suppress(Exception):
+                await self.run(lane, ConversationHost.close, session)
+        await self._workers.close()

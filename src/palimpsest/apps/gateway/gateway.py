@@ -2,22 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
-from msgspec import Raw
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
 from palimpsest.apps.gateway.forwarding import Upstreams, connect, returned_headers, send
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
+from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
 from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
-from palimpsest.apps.gateway.recorded import Exchange, Mode, RecordedConversation
+from palimpsest.apps.gateway.recorded import Mode
 from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
-from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall
+from palimpsest.apps.gateway.workers import ThreadWorkers, Workers
+from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.core.items import Value
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import WireName
@@ -30,6 +31,8 @@ _MOST_BYTES: Final = 64_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
 _LONGER_WITH_EDITS: Final = 10
+# The share of the deadline after which no new edit is begun; the rest is for one that is being made.
+_PLANNING_SHARE: Final = 0.6
 _LONGEST_NOTE: Final = 500
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -50,20 +53,32 @@ class RequestReport(Value, frozen=True):
 
 @dataclass
 class _Call:
-    """A call on its way: its conversation once that is known, what is prepared for it, and whether that is sent; `ms` until then."""
+    """A call on its way: its conversation once that is known, and the form in which it is sent.
+
+    Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`. `prepared` is what would be sent now, in
+    the form `prepared_as`: `stable` is set once it has the edits made before it. `ms` are those until it was sent on.
+    """
 
     begun: float
-    sent: asyncio.Event
-    prepared: "asyncio.Task[Exchange]" = field(init=False)
+    plans_until: float
+    sent: asyncio.Event = field(default_factory=asyncio.Event)
+    stable: asyncio.Event = field(default_factory=asyncio.Event)
+    preparing: "asyncio.Task[None]" = field(init=False)
     lane: Lane | None = None
-    sent_as_given: bool = True
+    has_lane: bool = False
+    prepared: PreparedBody | None = None
+    prepared_as: SentForm = "given"
+    form: SentForm = "given"
     edits: int = 0
     ms: float = 0.0
     request: SentCall | None = None
 
 
 class Gateway:
-    """Passes requests on in one mode. `report` gets each request whose reply was recorded, `warn` what no log could record."""
+    """Passes requests on in one mode. `report` gets each request whose reply was recorded, `warn` what no log could record.
+
+    Without `workers`, threads of this process record.
+    """
 
     def __init__(
         self,
@@ -77,6 +92,7 @@ class Gateway:
         deadline_ms: float = DEADLINE_MS,
         keeps_alive: bool = False,
         pause: Pause = asyncio.sleep,
+        workers: Workers | None = None,
     ) -> None:
         self.mode: Mode = mode
         self.total = GatewayBill(mode)
@@ -85,7 +101,8 @@ class Gateway:
         self._warn = warn
         self._deadline_ms = deadline_ms
         keeps_alive = keeps_alive and mode != "watch"
-        self._conversations = OpenConversations(home, mode, fold=fold, keeps_alive=keeps_alive)
+        host = workers or ThreadWorkers(ConversationHost(home, mode, fold=fold, keeps_alive=keeps_alive))
+        self._conversations = OpenConversations(host, home.store)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
         self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive else None
@@ -105,8 +122,8 @@ class Gateway:
                 return await self._passed(request, request.stream() if request.method in ("POST", "PUT", "PATCH") else b"", None)
             body = await request.body()
             call = await self._prepared_or_given(request, wire, body)
-            sent = body if call is None or call.sent_as_given else call.prepared.result().body
-            return await self._passed(request, sent, call)
+            changed = None if call is None or call.form == "given" or call.prepared is None else call.prepared.body
+            return await self._passed(request, body if changed is None else changed, call)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -118,49 +135,64 @@ class Gateway:
             return None
 
     async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
-        """Prepare a request; `None` if it belongs to no conversation. After the deadline it is sent as it is, and recorded later."""
-        call = _Call(time.perf_counter(), asyncio.Event())
+        """Prepare a request; `None` if it belongs to no conversation. What is not prepared at its deadline is recorded later."""
+        begun, seconds = time.monotonic(), self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
+        call = _Call(begun, begun + _PLANNING_SHARE * seconds)
         fields = fields_of(body)
         if fields is None or not is_followed(wire, fields):
             return None
         name = conversation_name(wire, request.headers, fields)
-        call.prepared = asyncio.create_task(self._prepare(call, name, wire, body, fields))
-        if self.mode == "watch":
-            # Nothing is changed, so that the request does not wait; it is recorded once it is sent.
-            call.ms = (time.perf_counter() - call.begun) * 1_000
-            return call
-        seconds = self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
-        await asyncio.wait((call.prepared,), timeout=seconds - (time.perf_counter() - call.begun))
-        if call.lane is not None and call.lane.recorded is not None and call.lane.recorded.is_edited:
-            # What is cached is the edited list: to send the original would cost far more than to wait.
-            await asyncio.wait((call.prepared,), timeout=seconds * _LONGER_WITH_EDITS)
-        if not call.prepared.done():
-            self._keep(self._note_late(call, seconds))
-        elif call.prepared.exception() is None:
-            call.sent_as_given, call.edits = False, call.prepared.result().edits
-        call.ms = (time.perf_counter() - call.begun) * 1_000
+        call.preparing = asyncio.create_task(self._prepare(call, name, wire, text_at(fields, "model"), body))
+        if self.mode != "watch":
+            await self._wait_for_edits(call, seconds)
+        # In mode `watch` nothing is changed, so that the request does not wait; it is recorded once it is sent.
+        call.ms = (time.monotonic() - begun) * 1_000
         return call
 
-    async def _prepare(self, call: _Call, name: ConversationName, wire: WireName, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+    async def _wait_for_edits(self, call: _Call, seconds: float) -> None:
+        """Wait until a call is prepared, or its deadline; then it is sent in the form that it has."""
+        await asyncio.wait((call.preparing,), timeout=call.begun + seconds - time.monotonic())
+        if call.prepared is None and not call.preparing.done() and call.lane is not None and call.lane.may_be_edited:
+            # What is cached is the edited list: to send the original would cost far more than to wait.
+            stable = asyncio.create_task(call.stable.wait())
+            await asyncio.wait((call.preparing, stable), timeout=seconds * _LONGER_WITH_EDITS, return_when=asyncio.FIRST_COMPLETED)
+            stable.cancel()
+        if call.prepared is not None:
+            call.form, call.edits = call.prepared_as, call.prepared.edits
+        elif not call.preparing.done():
+            self._keep(self._note_late(call, seconds))
+
+    async def _prepare(self, call: _Call, name: ConversationName, wire: WireName, model: str, body: bytes) -> None:
         if self.mode == "watch":
             await call.sent.wait()
-        call.lane = await self._conversations.lane(name)
+        lane = call.lane = await self._conversations.lane(name)
+        call.has_lane = True
         if self._keeper is not None:
-            self._keeper.begun(call.lane)
-        return await self._conversations.prepare(call.lane, wire, text_at(fields, "model"), body, fields)
+            self._keeper.begun(lane)
+        if lane.recording is not None:
+            await asyncio.wait((lane.recording,))
+        run, session, parent = self._conversations.run, lane.name.session, self._conversations.parent_of(name)
+        if self.mode == "watch":
+            await run(lane, ConversationHost.record, lane.name, parent, wire, model, body)
+            return
+        followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
+        lane.may_be_edited = followed.is_edited
+        call.prepared, call.prepared_as = followed, "followed"
+        call.stable.set()
+        planned = await run(lane, ConversationHost.plan, session, call.plans_until)
+        lane.may_be_edited = planned.is_edited
+        if call.form == "given":
+            call.prepared, call.prepared_as = planned, "planned"
 
     async def _note_late(self, call: _Call, seconds: float) -> None:
-        await asyncio.wait((call.prepared,))
+        await asyncio.wait((call.preparing,))
         message = f"the edits took longer than {seconds * 1_000:.0f} ms; the request was sent as it was given"
         await self._note(call, "request", "deadline", message)
 
     async def _note(self, call: _Call, what: str, kind: str, message: str) -> None:
         lane = call.lane
-        if lane is None or lane.recorded is None:
+        if lane is None or not await self._conversations.run(lane, ConversationHost.note, lane.name.session, what, kind, message):
             self._warn(message)
-            return
-        recorded = lane.recorded
-        await self._conversations.run(lane, lambda: recorded.note(what, kind, message))
 
     async def _passed(self, request: Request, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
         """Send a request on, and return the reply, which is passed back as it arrives and recorded at its end."""
@@ -175,7 +207,8 @@ class Gateway:
             raise
         if call is not None:
             call.sent.set()
-            call.request = SentCall(url, request.headers.raw, body if isinstance(body, bytes) else b"")
+            if self._keeper is not None:
+                call.request = SentCall(url, request.headers.raw, body if isinstance(body, bytes) else b"")
         response = StreamingResponse(self._chunks(reply, call), reply.status_code)
         response.raw_headers = returned_headers(reply.headers)
         return response
@@ -192,48 +225,55 @@ class Gateway:
             is_whole = size <= _MOST_REPLY_BYTES
         finally:
             data = b"".join(kept) if is_whole and reply.status_code == httpx.codes.OK else None
-            streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
             # The record must not end with the connection of a client that is gone.
-            self._keep(self._ended(call, data, streamed=streamed))
+            recording = self._keep(self._ended(call, data, reply.headers.get("content-type", "")))
+            if call is not None and call.lane is not None:
+                # The next request may come before this reply is recorded.
+                call.lane.recording = recording
+                self._leave(call)
             await reply.aclose()
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._recording.add(task)
         task.add_done_callback(self._recording.discard)
+        return task
 
-    async def _ended(self, call: _Call | None, reply: bytes | None, *, streamed: bool = False) -> None:
+    def _leave(self, call: _Call) -> None:
+        """Let the conversation of a call take the next one."""
+        if call.lane is not None and call.has_lane:
+            call.has_lane = False
+            call.lane.idle.set()
+
+    async def _ended(self, call: _Call | None, reply: bytes | None, content_type: str = "") -> None:
         """Record the end of a call, and report it; errors of this are noted in the log of its conversation."""
         if call is None:
             return
         call.sent.set()
-        await asyncio.wait((call.prepared,))
-        lane, failed = call.lane, call.prepared.exception()
+        await asyncio.wait((call.preparing,))
+        lane, failed = call.lane, call.preparing.exception()
         try:
             if failed is not None:
                 await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])
-            elif reply is not None and lane is not None and lane.recorded is not None:
-                recorded, exchange, as_given = lane.recorded, call.prepared.result(), call.sent_as_given
-                billed = await self._conversations.run(
-                    lane, lambda: recorded.observe(exchange, reply, streamed=streamed, sent_as_given=as_given)
-                )
-                self._reported(call, recorded, billed)
+            elif reply is not None and lane is not None:
+                observed = await self._conversations.run(lane, ConversationHost.observe, lane.name.session, reply, content_type, call.form)
+                self._reported(call, observed)
         except Exception as error:  # noqa: BLE001 - the record of a reply that the client already has
             await self._note(call, "reply", "internal", repr(error)[:_LONGEST_NOTE])
         finally:
-            if lane is not None:
-                await self._conversations.release(lane)
-                if self._keeper is not None and call.request is not None and reply is not None:
-                    self._keeper.ended(lane, call.request)
+            self._leave(call)
+            if lane is not None and self._keeper is not None and call.request is not None and reply is not None:
+                self._keeper.ended(lane, call.request)
+            await self._conversations.close_unused()
 
-    def _reported(self, call: _Call, recorded: RecordedConversation, billed: PricedCall | None) -> None:
+    def _reported(self, call: _Call, observed: Observed) -> None:
+        billed, bill = observed.call, observed.bill
         if billed is None:
             return
         self.total = self.total.plus(billed)
-        bill = recorded.bill
         self._report(
             RequestReport(
-                recorded.conversation.id,
+                observed.session,
                 bill.requests,
                 self.mode,
                 billed.tokens_given,

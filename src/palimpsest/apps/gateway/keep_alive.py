@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import httpx
 import msgspec
@@ -12,17 +11,10 @@ from msgspec import Raw
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
 from palimpsest.apps.gateway.forwarding import send
 from palimpsest.apps.gateway.given import fields_of
-from palimpsest.apps.gateway.recorded import RecordedConversation
-from palimpsest.audit.pricing.pauses import KEEP_ALIVE
-from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import CallStarted, Failed, JobRan, ModelReplied
-from palimpsest.core.projections.jobs import job_purpose
-from palimpsest.engine.jobs.running import job_situation
+from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.wire.json_reading import is_json, text
-from palimpsest.wire.stream import decode_response
 
-PURPOSE: Final = job_purpose(KEEP_ALIVE)
 Pause = Callable[[float], Awaitable[None]]
 
 
@@ -57,12 +49,10 @@ def reading_request(body: bytes) -> bytes | None:
 class CacheKeeper:
     """Keeps the caches of conversations alive. The job of the engine decides: by pauses, prices and a share of what a session costs."""
 
-    def __init__(
-        self, conversations: OpenConversations, client: httpx.AsyncClient, *, job: KeepAlive | None = None, pause: Pause = asyncio.sleep
-    ) -> None:
+    def __init__(self, conversations: OpenConversations, client: httpx.AsyncClient, *, pause: Pause = asyncio.sleep) -> None:
         self._conversations = conversations
         self._client = client
-        self._job = job or KeepAlive()
+        self._interval_ms = KeepAlive().interval_ms
         self._pause = pause
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
@@ -94,43 +84,23 @@ class CacheKeeper:
             await asyncio.wait(waiting)
 
     async def _keep(self, lane: Lane, call: SentCall) -> None:
-        elapsed = 0 if lane.recorded is None else await self._conversations.run(lane, partial(self._since_call, lane.recorded))
+        elapsed = await self._conversations.run(lane, ConversationHost.since_call, lane.name.session)
         while True:
-            await self._pause(max(0, self._job.interval_ms - elapsed) / 1_000)
-            recorded, elapsed = lane.recorded, 0
-            if recorded is None or not lane.idle.is_set():
+            await self._pause(max(0, self._interval_ms - elapsed) / 1_000)
+            elapsed = 0
+            if not lane.idle.is_set():
                 return
-            cached, pays = await self._conversations.run(lane, partial(self._judged, recorded))
-            if not cached or (pays and not await self._read(lane, recorded, call)):
+            cached, pays = await self._conversations.run(lane, ConversationHost.should_read, lane.name.session)
+            if not cached or (pays and not await self._read(lane, call)):
                 return
 
-    def _since_call(self, recorded: RecordedConversation) -> int:
-        """Milliseconds since the newest call began, from which on the cache lives; a reply may have taken long."""
-        session = recorded.conversation.session
-        called = session.derived.cache.value().called
-        return 0 if called is None else session.environment.clock.now() - called
-
-    def _judged(self, recorded: RecordedConversation) -> tuple[bool, bool]:
-        """Whether anything is still cached, and whether a read pays now."""
-        session = recorded.conversation.session
-        cached = session.derived.cache.value().longest(session.environment.clock.now())
-        return bool(cached), self._job.plan(job_situation(session, self._job, "idle")) is not None
-
-    async def _read(self, lane: Lane, recorded: RecordedConversation, call: SentCall) -> bool:
+    async def _read(self, lane: Lane, call: SentCall) -> bool:
         """Send one read and record it; return whether it succeeded."""
-        log = recorded.conversation.session.log
-        started = await self._conversations.run(
-            lane, lambda: log.append(CallStarted(recorded.conversation.session.card.name, recorded.wire, purpose=PURPOSE))
-        )
-        outcome: ModelReplied | Failed
+        started = await self._conversations.run(lane, ConversationHost.begin_read, lane.name.session)
+        data, failure = b"", ""
         try:
             reply = await send(self._client, "POST", call.url, call.headers, call.body)
             data = await reply.aread()
-            outcome = decode_response(recorded.wire, data, recorded.conversation.session.card)
-            outcome = msgspec.structs.replace(outcome, parts=(), call=started.seq, purpose=PURPOSE)
-        except (httpx.HTTPError, PalimpsestError) as error:
-            outcome = Failed("call", "keep_alive", type(error).__name__, call=started.seq, purpose=PURPOSE)
-        await self._conversations.run(lane, lambda: (log.append(outcome), log.append(JobRan(self._job.name, log.tip, "done"))))
-        if isinstance(outcome, ModelReplied):
-            recorded.add_read(outcome)
-        return isinstance(outcome, ModelReplied)
+        except httpx.HTTPError as error:
+            failure = type(error).__name__
+        return await self._conversations.run(lane, ConversationHost.end_read, lane.name.session, started, data, failure)

@@ -1,6 +1,6 @@
 """One conversation behind the gateway: its requests as its profile edits them, its replies, and its two bills, all in its log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -12,10 +12,13 @@ from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestRe
 from palimpsest.audit.pricing.bill import LOOK_BACK_BLOCKS
 from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Failed, ModelReplied, ViewEdited
+from palimpsest.core.events import Body, Failed, ModelReplied, Titled, UserSaid, ViewEdited
+from palimpsest.core.items import Text
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.conversation.following import end_call
+from palimpsest.foreign.claude.speakers import source_of
 from palimpsest.mirror.elements import OWNER
+from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
 from palimpsest.wire.json_reading import is_json
@@ -50,7 +53,6 @@ class RecordedConversation:
         self.conversation = conversation
         self.wire = wire
         self.mode: Mode = mode
-        self.is_edited = False
         session = conversation.session
         self.bill = newest_bill(session.log) or GatewayBill(mode)
         self._card = card_on_wire(session.card, wire)
@@ -60,29 +62,60 @@ class RecordedConversation:
         self._blocks = RequestBlocks(self._card.name)
         self._bills = TwoBills(self._card)
         self._lifetime = ""
+        self._needs_title = not session.log.view.items
         self._sent_messages = 0
         session.two_bills = lambda: (self.bill.usd, self.bill.usd_without)
+        self._rendered: Sequence[Any] | None = None
 
-    def prepare(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
-        """Record what is new in a request and return what to send. Raises `BadInput` if the messages cannot be read."""
+    def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
+        """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
         self._undo_queued()
         given = self._reader.read(self.wire, body, fields)
         before = self.conversation.session.log.tip
+        lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
+        messages = self._rendered = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
+        if self._needs_title:
+            self._add_title(before)
         if self.mode == "watch":
-            self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
             return Exchange(given, given.messages, body)
-        lifetime = self._chosen_lifetime(given)
-        messages = self.conversation.prepare(given.messages, tools=given.tools, system=given.system)
-        self.is_edited = messages is not given.messages
-        log = self.conversation.session.log
-        bodies = (log.event(seq).body for seq in range(before + 1, log.tip + 1))
-        edits = sum(isinstance(body, ViewEdited) and body.by != OWNER for body in bodies)
-        anchor = self._anchor(given, messages, lifetime) if edits or self._is_far_from_entry(messages) else None
+        edits = self._edits_since(before)
+        exchange = Exchange(given, messages, body, edits, lifetime)
+        return self._written(exchange, anchors=bool(edits) or self._is_far_from_entry(messages))
+
+    def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
+        """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""
+        before = self.conversation.session.log.tip
+        messages = self.conversation.plan(in_time)
+        if messages is None or messages is self._rendered or self.mode == "watch":
+            return exchange
+        edits = exchange.edits + self._edits_since(before)
+        planned = exchange._replace(messages=messages, edits=edits, anchor=None)
+        return self._written(planned, anchors=bool(edits) or exchange.anchor is not None)
+
+    def _written(self, exchange: Exchange, *, anchors: bool) -> Exchange:
+        """The exchange with its bytes, and with a breakpoint at the end of the cached prefix if one is wanted and can be set there."""
+        given, messages, lifetime = exchange.given, exchange.messages, exchange.lifetime
+        anchor = self._anchor(given, messages, lifetime) if anchors else None
         if anchor is not None:
             marked = with_breakpoint(messages[anchor], lifetime or self._lifetime)
             messages = [*messages[:anchor], marked, *messages[anchor + 1 :]]
         self._sent_messages = len(messages)
-        return Exchange(given, messages, given.body_with(messages, lifetime), edits, lifetime, anchor)
+        return exchange._replace(messages=messages, body=given.body_with(messages, lifetime), anchor=anchor)
+
+    def _add_title(self, event: int) -> None:
+        """Title the session by the first text of its user since an event; Claude Code writes reminders in front of that."""
+        said = [part for body in self._bodies_since(event) if isinstance(body, UserSaid) for part in body.parts if isinstance(part, Text)]
+        title = next((title_of(part.text) for part in said if not source_of(part)), "")
+        if title:
+            self._needs_title = False
+            self.conversation.session.log.append(Titled(title, by="gateway"))
+
+    def _edits_since(self, event: int) -> int:
+        return sum(isinstance(body, ViewEdited) and body.by != OWNER for body in self._bodies_since(event))
+
+    def _bodies_since(self, event: int) -> Iterator[Body]:
+        log = self.conversation.session.log
+        return (log.event(seq).body for seq in range(event + 1, log.tip + 1))
 
     def _is_far_from_entry(self, messages: Sequence[Any]) -> bool:
         """Whether so many blocks are new that the client's last breakpoint does not find the entry of the request before."""

@@ -1,6 +1,7 @@
 """Runs a gateway on the loopback until it is asked to stop, and then lets the requests end that are on their way."""
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -24,6 +25,8 @@ _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 _GRACE_SECONDS: Final = 10
 # Threads that record give way to the event loop so often, in seconds; with the default of 5 ms a chunk of a stream could wait as long.
 _SWITCH_SECONDS: Final = 0.001
+# Objects between two searches for garbage.
+_COLLECT_EVERY: Final = 1_000
 
 
 class _Server(uvicorn.Server):
@@ -68,6 +71,9 @@ def stopped_by_signals() -> asyncio.Event:
 async def serve(gateway: Gateway, found: socket.socket, ready: Callable[[str], None], stop: asyncio.Event) -> None:
     """Serve until `stop` is set; `ready` gets the address once requests are answered."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # Modules never become garbage. What a request leaves behind holds its bytes, so that it is looked for often.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_EVERY)
     config = uvicorn.Config(
         application(gateway),
         log_level="critical",

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import msgspec
@@ -114,6 +114,18 @@ class Conversation:
         if self._provider is None:
             return await in_thread(lambda: self.prepare(messages, tools=tools, system=system))
         return (await self._waiting(messages, tools, system, "before_call")).messages
+
+    def follow(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Sequence[Any]:
+        """Return the list with the edits that were made before: the first half of `prepare`, for callers that have a deadline."""
+        return self._followed.follow(messages, tools, system).messages
+
+    def plan(self, in_time: Callable[[], bool]) -> Sequence[Any] | None:
+        """Return the list that was followed last with new edits too: the second half of `prepare`; `None` if following it failed.
+
+        Once `in_time` returns false nothing more is edited. Policies get no model here.
+        """
+        prepared = carry_out_now(self._followed.plan(in_time), self.session)
+        return None if prepared is None else prepared.messages
 
     def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
         """Fold the list now, whatever its size, and return it with the edits; unchanged with a reason if no fold makes it much smaller."""

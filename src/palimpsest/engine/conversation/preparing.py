@@ -1,6 +1,6 @@
 """One step of a followed list: record what is new, run the policies, and give the list back, or the given one if anything goes wrong."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from palimpsest.core.policy import Answer, Want
 from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.conversation.following import end_call, follow, leading_system_messages
-from palimpsest.engine.policies import PolicyRun, run_policies
+from palimpsest.engine.policies import PolicyRun, always, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.mirror.bodies import NewMessage, tools_of
 from palimpsest.mirror.detecting import detected_wire, shape_of
@@ -40,6 +40,16 @@ class Prepared(NamedTuple):
     reason: str = ""
 
 
+class _Given(NamedTuple):
+    """A list as it was given: itself, its copy, the system prompt, and whether it has anything new; with its edits so far if asked for."""
+
+    messages: Sequence[Any]
+    listed: list[Any]
+    system: object
+    is_new: bool
+    rendered: Prepared | None = None
+
+
 class FollowedList:
     """A session and the mirror of the list that another program owns; one thread at a time uses it."""
 
@@ -48,6 +58,10 @@ class FollowedList:
         self.reason = ""
         self._wire = wire
         self._tools_seen: object = None
+        self._given: _Given | None = None
+        # The next process must make the same edits. They are written before the list is sent; a crash of the machine may lose those of one
+        # request, which is why nothing waits for the disk until its reply is here.
+        self._syncs = False
         self._lock = Lock()
         self._mirror = Mirror(self._shape(wire or session.card.wire), session.log.events())
 
@@ -60,24 +74,55 @@ class FollowedList:
         """Follow the list, run the policies if anything is new, and return what to send. A list that is given again changes nothing."""
         prepared = Prepared(messages)
         with self.failing_open():
-            session, ran, listed = self.session, PolicyRun(), list(messages)
-            self._choose_shape(listed)
-            self._offer(tools)
-            is_new = follow(session, self._mirror, listed, system)
-            if is_new or moment == "asked":
-                end_call(session.log)
-                ran = yield from self._run_policies(moment)
-            prepared = self._rendered(messages, listed, ran)
-            if is_new and moment != "asked":
-                self._start_call(system, listed)
-            if ran.edited:
-                # The next process must make the same edits, whatever happens to this one.
-                session.log.sync()
+            prepared = yield from self._plan(self._follow(messages, tools, system), moment)
         return prepared._replace(reason=self.reason)
+
+    def follow(self, messages: Sequence[Any], tools: Sequence[Any], system: object) -> Prepared:
+        """Record what is new in a list, and return it with the edits that were made before; `plan` comes next."""
+        prepared, self._given = Prepared(messages), None
+        with self.failing_open():
+            given = self._follow(messages, tools, system)
+            prepared = self._rendered(messages, given.listed, PolicyRun())
+            self._given = given._replace(rendered=prepared)
+        return prepared._replace(reason=self.reason)
+
+    def plan(self, in_time: Callable[[], bool]) -> Generator[Want, Answer, Prepared | None]:
+        """Run the policies for the list that was followed last, and return what to send; `None` if following it failed.
+
+        Once `in_time` returns false nothing is edited any more.
+        """
+        given, self._given = self._given, None
+        prepared = None if given is None else given.rendered
+        with self.failing_open():
+            if given is not None:
+                prepared = yield from self._plan(given, "before_call", in_time)
+        return prepared
+
+    def _follow(self, messages: Sequence[Any], tools: Sequence[Any], system: object) -> _Given:
+        listed = list(messages)
+        self._choose_shape(listed)
+        self._offer(tools)
+        return _Given(messages, listed, system, follow(self.session, self._mirror, listed, system))
+
+    def _plan(self, given: _Given, moment: Moment, in_time: Callable[[], bool] = always) -> Generator[Want, Answer, Prepared]:
+        session, ran = self.session, PolicyRun()
+        if given.is_new or moment == "asked":
+            end_call(session.log)
+            ran = yield from self._run_policies(moment, in_time)
+        prepared = given.rendered
+        if prepared is None or ran.edited:
+            prepared = self._rendered(given.messages, given.listed, ran)
+        if given.is_new and moment != "asked":
+            self._start_call(given.system, given.listed)
+        self._syncs |= bool(ran.edited)
+        return prepared
 
     def observe(self, response: object) -> None:
         """Record a reply with its usage: a response, or a reply that was assembled from a stream."""
         with self.failing_open():
+            if self._syncs:
+                self._syncs = False
+                self.session.log.sync()
             if isinstance(response, ModelReplied):
                 # Its messages are not known as its owner will write them; the next list shows them.
                 digest = f"stream {response.message}"
@@ -158,9 +203,9 @@ class FollowedList:
             self._tools_seen = copied(given)
             self.session.tools = tools_of([plain for tool in given if is_json(plain := plain_value(tool))])
 
-    def _run_policies(self, moment: Moment) -> Generator[Want, Answer, PolicyRun]:
+    def _run_policies(self, moment: Moment, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
         try:
-            return (yield from run_policies(self.session, moment))
+            return (yield from run_policies(self.session, moment, in_time=in_time))
         except PalimpsestError as error:
             # Such as a list that does not fit whatever is left out: it is sent, and the provider says so.
             self._note(error.kind, error.message)

@@ -115,7 +115,7 @@ class Jobs:
                 task.cancel()
 
     async def _be_idle(self) -> None:
-        """Start jobs every 270 seconds after the newest call began, in turns too: a tool may run longer than a prompt cache lives."""
+        """Start jobs every 4.5 minutes after the newest call began, in turns too: a tool may run longer than a prompt cache lives."""
         environment, called = self._session.environment, self._session.derived.cache.value().called
         elapsed = 0.0 if called is None else (environment.clock.now() - called) / 1_000
         wait = min(IDLE_SECONDS, max(0.0, IDLE_SECONDS - elapsed))

@@ -43,6 +43,11 @@ GOALS: dict[str, Goal] = {
     "mirror_ms": Goal(
         "ms", 15, "processor time of following the list of another program, deciding and giving it back, at 200,000 tokens and 800 messages"
     ),
+    "gateway_ms": Goal(
+        "ms", 25, "from the first byte of a request of 200,000 tokens to its first byte at the provider, through the gateway; slowest mode"
+    ),
+    "stream_ms": Goal("ms", 5, "slowest event of 50 streams through the gateway, while a conversation of 200,000 tokens is edited"),
+    "gateway_growth": Goal("x", 1.1, "memory of the gateway after 2,000 requests of 200 sessions, against a half of them"),
     "group_commit": Goal("x", 3, "append ten events and sync once, against ten raw writes and one fdatasync"),
     "fork": Goal("u", 0.1, "begin a new session from the tip of another, 10,000 events"),
     "fork_bytes": Goal("B", 4096, "bytes that a fork writes, all files"),

@@ -14,9 +14,10 @@ from palimpsest.lab.bench.bars import GOALS, Bar, Report
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import START_BARS, find_ripgrep, measure_finding, measure_start
+from palimpsest.lab.bench.processes.gateway_bars import GATEWAY_BARS, measure_gateway
+from palimpsest.lab.bench.processes.terminal import TERMINAL_BARS, measure_terminal
 from palimpsest.lab.bench.replaying import REPLAY_BARS, measure_replaying
 from palimpsest.lab.bench.storing import measure_keeping, measure_load, measure_resuming, measure_writing
-from palimpsest.lab.bench.terminal import TERMINAL_BARS, measure_terminal
 from palimpsest.lab.bench.turns import measure_blocking, measure_mirror, measure_planning, measure_turns
 from palimpsest.lab.bench.workspace import FULL, QUICK, BenchSizes, BenchWorkspace
 
@@ -35,6 +36,7 @@ GROUPS: tuple[tuple[frozenset[str], Measurement], ...] = (
     (TERMINAL_BARS, measure_terminal),
     (frozenset({"plan_ms", "fold_ms"}), measure_planning),
     (frozenset({"mirror_ms"}), measure_mirror),
+    (GATEWAY_BARS, measure_gateway),
     (frozenset({"index_ratio", "index_mb_s", "search_vs_ripgrep", "list_2000"}), measure_finding),
     (frozenset({"tokens_error"}), measure_counting),
     (REPLAY_BARS, measure_replaying),

@@ -247,7 +247,8 @@ class BenchSizes:
 
     `replayed` are seeds and tokens of the synthetic sessions that are replayed if no folder is given; with `peers` they are replayed
     under the profiles of all programs. `replayed_long` is the number of tokens of the session whose replay is timed.
-    `terminal_turns` are the turns over which the memory of the terminal is measured.
+    `terminal_turns` are the turns over which the memory of the terminal is measured, and half of the requests over which that of the
+    gateway is. `streams` run through the gateway at once, each with `stream_events`.
     """
 
     small: int = 1_000
@@ -261,6 +262,8 @@ class BenchSizes:
     peers: bool = True
     replayed_long: int = 1_000_000
     terminal_turns: int = 1_000
+    streams: int = 50
+    stream_events: int = 40
 
     @property
     def lengths(self) -> dict[str, int]:

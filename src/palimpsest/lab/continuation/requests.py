@@ -44,19 +44,23 @@ class RecordedPlace(Value, frozen=True):
     folded_at: int
 
 
-def place_of(recording: RecordedSession, profile: Profile, card: ModelCard, at: int, index: RecordingIndex) -> RecordedPlace:
+def place_of(recording: RecordedSession, profile: Profile, card: ModelCard, at: int | None, index: RecordingIndex) -> RecordedPlace:
     """Return the first call from a fold of the profile on that answers a message of the user, or the call of the fold if none does.
 
-    `at` counts the folds from 1; 0 and less counts from the end: 0 is the last one. Raises `BadInput` if there is no such fold.
+    `at` counts the folds from 1; `None` is the last one. Raises `BadInput` if there is no such fold.
     """
     folds = [edit.step for edit in replay(recording, profile, card, index=index).edits if edit.kind == "fold"]
-    number = at - 1 if at > 0 else len(folds) - 1 + at
+    number = len(folds) - 1 if at is None else at - 1
     if not 0 <= number < len(folds):
-        made = f"it folds {len(folds)} times" if len(folds) > 1 else "it folds once" if folds else "it never folds here"
-        message = f"there is no fold {at or 'at the end'} under {profile.name}: {made}; name a call with --call"
-        raise BadInput(message, where=recording.session)
+        raise BadInput(_no_such_fold(profile.name, at, len(folds), card.window), where=recording.session)
     answers = (step.number for step in recording.steps[folds[number] :] if step.turn)
     return RecordedPlace(next(answers, folds[number]), folds[number])
+
+
+def _no_such_fold(name: str, at: int | None, folds: int, window: int) -> str:
+    if not folds:
+        return f"{name} never folds this session in a window of {window:,} tokens; give a smaller --window, or a call with --call"
+    return f"there is no fold {at} under {name}, which folds {'once' if folds == 1 else f'{folds} times'}; name a call with --call"
 
 
 def requests_at(

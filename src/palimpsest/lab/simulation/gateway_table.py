@@ -36,7 +36,7 @@ MODES: Final = {
 }
 """The modes that change anything, with their profiles."""
 # Sessions of fewer tokens never come near a compaction.
-_LONG_TOKENS: Final = 150_000
+LONG_TOKENS: Final = 150_000
 _CLAUDE: Final = "claude"
 
 
@@ -64,21 +64,27 @@ class GatewayRow(Value, frozen=True):
     needy: int = 0
 
 
-class _DirectBilling(Simulation):
-    """A simulation that also bills each request of the conversation as the client gave it: without masks, with its own breakpoints."""
+class DirectBilling(Simulation):
+    """A simulation that also bills each request of the conversation as the client gave it: without masks, with its own breakpoints.
 
-    def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"]) -> None:
-        """Begin with the second bill; the policies of the gateway know both."""
-        self.simulator = CacheSimulator(card, self.counter.item, anchored=True)
+    `turns`, `tokens_sent` and `tokens_direct` count those requests and the tokens of their prompts, as they were sent and as given.
+    """
+
+    def bill_directly(self, card: ModelCard, ttl: Literal["5m", "1h"], *, ours: bool = True) -> None:
+        """Begin with the second bill; our gateway sets a breakpoint of its own, and its policies know both bills."""
+        self.simulator = CacheSimulator(card, self.counter.item, anchored=ours)
         self._direct, self._ttl = CacheSimulator(card, self.counter.item), ttl
         self.usd_sent = self.usd_direct = self.worst = 0.0
-        self.needy = 0
-        self.session.two_bills = lambda: (self.usd_sent, self.usd_direct)
+        self.turns = self.tokens_sent = self.tokens_direct = self.needy = 0
+        self.session.two_bills = (lambda: (self.usd_sent, self.usd_direct)) if ours else None
 
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
         reply = super()._turn(request)
         given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
         self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
+        self.turns += 1
+        self.tokens_direct += given.prompt
+        self.tokens_sent += reply.usage.prompt
         self._add_sent()
         return reply
 
@@ -112,7 +118,7 @@ def gateway_rows(
     client = profile(CLIENT)
     alone = figures([replay(recording, client, model, ttl=ttl, index=index)])
     for mode in modes:
-        found, bills = _replayed(recording, index, behind_gateway(client, profile(MODES[mode]), model), model, ttl)
+        found, bills = replayed_with_bills(recording, index, behind_gateway(client, profile(MODES[mode]), model), model, ttl)
         yield GatewayRow(
             mode,
             1,
@@ -131,11 +137,12 @@ def gateway_rows(
         )
 
 
-def _replayed(
-    recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"]
-) -> tuple[Figures, _DirectBilling]:
-    simulation = _DirectBilling(recording, index, used, card, ttl)
-    simulation.bill_directly(card, ttl)
+def replayed_with_bills(
+    recording: RecordedSession, index: RecordingIndex, used: Profile, card: ModelCard, ttl: Literal["5m", "1h"], *, ours: bool = True
+) -> tuple[Figures, DirectBilling]:
+    """Replay a recording under a profile, behind our gateway or another one, and return its figures, and the simulation with both bills."""
+    simulation = DirectBilling(recording, index, used, card, ttl)
+    simulation.bill_directly(card, ttl, ours=ours)
     replaying = Replay(simulation, index, unseen_head(recording))
     complete(replaying.replay_all(recording.steps, lambda *_: None))
     simulation.needy = len(set(replaying.needy_steps["text"]))
@@ -184,7 +191,7 @@ def gateway_report(sessions: Iterable[LoadedSession], *, announce: Callable[[str
         announce(f"replaying {len(found)} sessions behind the gateway: {name}")
         rows = [list(gateway_rows(loaded, card=card, ttl=ttl, shuffled=shuffled)) for loaded in found]
         if not law:
-            is_long = [loaded.format == _CLAUDE and loaded.recording.tokens >= _LONG_TOKENS for loaded in found]
+            is_long = [loaded.format == _CLAUDE and loaded.recording.tokens >= LONG_TOKENS for loaded in found]
             long = [each for each, wanted in zip(rows, is_long, strict=True) if wanted]
         law.append(_by_mode(rows))
     return GatewayReport(_by_mode(long), _by_mode(long[::2]), _by_mode(long[1::2]), tuple(law))

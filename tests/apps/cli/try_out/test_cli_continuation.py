@@ -75,8 +75,17 @@ def test_a_request_that_fails_is_named_and_ends_in_a_finding(pal: Pal) -> None:
     assert [("invalid x-api-key" in each.get("failed", "")) for each in msgspec.json.decode(result.stdout)["replies"]] == [False, True]
 
 
-def test_a_call_beyond_the_end_is_an_error_that_says_how_many_there_are(pal: Pal) -> None:
-    result = pal(*_words("--call", "9999"))
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--call", "9999"), "there is no call 9999: the session has"),
+        (("--at", "1", "--call", "3"), "--at and --call exclude each other"),
+        (("--at", "99"), "there is no fold 99 under palimpsest, which folds"),
+        (("--profiles", "palimpsest@PAL_TAIL=4000,PAL_THRIFT=free"), "PAL_THRIFT is 'free'"),
+    ],
+)
+def test_a_place_or_a_profile_that_does_not_exist_is_named(pal: Pal, words: tuple[str, ...], says: str) -> None:
+    result = pal(*_words(*words))
 
     assert result.exit_code == 2
-    assert "there is no call 9999: the session has" in result.stderr
+    assert says in result.stderr

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import click
@@ -14,6 +15,7 @@ from palimpsest.apps.shown_text import dollars
 from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import counted
+from palimpsest.stores.home import Home
 
 if TYPE_CHECKING:
     from palimpsest.apps.gateway.gateway import RequestReport
@@ -77,6 +79,7 @@ def gateway(
         from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # it imports the web server
         from palimpsest.apps.gateway.gateway import Gateway
         from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals
+        from palimpsest.apps.gateway.workers import ProcessWorkers
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -90,9 +93,10 @@ def gateway(
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
-        gateway = Gateway(
-            home, cast("Mode", mode), upstreams, report=report, warn=_warn, fold=fold, keeps_alive=keep_alive and wrapped is not None
-        )
+        keeps_alive = keep_alive and wrapped is not None
+        workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
+        make = partial(Gateway, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
+        gateway = make(home, cast("Mode", mode), upstreams)
         stop = stopped_by_signals()
         if wrapped is not None:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)

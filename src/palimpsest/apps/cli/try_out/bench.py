@@ -3,11 +3,12 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 from msgspec import Struct
@@ -26,6 +27,7 @@ from palimpsest.lab.bench.tables import format_value, placeholders_for, tables_o
 from palimpsest.lab.bench.tuning import fit, fit_markdown, tune, tuning_markdown
 from palimpsest.lab.growth.measuring import MOST_GROWTH as MOST_RATIO
 from palimpsest.lab.growth.measuring import measure_growth
+from palimpsest.lab.simulation.gateway_peers.table import peer_rows, peers_markdown
 from palimpsest.lab.simulation.gateway_table import gateway_markdown, gateway_report, law_markdown
 from palimpsest.lab.simulation.loading import load_all
 from palimpsest.stores.home import Home
@@ -34,8 +36,11 @@ _EXAMPLES = """\b
 Examples:
   pal bench --quick
   pal bench --only turn --only decide
-  pal bench --only cost,rereads --sessions ~/.claude/projects"""
+  pal bench --only cost,rereads --sessions ~/.claude/projects
+  pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
+# Makes a table from the sessions below a folder, and the values behind it.
+_MakeTables: TypeAlias = Callable[[Path], tuple[tuple[str, ...], Struct | Sequence[Struct]]]
 _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Path), metavar="DIR")
 
 
@@ -67,6 +72,17 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     "behind_gateway",
     help="Instead, replay the sessions below this folder as those of Claude Code behind `pal gateway`, in each mode.",
 )
+@click.option(
+    "--peers",
+    type=click.Choice(["gateway"]),
+    help="Instead, measure other tools that shrink requests, and our modes, on the long sessions below the folder of --sessions.",
+)
+@click.option(
+    "--peers-python",
+    default=sys.executable,
+    metavar="FILE",
+    help="Python of the environment that has the peers (headroom-ai, llmtrim, litellm); default: this one.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -81,6 +97,8 @@ def bench(
     turns: int | None,
     growth: bool,
     behind_gateway: Path | None,
+    peers: str | None,
+    peers_python: str,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -89,28 +107,22 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
-    if fitted is not None:
-        require_placeholders(into, ("fit",))
-        found = fit(fitted, announce=_announce)
-        _report_tables({"fit": fit_markdown(found)}, found, into, as_json=as_json)
-        return
-    if chosen_from is not None:
-        require_placeholders(into, ("choice",))
-        tuning = tune(chosen_from, announce=_announce)
-        _report_tables({"choice": tuning_markdown(tuning)}, tuning, into, as_json=as_json)
-        return
-    if behind_gateway is not None:
-        require_placeholders(into, ("gateway", "gateway_law"))
-        replayed = gateway_report(load_all([behind_gateway]), announce=_announce)
-        tables = {"gateway": gateway_markdown(replayed), "gateway_law": law_markdown(replayed)}
-        _report_tables(tables, replayed, into, as_json=as_json)
-        return
+    other = {"--peers": peers or None, "--soak": turns, "--growth": growth or None}
+    chosen = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway} | other
+    if len(given := [name for name, value in chosen.items() if value is not None]) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    instead: tuple[tuple[tuple[str, ...], Path | None, _MakeTables], ...] = (
+        (("fit",), fitted, _fit_table),
+        (("choice",), chosen_from, _choice_table),
+        (("gateway", "gateway_law"), behind_gateway, _gateway_tables),
+        (("peers",), _peer_sessions(recorded) if peers else None, partial(_peers_table, python=peers_python)),
+    )
+    for places, folder, made in instead:
+        if folder is not None:
+            _make_tables(places, folder, made, into, as_json=as_json)
+            return
     if turns is not None:
-        with _working_folder(keep) as folder:
-            soaked = soak(folder, turns, _announce)
-        emit(soaked) if as_json else _print_soak(soaked)
-        if not soaked.memory_is_flat:
-            click.get_current_context().exit(FINDINGS)
+        _soak(turns, keep, as_json=as_json)
         return
     if growth:
         _measure_growth(keep, as_json=as_json)
@@ -129,6 +141,50 @@ def bench(
         _print(report)
     if report.missed:
         click.get_current_context().exit(FINDINGS)
+
+
+def _make_tables(places: tuple[str, ...], folder: Path, made: _MakeTables, into: tuple[Path, ...], *, as_json: bool) -> None:
+    require_placeholders(into, places)
+    tables, found = made(folder)
+    by_place = dict(zip(places, tables, strict=True))
+    insert_tables(into, by_place)
+    emit(found) if as_json else click.echo("\n\n".join(by_place.values()))
+
+
+def _soak(turns: int, keep: Path | None, *, as_json: bool) -> None:
+    with _working_folder(keep) as folder:
+        soaked = soak(folder, turns, _announce)
+    emit(soaked) if as_json else _print_soak(soaked)
+    if not soaked.memory_is_flat:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _fit_table(folder: Path) -> tuple[tuple[str], Struct]:
+    found = fit(folder, announce=_announce)
+    return (fit_markdown(found),), found
+
+
+def _choice_table(folder: Path) -> tuple[tuple[str], Struct]:
+    tuning = tune(folder, announce=_announce)
+    return (tuning_markdown(tuning),), tuning
+
+
+def _gateway_tables(folder: Path) -> tuple[tuple[str, str], Struct]:
+    replayed = gateway_report(load_all([folder]), announce=_announce)
+    return (gateway_markdown(replayed), law_markdown(replayed)), replayed
+
+
+def _peers_table(folder: Path, *, python: str) -> tuple[tuple[str], Sequence[Struct]]:
+    rows = list(peer_rows(tuple(load_all([folder])), python, _announce))
+    if not rows:
+        raise BadInput("no session here is long enough to come near a compaction", where=str(folder))
+    return (peers_markdown(rows),), rows
+
+
+def _peer_sessions(recorded: Path | None) -> Path:
+    if recorded is None:
+        raise click.UsageError("--peers needs recorded sessions; name their folder with --sessions")
+    return recorded
 
 
 def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
@@ -156,14 +212,6 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         console().print(rows)
     if not all(each.ok for each in found):
         click.get_current_context().exit(FINDINGS)
-
-
-def _report_tables(tables: dict[str, str], found: Struct | Sequence[Struct], into: tuple[Path, ...], *, as_json: bool) -> None:
-    insert_tables(into, tables)
-    if as_json:
-        emit(found)
-    else:
-        click.echo("\n\n".join(tables.values()))
 
 
 def _announce(what: str) -> None:

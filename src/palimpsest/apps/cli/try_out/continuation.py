@@ -30,6 +30,7 @@ from palimpsest.lab.continuation.scoring import Verdict
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulation import WINDOW, for_replay
+from palimpsest.profiles.named import split_names
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.wire.models.cards import ModelCard, card
@@ -46,7 +47,7 @@ Examples:
 @click.argument("session", metavar="SESSION|FILE", shell_complete=complete_session)
 @click.option("--model", required=True, metavar="NAME", help="Model to ask.")
 @click.option("--profiles", default=f"palimpsest,{BASELINE}", show_default=True, metavar="NAMES", help="Profiles, separated by commas.")
-@click.option("--at", type=int, default=0, metavar="FOLD", help="Fold of the first profile, counted from 1; default: its last one.")
+@click.option("--at", type=click.IntRange(min=1), metavar="FOLD", help="Fold of the first profile, counted from 1; default: its last one.")
 @click.option("--call", "number", type=click.IntRange(min=1), metavar="N", help="Instead of a fold, the recorded call N, counted from 1.")
 @click.option("--samples", type=click.IntRange(1, 20), default=1, show_default=True, help="Replies to ask for under each profile.")
 @click.option("--reply", type=click.IntRange(64, 32_000), default=2_048, show_default=True, metavar="TOKENS", help="Longest reply.")
@@ -59,7 +60,7 @@ def continue_(
     session: str,
     model: str,
     profiles: str,
-    at: int,
+    at: int | None,
     number: int | None,
     samples: int,
     reply: int,
@@ -74,6 +75,8 @@ def continue_(
     compared, by rules. same: the recorded reply made this call; later: one of the next 20 recorded calls; again: it reads what was
     read before and is hidden now; other: none of these. Nothing is written. Exit code 1 if a request failed.
     """
+    if at is not None and number is not None:
+        raise click.UsageError("--at and --call exclude each other")
     home = find_home()
     settings = settings_of(home)
     asked = card(model, cards_of(home))
@@ -99,7 +102,7 @@ def continue_(
 
 
 def _profiles(names: str) -> tuple[Profile, ...]:
-    wanted = dict.fromkeys(names.replace(",", " ").split())
+    wanted = split_names(names)
     if not wanted:
         raise click.UsageError("--profiles names no profile")
     return tuple(profile(name, os.environ) for name in wanted)
@@ -118,7 +121,7 @@ def _load(session: str) -> LoadedSession:
 class _Wanted(NamedTuple):
     """Options of the command: the place as a fold or a call, samples, and sizes in tokens."""
 
-    at: int
+    at: int | None
     call: int | None
     samples: int
     reply: int

@@ -155,6 +155,8 @@ def test_the_simulated_cache_is_compared_with_what_was_recorded(pal: Pal) -> Non
         ((LONG, "--profiles", ","), "--profiles names no profile"),
         ((LONG, "--into", __file__), "--into works only with --agreement, --calibrate and --curve"),
         ((LONG, "--agreement", "--calibrate"), "--agreement and --calibrate exclude each other"),
+        ((LONG, "--calibrate", "--curve"), "--calibrate compares what was recorded, so that --curve has no use there"),
+        ((LONG, "--agreement", "--rereads", "text"), "--agreement compares what was recorded, so that --rereads has no use there"),
         ((LONG, "--calibrate"), "none of these sessions has a compaction with 20 calls behind it"),
         ((LONG, "--rereads", "lines"), "'lines' is not one of 'text', 'strings', 'names'"),
         ((), "Missing argument"),
@@ -317,6 +319,11 @@ def test_a_document_without_a_place_for_the_table_is_refused_before_any_work(pal
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"pal: {document}: the document has no placeholder for the table, which is two lines <!-- ")
+
+
+def test_of_the_runs_that_bench_makes_instead_of_its_bars_one_can_be_asked_for(pal: Pal) -> None:
+    result = pal("bench", "--choose", ".", "--growth")
+    assert (result.exit_code, result.stderr) == (2, "pal: bench: --choose and --growth exclude each other; see `pal bench --help`\n")
 
 
 def test_a_log_of_ours_that_holds_lines_of_another_program_is_replayed_once(tmp_path: Path) -> None:

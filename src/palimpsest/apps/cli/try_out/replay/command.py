@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from click.core import ParameterSource
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.engine_session import provider_of
@@ -117,6 +118,8 @@ def replay(
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
     check = check_named(agreement=agreement, calibrate=calibrate)
+    if check is not None:
+        _refuse_replay_options("--agreement" if agreement else "--calibrate")
     if into and check is None and not curve:
         raise click.UsageError("--into works only with --agreement, --calibrate and --curve")
     home = find_home()
@@ -147,6 +150,15 @@ def replay(
         raise rejected.error from rejected
     _write_files(comparison, page, plot, into)
     _print_result(comparison, sources, as_json=as_json, curve=curve)
+
+
+def _refuse_replay_options(check: str) -> None:
+    """Raise `UsageError` if an option of a replay is given with a check, which would ignore it."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        is_given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if is_given and option.name not in ("arguments", "agreement", "calibrate", "into", "as_json"):
+            raise click.UsageError(f"{check} compares what was recorded, so that {option.opts[0]} has no use there")
 
 
 def _require_places(page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:

@@ -1,0 +1,187 @@
+"""The conversations that one process or thread pool records: opened by name, followed, planned, observed and closed by their session."""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from palimpsest.apps.gateway.given import fields_of
+from palimpsest.apps.gateway.recorded import PROFILES, Exchange, Mode, RecordedConversation
+from palimpsest.apps.gateway.routing import ConversationName
+from palimpsest.audit.pricing.pauses import KEEP_ALIVE
+from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall
+from palimpsest.core.errors import BadInput, Locked, PalimpsestError
+from palimpsest.core.events import CallStarted, EventRef, Failed, JobRan, ModelReplied
+from palimpsest.core.projections.jobs import job_purpose
+from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.engine.jobs.running import job_situation
+from palimpsest.policies.jobs.keep_alive import KeepAlive
+from palimpsest.stores.home import AnyHome
+from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.stream import decode_response
+
+PURPOSE: Final = job_purpose(KEEP_ALIVE)
+# Sessions that are tried for one conversation while other gateways have it.
+_OTHERS: Final = 4
+# Which of its forms a request was sent in: as its client gave it, with the edits made before it, or with new ones too.
+SentForm: TypeAlias = Literal["given", "followed", "planned"]
+
+
+class PreparedBody(NamedTuple):
+    """A request to send: its bytes, `None` if they are those that were given; its new edits; and whether it shows edits, old or new."""
+
+    body: bytes | None
+    edits: int
+    is_edited: bool
+
+
+class Observed(NamedTuple):
+    """A reply that was recorded: the session, the bill of the call, `None` if the reply says nothing of its usage, and that of all."""
+
+    session: str
+    call: PricedCall | None
+    bill: GatewayBill
+
+
+class _Open:
+    """An open conversation and its request that is on its way, in the forms in which it may have been sent."""
+
+    def __init__(self, recorded: RecordedConversation) -> None:
+        self.recorded = recorded
+        self.forms: dict[SentForm, Exchange] = {}
+
+
+class ConversationHost:
+    """Records conversations. Each is used by one thread at a time; different ones may be used at once."""
+
+    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
+        self._home = home
+        self._mode: Mode = mode
+        self._fold = fold
+        self._keeps_alive = keeps_alive
+        self._open: dict[str, _Open] = {}
+        self._job = KeepAlive()
+
+    def follow(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> PreparedBody:
+        """Record what is new in a request, and return it with the edits that were made before. Raises what opening and reading raise."""
+        fields: Mapping[str, Raw] | None = fields_of(body)
+        if fields is None:
+            raise BadInput("a request is no object", where=name.session)
+        found = self._open.get(name.session)
+        if found is None:
+            found = self._open[name.session] = _Open(self._opened(name, parent, wire, model))
+        found.forms = {"followed": found.recorded.follow(body, fields)}
+        return _prepared(found.forms["followed"])
+
+    def plan(self, session: str, until: float) -> PreparedBody:
+        """Return the request that was followed last with new edits too; after `until`, by the monotonic clock, with no more of them."""
+        found = self._open[session]
+        deadline = _Deadline(until)
+        found.forms["planned"] = found.recorded.plan(found.forms["followed"], deadline)
+        if deadline.has_passed:
+            found.recorded.note("request", "deadline", "new edits were given up, because planning them took too long")
+        return _prepared(found.forms["planned"])
+
+    def record(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> None:
+        """Record a request that was sent as it was given. Raises what opening and reading raise."""
+        self.follow(name, parent, wire, model, body)
+        self.plan(name.session, float("inf"))
+
+    def observe(self, session: str, reply: bytes, content_type: str, form: SentForm) -> Observed:
+        """Record the reply to the last request, which was sent in this form."""
+        found = self._open[session]
+        exchange = found.forms["followed" if form == "given" else form]
+        found.forms = {}
+        streamed = content_type.startswith("text/event-stream")
+        call = found.recorded.observe(exchange, reply, streamed=streamed, sent_as_given=form == "given")
+        return Observed(found.recorded.conversation.id, call, found.recorded.bill)
+
+    def note(self, session: str, what: str, kind: str, message: str) -> bool:
+        """Record that something failed, and return whether the conversation is open, so that it could be recorded."""
+        found = self._open.get(session)
+        if found is not None:
+            found.recorded.note(what, kind, message)
+        return found is not None
+
+    def close(self, session: str) -> None:
+        """Make the log of a conversation durable and close it."""
+        found = self._open.pop(session, None)
+        if found is not None:
+            with suppress(PalimpsestError):
+                found.recorded.close()
+
+    def since_call(self, session: str) -> int:
+        """Return the milliseconds since the newest call began, from which on the cache lives; a reply may have taken long."""
+        found = self._open.get(session)
+        if found is None:
+            return 0
+        live = found.recorded.conversation.session
+        called = live.derived.cache.value().called
+        return 0 if called is None else live.environment.clock.now() - called
+
+    def should_read(self, session: str) -> tuple[bool, bool]:
+        """Return whether anything of a conversation is still cached, and whether a read that keeps it alive pays now."""
+        found = self._open.get(session)
+        if found is None:
+            return False, False
+        live = found.recorded.conversation.session
+        cached = live.derived.cache.value().longest(live.environment.clock.now())
+        return bool(cached), self._job.plan(job_situation(live, self._job, "idle")) is not None
+
+    def begin_read(self, session: str) -> int:
+        """Record that such a read is sent, and return the number of its event."""
+        recorded = self._open[session].recorded
+        log, card = recorded.conversation.session.log, recorded.conversation.session.card
+        return log.append(CallStarted(card.name, recorded.wire, purpose=PURPOSE)).seq
+
+    def end_read(self, session: str, started: int, reply: bytes, failure: str) -> bool:
+        """Record the reply to such a read, or the failure if that is not empty, and return whether it succeeded."""
+        recorded = self._open[session].recorded
+        live = recorded.conversation.session
+        outcome: ModelReplied | Failed = Failed("call", "keep_alive", failure, call=started, purpose=PURPOSE)
+        if not failure:
+            try:
+                decoded = decode_response(recorded.wire, reply, live.card)
+                outcome = replace(decoded, parts=(), call=started, purpose=PURPOSE)
+            except PalimpsestError as error:
+                outcome = replace(outcome, message=type(error).__name__)
+        live.log.append(outcome)
+        live.log.append(JobRan(self._job.name, live.log.tip, "done"))
+        if isinstance(outcome, ModelReplied):
+            recorded.add_read(outcome)
+        return isinstance(outcome, ModelReplied)
+
+    def _opened(self, name: ConversationName, parent: str, wire: WireName, model: str) -> RecordedConversation:
+        profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
+        if self._keeps_alive:
+            # Edits and reads share one limit of what may be lost.
+            settings = settings | {"PAL_KEEP_ALIVE": "on"}
+        opener = EventRef(parent, 0) if parent else None
+        for session in (name.session, *(f"{name.session}.{number}" for number in range(2, 2 + _OTHERS))):
+            # Another gateway with the same home may have the conversation of the same client.
+            with suppress(Locked):
+                conversation = Conversation.open(
+                    session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
+                )
+                return RecordedConversation(conversation, wire, self._mode, self._home)
+        raise Locked("other gateways have this conversation", where=name.session)
+
+
+class _Deadline:
+    """Whether it is still time; `has_passed` once it was asked and was not."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self.has_passed = False
+
+    def __call__(self) -> bool:
+        self.has_passed = self.has_passed or time.monotonic() > self._until
+        return not self.has_passed
+
+
+def _prepared(exchange: Exchange) -> PreparedBody:
+    body = None if exchange.body is exchange.given.body else exchange.body
+    return PreparedBody(body, exchange.edits, exchange.messages is not exchange.given.messages)
