@@ -10,7 +10,7 @@ from provider_server import Provider, Reply, Sent, messages_stream, provider
 from running_gateway import gateway_running
 
 from palimpsest.apps.gateway.keep_alive import is_billed_by_token, reading_request
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 
@@ -43,10 +43,22 @@ def ask(url: str, messages: list[Any], headers: dict[str, str]) -> None:
     httpx.post(f"{url}/v1/messages", json=body, headers=headers, trust_env=False)
 
 
-def read_reply() -> Reply:
+class Gate(threading.Event):
+    """A gate of which it is known when something waits at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.reached.set()
+        return super().wait(timeout)
+
+
+def read_reply(*before: threading.Event) -> Reply:
     usage = {"input_tokens": 0, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 0, "output_tokens": 1}
     message = {"id": "r", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "max_tokens", "usage": usage}
-    return Reply((json.dumps(message).encode(),), "application/json")
+    return Reply((*before, json.dumps(message).encode()), "application/json")
 
 
 def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home]:
@@ -74,6 +86,32 @@ def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_a
     assert {(read["max_tokens"], read["stream"]) for read in reads} == {(1, False)}
     assert reads[0]["messages"] == json.loads(model.sent[23].body)["messages"]
     assert {body.usage.cache_read for body in kept} == {30_000}
+
+
+def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path) -> None:
+    afternoon, gate = Afternoon(), Gate()
+    afternoon.left = 1
+    home = Home(tmp_path, afternoon.clock)
+    replies = [Reply(messages_stream(number, "Yes.", tokens=30_000 + 20 * number, cached=29_900 + 20 * number)) for number in range(25)]
+    options = {"keeps_alive": True, "pause": afternoon.pause}
+    with (
+        provider(*replies[:24], read_reply(gate), replies[24]) as model,
+        gateway_running(home, "lossless", model.url, **options) as gateway,
+    ):
+        afternoon.sent = model.sent
+        messages = [{"role": "user", "content": "Is it done?"}]
+        for number in range(24):
+            ask(gateway.url, messages, KEY)
+            messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": f"And part {number}?"}]
+        assert gate.reached.wait(20)
+        ask(gateway.url, messages, KEY)
+        gate.set()
+    with home.open(home.store.sessions()[0], write=False) as log:
+        found = [event.body for event in log.events() if getattr(event.body, "purpose", "") == "job:keep_alive"]
+    assert [(type(body), body.usage.cache_read if isinstance(body, ModelReplied) else 0) for body in found] == [
+        (CallStarted, 0),
+        (ModelReplied, 30_000),
+    ]
 
 
 @pytest.mark.parametrize("reason", ["not opted in", "a subscription", "a sub-agent"])

@@ -7,6 +7,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from contextlib import chdir
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
+from palimpsest.apps.gateway.conversations import MOST_OPEN, OpenConversations
 from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
 from palimpsest.apps.gateway.routing import ConversationName
 from palimpsest.apps.gateway.workers import ProcessWorkers, ThreadWorkers
@@ -41,6 +43,11 @@ class GatedHost(ConversationHost):
         if self.gated == "plan":
             self.gate.wait(20)
         return super().plan(session, until)
+
+    def close(self, session: str) -> None:
+        if self.gated == "close":
+            self.gate.wait(20)
+        super().close(session)
 
     def observe(self, session: str, reply: bytes, content_type: str, form: SentForm) -> Observed:
         if self.gated == "observe":
@@ -144,6 +151,93 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_goes_on_with_its_sessi
 
     assert asyncio.run(run()) == [PreparedBody(None, 0, is_edited=False)] * 2
     assert sum(isinstance(body, SessionOpened) for body in bodies(Home.at(tmp_path))) == 1
+
+
+def test_work_whose_caller_is_cancelled_ends_in_its_order_and_no_other_work_gets_its_result(tmp_path: Path) -> None:
+    home, body = Home.at(tmp_path), body_of(opening())
+
+    async def run() -> list[Any]:
+        conversations = OpenConversations(ProcessWorkers(home, "palimpsest"), home.store)
+        try:
+            lane = await conversations.lane(ConversationName("s"))
+            first = await conversations.run(lane, ConversationHost.follow, lane.name, "", "anthropic", MODEL, body)
+            given_up = asyncio.create_task(conversations.run(lane, ConversationHost.since_call, "s"))
+            while not lane.order.locked():
+                await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.wait((given_up,))
+            return [first, given_up.cancelled(), await conversations.run(lane, ConversationHost.plan, "s", float("inf"))]
+        finally:
+            await conversations.close()
+
+    assert asyncio.run(run()) == [PreparedBody(None, 0, is_edited=False), True, PreparedBody(None, 0, is_edited=False)]
+
+
+def test_a_request_that_comes_while_its_conversation_is_closed_goes_on_with_the_same_session(tmp_path: Path) -> None:
+    home, body = Home.at(tmp_path), body_of(opening())
+
+    async def run() -> tuple[bool, PreparedBody]:
+        host = GatedHost(home, "close")
+        conversations = OpenConversations(ThreadWorkers(host), home.store)
+        lane = await conversations.lane(ConversationName("s"))
+        given = (lane.name, "", "anthropic", MODEL, body)
+        await conversations.run(lane, ConversationHost.follow, *given)
+        lane.idle.set()
+        for number in range(MOST_OPEN):
+            await conversations.lane(ConversationName(f"busy {number}"))
+        closing = asyncio.create_task(conversations.close_unused())
+        while not lane.order.locked():
+            await asyncio.sleep(0)
+        again = await conversations.lane(ConversationName("s"))
+        following = asyncio.create_task(conversations.run(again, ConversationHost.follow, *given))
+        await asyncio.sleep(0)
+        host.gate.set()
+        await asyncio.wait((closing, following))
+        planned = await conversations.run(again, ConversationHost.plan, "s", float("inf"))
+        await conversations.close()
+        return again is lane, planned
+
+    assert asyncio.run(run()) == (True, PreparedBody(None, 0, is_edited=False))
+    assert home.store.sessions() == ["s"]
+
+
+class StuckWorkers:
+    """Workers that never come to an end, as on a disk that does not answer."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def run(self, place: int, work: Callable[[ConversationHost], Any]) -> Any:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_conversation_that_cannot_be_closed_does_not_keep_the_gateway_from_its_end(tmp_path: Path) -> None:
+    workers = StuckWorkers()
+
+    async def run() -> None:
+        conversations = OpenConversations(workers, Home.at(tmp_path).store)
+        await conversations.lane(ConversationName("s"))
+        await asyncio.wait_for(conversations.close(0.01), 10)
+
+    asyncio.run(run())
+    assert workers.is_closed
+
+
+def test_a_process_beside_the_gateway_takes_no_modules_from_the_folder_that_it_was_started_in(tmp_path: Path) -> None:
+    (tmp_path / "socket.py").write_text("raise SystemExit('a file of the project')")
+
+    async def run() -> PreparedBody:
+        with chdir(tmp_path):
+            workers = ProcessWorkers(Home.at(tmp_path / "home"), "palimpsest")
+        try:
+            return await workers.run(0, methodcaller("follow", ConversationName("s"), "", "anthropic", MODEL, body_of(opening())))
+        finally:
+            await workers.close()
+
+    assert asyncio.run(run()) == PreparedBody(None, 0, is_edited=False)
 
 
 @pytest.mark.long

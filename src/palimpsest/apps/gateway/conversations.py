@@ -18,6 +18,7 @@ MOST_OPEN: Final = 64
 """Conversations that are open at once; of those that wait for nothing, the one that was used longest ago is closed for another."""
 # How long a request waits for the end of the reply before it, in seconds; longer means that both are on their way at once.
 _REPLY_WAIT: Final = 0.05
+_STOP_SECONDS: Final = 10.0
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
@@ -56,10 +57,10 @@ class OpenConversations:
 
     async def lane(self, name: ConversationName) -> Lane:
         """Return the lane of a conversation that has no call on its way; if it has one, that of a conversation beside it."""
-        lane = self._lane(name)
         with suppress(TimeoutError):
-            await asyncio.wait_for(lane.idle.wait(), _REPLY_WAIT)
-        beside = 1
+            await asyncio.wait_for(self._lane(name).idle.wait(), _REPLY_WAIT)
+        # Looked up again, because what waits for nothing may have been closed in the meantime.
+        lane, beside = self._lane(name), 1
         while not lane.idle.is_set():
             beside += 1
             lane = self._lane(name._replace(session=f"{name.session}-{beside}"))
@@ -89,9 +90,15 @@ class OpenConversations:
     async def run(
         self, lane: Lane, method: Callable[Concatenate[ConversationHost, Given], Result], *given: Given.args, **named: Given.kwargs
     ) -> Result:
-        """Run a method of the host of a conversation, after what was asked before. Raises what it raises."""
+        """Run a method of the host of a conversation, after what was asked before. Raises what it raises.
+
+        If the caller is cancelled, the method still runs to its end in its order, so that no later one gets its answer.
+        """
         # By its name, because it may be run in another process.
         work: Callable[[ConversationHost], Result] = methodcaller(method.__name__, *given, **named)
+        return await asyncio.shield(asyncio.create_task(self._in_order(lane, work)))
+
+    async def _in_order(self, lane: Lane, work: Callable[[ConversationHost], Result]) -> Result:
         async with lane.order:
             return await self._workers.run(lane.place, work)
 
@@ -101,13 +108,20 @@ class OpenConversations:
             if len(self._lanes) <= MOST_OPEN:
                 return
             if other.is_unused:
-                del self._lanes[session]
-                await self.run(other, ConversationHost.close, session)
+                await self._close(session, other)
+                # A request may have come; it goes on in the same lane, because another one could be that of another process.
+                if other.is_unused and self._lanes.get(session) is other:
+                    del self._lanes[session]
 
-    async def close(self) -> None:
-        """Close all conversations."""
-        for session, lane in self._lanes.items():
-            # A process that died has closed them.
-            with suppress(Exception):
-                await self.run(lane, ConversationHost.close, session)
+    async def close(self, seconds: float = _STOP_SECONDS) -> None:
+        """Close all conversations; those that take longer are given up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for session, lane in list(self._lanes.items()):
+                    await self._close(session, lane)
         await self._workers.close()
+
+    async def _close(self, session: str, lane: Lane) -> None:
+        # A process that died has closed its conversations.
+        with suppress(Exception):
+            await self.run(lane, ConversationHost.close, session)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _LONGER_WITH_EDITS: Final = 10
 # The share of the deadline after which no new edit is begun; the rest is for one that is being made.
 _PLANNING_SHARE: Final = 0.6
 _LONGEST_NOTE: Final = 500
+_STOP_SECONDS: Final = 10.0
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -190,8 +192,11 @@ class Gateway:
         await self._note(call, "request", "deadline", message)
 
     async def _note(self, call: _Call, what: str, kind: str, message: str) -> None:
-        lane = call.lane
-        if lane is None or not await self._conversations.run(lane, ConversationHost.note, lane.name.session, what, kind, message):
+        lane, noted = call.lane, False
+        # What cannot be recorded is still said.
+        with suppress(Exception):
+            noted = lane is not None and await self._conversations.run(lane, ConversationHost.note, lane.name.session, what, kind, message)
+        if not noted:
             self._warn(message)
 
     async def _passed(self, request: Request, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
@@ -286,11 +291,12 @@ class Gateway:
         )
 
     async def close(self) -> None:
-        """Finish what is being recorded, and close all conversations and connections."""
-        if self._keeper is not None:
-            await self._keeper.close()
+        """Finish what is being recorded, within some seconds, and close all conversations and connections."""
         if self._recording:
-            await asyncio.wait(tuple(self._recording))
+            await asyncio.wait(tuple(self._recording), timeout=_STOP_SECONDS)
+        if self._keeper is not None:
+            # After the records, because each of them begins to wait for the next read.
+            await self._keeper.close()
         await self._conversations.close()
         await self._client.aclose()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import httpx
 import msgspec
@@ -16,6 +16,7 @@ from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.wire.json_reading import is_json, text
 
 Pause = Callable[[float], Awaitable[None]]
+_STOP_SECONDS: Final = 5.0
 
 
 class SentCall(NamedTuple):
@@ -55,6 +56,7 @@ class CacheKeeper:
         self._interval_ms = KeepAlive().interval_ms
         self._pause = pause
         self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._reading: set[asyncio.Task[bool]] = set()
 
     def ended(self, lane: Lane, call: SentCall) -> None:
         """Begin to wait after the call of a conversation has ended; what waited before ends."""
@@ -66,7 +68,7 @@ class CacheKeeper:
             task.add_done_callback(lambda done: self._forget(lane, done))
 
     def begun(self, lane: Lane) -> None:
-        """Stop waiting, because a conversation goes on."""
+        """Stop waiting, because a conversation goes on. A read that was sent is paid, so that it is still recorded."""
         waiting = self._waiting.pop(lane.name.session, None)
         if waiting is not None:
             waiting.cancel()
@@ -76,12 +78,12 @@ class CacheKeeper:
             del self._waiting[lane.name.session]
 
     async def close(self) -> None:
-        """Stop: the client is gone."""
+        """Stop: the client is gone. Reads that were sent get some seconds."""
         waiting = tuple(self._waiting.values())
         for task in waiting:
             task.cancel()
-        if waiting:
-            await asyncio.wait(waiting)
+        if tasks := (*waiting, *self._reading):
+            await asyncio.wait(tasks, timeout=_STOP_SECONDS)
 
     async def _keep(self, lane: Lane, call: SentCall) -> None:
         elapsed = await self._conversations.run(lane, ConversationHost.since_call, lane.name.session)
@@ -91,8 +93,14 @@ class CacheKeeper:
             if not lane.idle.is_set():
                 return
             cached, pays = await self._conversations.run(lane, ConversationHost.should_read, lane.name.session)
-            if not cached or (pays and not await self._read(lane, call)):
+            if not cached or (pays and not await self._sent(lane, call)):
                 return
+
+    async def _sent(self, lane: Lane, call: SentCall) -> bool:
+        reading = asyncio.create_task(self._read(lane, call))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        return await asyncio.shield(reading)
 
     async def _read(self, lane: Lane, call: SentCall) -> bool:
         """Send one read and record it; return whether it succeeded."""

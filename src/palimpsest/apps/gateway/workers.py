@@ -94,7 +94,7 @@ class _HostProcess:
         for end in (self._ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         self._process = subprocess.Popen(  # noqa: S603 - this program itself
-            (sys.executable, "-m", "palimpsest.apps.gateway.host_process", str(theirs.fileno()), *self._arguments),
+            (sys.executable, "-P", "-m", "palimpsest.apps.gateway.host_process", str(theirs.fileno()), *self._arguments),
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
             # An interrupt in a terminal is for the gateway, which lets this process finish.

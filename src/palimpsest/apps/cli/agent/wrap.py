@@ -48,7 +48,7 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_
     # The home is found here, so that a wrong one is an error of this command.
     find_home()
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
+    command = [sys.executable, "-P", "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
     gateway = subprocess.Popen(  # noqa: S603 - this program itself
         [*command, *(["--fold"] if fold else []), *(["--keep-alive"] if keep_alive else [])],
         stdin=subprocess.PIPE,

@@ -55,7 +55,7 @@ def own_command() -> tuple[str, ...]:
     script = Path(sys.argv[0])
     found = shutil.which(sys.argv[0]) if script.name == "pal" else None
     # The path as it was called, not what a link leads to: a tool manager replaces that with every update.
-    return (str(Path(found).absolute()),) if found else (sys.executable, "-m", "palimpsest.apps.cli")
+    return (str(Path(found).absolute()),) if found else (sys.executable, "-P", "-m", "palimpsest.apps.cli")
 
 
 def shim_text(places: AgentPlaces) -> str:
