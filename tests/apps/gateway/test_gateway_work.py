@@ -163,7 +163,7 @@ def test_work_whose_caller_is_cancelled_ends_in_its_order_and_no_other_work_gets
             first = await conversations.run(lane, ConversationHost.follow, lane.name, "", "anthropic", MODEL, body)
             given_up = asyncio.create_task(conversations.run(lane, ConversationHost.since_call, "s"))
             while not lane.order.locked():
-                await asyncio.sleep(0)
+                await asyncio.wait((given_up,), timeout=0)
             given_up.cancel()
             await asyncio.wait((given_up,))
             return [first, given_up.cancelled(), await conversations.run(lane, ConversationHost.plan, "s", float("inf"))]
@@ -180,17 +180,16 @@ def test_a_request_that_comes_while_its_conversation_is_closed_goes_on_with_the_
         host = GatedHost(home, "close")
         conversations = OpenConversations(ThreadWorkers(host), home.store)
         lane = await conversations.lane(ConversationName("s"))
-        given = (lane.name, "", "anthropic", MODEL, body)
-        await conversations.run(lane, ConversationHost.follow, *given)
+        await conversations.run(lane, ConversationHost.follow, lane.name, "", "anthropic", MODEL, body)
         lane.idle.set()
         for number in range(MOST_OPEN):
             await conversations.lane(ConversationName(f"busy {number}"))
         closing = asyncio.create_task(conversations.close_unused())
         while not lane.order.locked():
-            await asyncio.sleep(0)
+            await asyncio.wait((closing,), timeout=0)
         again = await conversations.lane(ConversationName("s"))
-        following = asyncio.create_task(conversations.run(again, ConversationHost.follow, *given))
-        await asyncio.sleep(0)
+        following = asyncio.create_task(conversations.run(again, ConversationHost.follow, again.name, "", "anthropic", MODEL, body))
+        await asyncio.wait((following,), timeout=0)
         host.gate.set()
         await asyncio.wait((closing, following))
         planned = await conversations.run(again, ConversationHost.plan, "s", float("inf"))

@@ -157,3 +157,15 @@ def test_a_fold_without_pressure_waits_while_more_is_in_use_than_it_may_hide() -
         say(session, "and now?")
         reply(session, Text("now " + " ".join(f"other_value_{number}" for number in range(20)), "assistant"))
         assert (in_use, offline(session, run_policies(session, "before_call")).folded) == (in_use, folds)
+
+
+def test_a_large_file_that_no_result_has_shown_does_not_make_a_fold_wait() -> None:
+    session = at_work(in_use=60_000)
+    with_files(session, {"out.log": "a line of the log\n" * 14_000})
+    use(session, "b", "Bash", '{"command":"make > out.log"}', "")
+    look_around(session, 20)
+    say(session, "think first")
+    reply(session, Text("and on " * 35_000, "assistant"))
+    say(session, "and now?")
+    reply(session, Text("now", "assistant"))
+    assert offline(session, run_policies(session, "before_call")).folded

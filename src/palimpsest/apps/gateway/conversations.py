@@ -109,9 +109,12 @@ class OpenConversations:
                 return
             if other.is_unused:
                 await self._close(session, other)
-                # A request may have come; it goes on in the same lane, because another one could be that of another process.
-                if other.is_unused and self._lanes.get(session) is other:
-                    del self._lanes[session]
+                self._forget(session, other)
+
+    def _forget(self, session: str, lane: Lane) -> None:
+        # A request that came while it was closed goes on in this lane: another one could be that of another process.
+        if lane.is_unused and self._lanes.get(session) is lane:
+            del self._lanes[session]
 
     async def close(self, seconds: float = _STOP_SECONDS) -> None:
         """Close all conversations; those that take longer are given up."""

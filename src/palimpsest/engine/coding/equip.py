@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -89,6 +90,7 @@ def equip(
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
     if GREP in tools:
         tools[GREP] = gate.screened(tools[GREP])
+    session.environment = replace(session.environment, look=gate.permitted(session.environment.look))
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
     folders = (root, *workspace.extra) if settings.snapshots else ()
     files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files, children.settle)

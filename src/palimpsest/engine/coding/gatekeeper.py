@@ -1,9 +1,13 @@
 """Decides about the tool calls of a coding agent by its mode and rules, which grow with each answer "always"."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import msgspec
+
 from palimpsest.core.items import ToolCall
+from palimpsest.core.policy import Look
 from palimpsest.engine.children.tools import DELEGATING
 from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
@@ -86,6 +90,17 @@ class Gatekeeper:
             return replace(output, text=self._permissions.without_restricted(tool, output.text))
 
         return replace(tool, run=run)
+
+    def permitted(self, look: Callable[[Look], str | None]) -> Callable[[Look], str | None]:
+        """What plans read, such as a file before a fold, without the files that a rule denies or asks about: no call names them."""
+
+        def permitted_look(want: Look) -> str | None:
+            from palimpsest.tools.files.read import read_tool  # few sessions fold
+
+            call = ToolCall("", "read", msgspec.json.encode({"path": want.name}).decode())
+            return look(want) if want.what != "file" or isinstance(self.decide(read_tool(), call), Allow) else None
+
+        return permitted_look
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session, for all agents of its tree, and for later sessions of this project."""

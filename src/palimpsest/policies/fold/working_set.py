@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,12 +45,16 @@ class WorkingSet:
 
 
 class _WorkPart(NamedTuple):
-    """A part of the working set: its worth, its tokens, and the items that stay, or a new text in their place."""
+    """A part of the working set: its worth, its tokens, and the items that stay, or a new text in their place.
+
+    `is_unseen` says that no item has shown the text, so that nothing is lost if there is no room for it.
+    """
 
     worth: float
     tokens: int
     ids: tuple[str, ...]
     text: Put | None = None
+    is_unseen: bool = False
 
 
 def files_in_work(items: Sequence[Item]) -> tuple[str, ...]:
@@ -75,17 +80,18 @@ def working_set(
             kept.update(candidate.ids)
             texts += [candidate.text] if candidate.text is not None else []
         else:
-            lost += candidate.tokens
+            lost += 0 if candidate.is_unseen else candidate.tokens
     calls, masks, freed = _calls(situation, run, kept, bounds)
     return WorkingSet(frozenset(kept | calls), tuple(texts), masks, freed, lost)
 
 
 def _candidates(situation: Situation, run: Sequence[Item], tail: Sequence[Item], recent: int, now: Mapping[str, str]) -> list[_WorkPart]:
     files = {path: file for path, file in known_texts((*run, *tail)).items() if file.edits}
-    files |= _changed_since(files, now, changed_paths((*run, *tail)))
+    changed = _changed_since(files, now, changed_paths((*run, *tail)))
+    files |= changed
     in_files = {item_id for file in files.values() for item_id in file.items}
     results = [each for each in _results(situation, run, tail, recent) if in_files.isdisjoint(each.ids)]
-    return [*_files(situation, run, files, now), *results]
+    return [*_files(situation, run, files, now, changed.keys()), *results]
 
 
 def _changed_since(files: Mapping[str, KnownText], now: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, KnownText]:
@@ -104,8 +110,10 @@ def _worth(age: int, tokens: int) -> float:
     return 1 / ((_EXTRA_AGE + age) * (_EXTRA_TOKENS + tokens))
 
 
-def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText], now: Mapping[str, str]) -> Iterator[_WorkPart]:
-    """Yield the edited files whose current text is known and which the tail does not show."""
+def _files(
+    situation: Situation, run: Sequence[Item], files: Mapping[str, KnownText], now: Mapping[str, str], unseen: AbstractSet[str]
+) -> Iterator[_WorkPart]:
+    """Yield the edited files whose current text is known and which the tail does not show; no item has shown the text of `unseen`."""
     items = {item.id: item for item in run}
     replies = sorted({seq_of(item.id) for item in situation.view.items if isinstance(item.content, ToolCall)})
     for path, file in files.items():
@@ -114,7 +122,7 @@ def _files(situation: Situation, run: Sequence[Item], files: Mapping[str, KnownT
             when = "as it is now" if now.get(path) == file.text else "after its last recorded edit"
             put = Put("summary", Text(f"[{path} {when}]\n{file.text}"), f"{FILE_TEXT}{path}")
             tokens = situation.tokens.content(put.content)
-            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, (), put)
+            yield _WorkPart(_FILE_WORTH * _worth(age, tokens), tokens, (), put, is_unseen=path in unseen)
         shown = [items[item_id] for item_id in file.items if item_id in items]
         if file.is_shown and shown and (file.in_call or shown[-1].mask is None):
             tokens = sum(situation.tokens.item(item) for item in shown)
