@@ -192,6 +192,54 @@ def test_a_policy_that_wants_a_model_gets_the_provider_and_without_one_the_fold_
     assert compacted.tokens_after * 2 < compacted.tokens_before
 
 
+class _Gated:
+    """A provider whose first reply waits until it is asked for, and says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: Sendable) -> AsyncIterator[Delta | ModelReplied]:
+        assert request.body
+        self.asked.set()
+        await self.gate.wait()
+        yield SUMMARY
+
+
+SUMMARY = ModelReplied((Text("<summary>All parts were read.</summary>", "assistant"),), stop="end_turn")
+EARLY = {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "1"}
+
+
+def test_two_tasks_of_one_event_loop_prepare_one_after_the_other_while_the_loop_goes_on() -> None:
+    messages = tool_loop("anthropic", 10)
+
+    async def prepared(found: list[Any]) -> None:
+        provider = _Gated()
+        with Conversation.open(model="claude-sonnet-4-5", profile="claude-code", settings=EARLY, provider=provider) as conversation:
+            first = asyncio.create_task(conversation.aprepare(messages))
+            await provider.asked.wait()
+            second = asyncio.create_task(conversation.aprepare(messages))
+            await asyncio.wait((second,), timeout=0.01)
+            provider.gate.set()
+            found += await asyncio.gather(first, second)
+
+    found: list[Any] = []
+    # If the event loop stood still, nothing in it could end the test.
+    thread = Thread(target=lambda: asyncio.run(prepared(found)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert ["All parts were read." in json.dumps(each) for each in found] == [True, True]
+
+
+def test_a_list_can_be_prepared_in_an_event_loop_without_waiting_for_it() -> None:
+    async def prepared() -> Any:
+        with Conversation.open(
+            model="claude-sonnet-4-5", profile="claude-code", settings=EARLY, provider=Scripted(SUMMARY)
+        ) as conversation:
+            return conversation.prepare(tool_loop("anthropic", 10))
+
+    assert "All parts were read." in json.dumps(asyncio.run(prepared()))
+
+
 @pytest.mark.parametrize(
     ("profile", "said", "reason"),
     [

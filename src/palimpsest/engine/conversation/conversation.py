@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, Self
 
 import msgspec
@@ -205,16 +207,32 @@ class Conversation:
 
     def _prepare(self, messages: Sequence[Any], tools: Sequence[Any], system: object, *, asked: bool) -> Prepared:
         moment: Moment = "asked" if asked else "before_call"
-        if self._provider is not None:
-            return asyncio.run(self._waiting(messages, tools, system, moment))
-        # Without a provider nothing waits, so that no event loop is needed.
-        return carry_out_now(self._followed.steps(messages, tools, system, moment), self.session)
+        if self._provider is None:
+            # Without a provider nothing waits, so that no event loop is needed.
+            return carry_out_now(self._followed.steps(messages, tools, system, moment), self.session)
+        waiting = partial(asyncio.run, self._waiting(messages, tools, system, moment))
+        if not _is_in_event_loop():
+            return waiting()
+        # A thread has one event loop at most, and that of the caller runs.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(waiting).result()
 
     async def _waiting(self, messages: Sequence[Any], tools: Sequence[Any], system: object, moment: Moment) -> Prepared:
         try:
+            while self._followed.is_in_use:
+                # A thread waits: another task of this event loop may have the list while a model answers it.
+                await in_thread(self._followed.wait)
             return await carry_out(self._followed.steps(messages, tools, system, moment), self.session)
         except Exception as error:  # noqa: BLE001 - what a provider raises must not stop the loop of another program
             return Prepared(messages, reason=self._followed.failed(error))
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _why_not_folded(ran: PolicyRun, profile: str) -> str:

@@ -70,6 +70,16 @@ class FollowedList:
         """The wire of the list, as far as it is known."""
         return self._mirror.shape.wire
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a step of the list has not ended."""
+        return self._lock.locked()
+
+    def wait(self) -> None:
+        """Wait until no step of the list is left open."""
+        with self._lock:
+            return
+
     def steps(self, messages: Sequence[Any], tools: Sequence[Any], system: object, moment: Moment) -> Generator[Want, Answer, Prepared]:
         """Follow the list, run the policies if anything is new, and return what to send. A list that is given again changes nothing."""
         prepared = Prepared(messages)
