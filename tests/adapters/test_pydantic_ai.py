@@ -2,12 +2,23 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from message_lists import source_of
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    ImageUrl,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -95,3 +106,27 @@ def test_an_error_of_the_model_reaches_the_caller() -> None:
 
     with pytest.raises(ConnectionError, match="the model is gone"):
         asyncio.run(Agent(FunctionModel(fail), capabilities=[capability()]).run("Hi"))
+
+
+def test_parts_that_are_no_text_call_or_result_stay_themselves_in_an_edited_list() -> None:
+    following = capability(settings={"PAL_COMPACT_AT": "6000"})
+    messages: list[Any] = [
+        ModelRequest(parts=[SystemPromptPart("Be brief."), UserPromptPart(["Look.", ImageUrl("http://127.0.0.1/a.png")])])
+    ]
+
+    async def run() -> list[Any]:
+        for number in range(ROUNDS):
+            call = ToolCallPart("read", {"number": number}, tool_call_id=f"c{number}")
+            result = ToolReturnPart("read", source_of(number, 60), tool_call_id=f"c{number}")
+            image = UserPromptPart(["This too.", ImageUrl(f"http://127.0.0.1/{number}.png")])
+            messages.extend((ModelResponse(parts=[ThinkingPart("Hm."), call]), ModelRequest(parts=[result, image])))
+            request = SimpleNamespace(messages=list(messages))
+            await following.before_model_request(SimpleNamespace(model=reader([])), request)
+        return request.messages
+
+    sent = asyncio.run(run())
+    kept = {id(part) for message in messages for part in message.parts}
+    changed = [part.part_kind for message in sent for part in message.parts if id(part) not in kept]
+    assert changed
+    assert set(changed) <= {"text", "user-prompt", "tool-return"}
+    assert [part.content for part in sent[-1].parts if part.part_kind == "user-prompt"] == [messages[-1].parts[1].content]

@@ -22,12 +22,15 @@ def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:
     calls = _CapabilityCalls(Conversations(name, **options))
 
     async def before_model_request(_: Any, context: Any, request: Any) -> Any:
-        request.messages = await calls.sent(str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
+        # Parts that cannot be read or written again are still the caller's.
+        with suppress(Exception):
+            request.messages = await calls.sent(str(getattr(context.model, "model_name", "") or "unknown"), list(request.messages))
         return request
 
     async def after_model_request(_: Any, context: Any, *, request_context: Any, response: Any) -> Any:
         del context, request_context
-        await calls.observe(response)
+        with suppress(Exception):
+            await calls.observe(response)
         return response
 
     attributes = {
@@ -104,23 +107,30 @@ def _reverted(sent: Sequence[Any], plain: Sequence[Any], messages: Sequence[Any]
         for one, message in zip(plain, messages, strict=True)
         for block, part in zip(one["content"], message.parts, strict=True)
     }
-    results = {block["tool_use_id"]: parts[id(block)] for one in plain for block in one["content"] if "tool_use_id" in block}
-    return [whole.get(id(one)) or _message(one, parts, results) for one in sent]
+    named = {_name(block): parts[id(block)] for one in plain for block in one["content"]}
+    return [whole.get(id(one)) or _message(one, parts, named) for one in sent]
 
 
-def _message(one: Mapping[str, Any], parts: Mapping[int, tuple[Any, Any]], results: Mapping[str, tuple[Any, Any]]) -> Any:
+def _name(block: Mapping[str, Any]) -> tuple[str, str]:
+    """What a block is found by once it is another object: the id of its call, or what it says; a text is not looked for."""
+    return block["type"], str(block.get("id") or block.get("tool_use_id") or block.get("thinking") or block.get("content"))
+
+
+def _message(one: Mapping[str, Any], parts: Mapping[int, tuple[Any, Any]], named: Mapping[tuple[str, str], tuple[Any, Any]]) -> Any:
     types = import_module("pydantic_ai.messages")
     is_reply = one["role"] == "assistant"
     made: list[Any] = []
     owner: Any = None
     for block in one["content"]:
-        part, message = parts.get(id(block)) or results.get(block.get("tool_use_id", "")) or (None, None)
+        other = None if block["type"] == "text" else named.get(_name(block))
+        part, message = parts.get(id(block)) or other or (None, None)
         # The newest message decides about the rest: the instructions of a request stand in it.
         owner = message or owner
         if part is None:
             made.append(types.TextPart(block["text"]) if is_reply else types.UserPromptPart(block["text"]))
         else:
-            made.append(part if id(block) in parts else replace(part, content=block["content"]))
+            is_cleared = id(block) not in parts and block["type"] == "tool_result"
+            made.append(replace(part, content=block["content"]) if is_cleared else part)
     if owner is not None:
         return replace(owner, parts=made)
     return types.ModelResponse(parts=made) if is_reply else types.ModelRequest(parts=made)
