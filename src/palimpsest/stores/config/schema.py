@@ -56,6 +56,9 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
         _Tokens | None,
         Meta(description="Tokens of files in work and results in use that a fold keeps; unset: by thrift.", extra=_example("10000")),
     ] = None
+    names: Annotated[
+        _Tokens | None, Meta(description="Tokens of names that the model used and a fold lists; unset: none.", extra=_example("2400"))
+    ] = None
     without: Annotated[
         str,
         Meta(
