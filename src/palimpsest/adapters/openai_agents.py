@@ -2,6 +2,7 @@
 
 from contextvars import ContextVar
 from importlib import import_module
+from threading import Lock
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -35,6 +36,7 @@ class ConversationSession:
         self.session_id = conversation.id
         self.session_settings: Any = None
         self._items: list[Any] = []
+        self._order = Lock()
         for record in conversation.records(_PROGRAM):
             self._apply(msgspec.json.decode(record, type=_Change))
 
@@ -75,8 +77,10 @@ class ConversationSession:
             raise BadInput(f"an item cannot be written as JSON ({error})", where=self.session_id) from error
 
         def write() -> None:
-            self.conversation.record(_PROGRAM, record)
-            self._apply(change)
+            # The items of two runs at once are in the order of the log.
+            with self._order:
+                self.conversation.record(_PROGRAM, record)
+                self._apply(change)
 
         # A cancelled caller waits until both are done, so that the items are those of the log.
         await in_thread(write)

@@ -99,7 +99,7 @@ def gateway(
         gateway = make(home, cast("Mode", mode), upstreams)
         stop = stopped_by_signals()
         if wrapped is not None:
-            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
+            _end_with_input(sys.stdin.fileno(), stop)
         await serve(gateway, socket, lambda url: _announce(url, mode, wrapped, quiet=quiet or json_stream), stop)
         return gateway.total
 
@@ -110,6 +110,18 @@ def gateway(
         emit(msgspec.to_builtins(total))
     else:
         click.echo(bill_line(total), err=True)
+
+
+def _end_with_input(number: int, stop: asyncio.Event) -> None:
+    """Set an event once a file that nothing writes to has come to its end."""
+    loop = asyncio.get_running_loop()
+
+    def ended() -> None:
+        # The end can be read for ever, which would keep the event loop busy while requests end.
+        loop.remove_reader(number)
+        stop.set()
+
+    loop.add_reader(number, ended)
 
 
 def _announce(url: str, mode: str, wrapped: int | None, *, quiet: bool) -> None:
