@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import msgspec
-
 from palimpsest.core.items import ToolCall
 from palimpsest.core.policy import Look
 from palimpsest.engine.children.tools import DELEGATING
@@ -93,14 +91,7 @@ class Gatekeeper:
 
     def permitted(self, look: Callable[[Look], str | None]) -> Callable[[Look], str | None]:
         """What plans read, such as a file before a fold, without the files that a rule denies or asks about: no call names them."""
-
-        def permitted_look(want: Look) -> str | None:
-            from palimpsest.tools.files.read import read_tool  # few sessions fold
-
-            call = ToolCall("", "read", msgspec.json.encode({"path": want.name}).decode())
-            return look(want) if want.what != "file" or isinstance(self.decide(read_tool(), call), Allow) else None
-
-        return permitted_look
+        return lambda want: look(want) if want.what != "file" or self._permissions.may_read(want.name) else None
 
     def remember(self, rule: str) -> None:
         """Keep a rule for this session, for all agents of its tree, and for later sessions of this project."""

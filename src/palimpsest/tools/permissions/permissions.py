@@ -88,6 +88,13 @@ class Permissions:
             return Deny("arguments", f"the arguments cannot be judged ({one_line(str(error))})")
         return self._other(tool, call.args)
 
+    def may_read(self, path: str) -> bool:
+        """Whether the tool `read` may read a file without a question."""
+        from palimpsest.tools.files.read import read_tool  # calls bring their tool
+
+        call = ToolCall("", "read", json.dumps({"path": path}))
+        return isinstance(self.decide(read_tool(), call, sandboxed=False), Allow)
+
     def without_restricted(self, tool: AgentTool, text: str) -> str:
         """The lines `path:…` of a search without those of files that a rule denies or asks about: a folder was named, not the files."""
         rules = [rule for rule in self._rules_of(tool) if rule.pattern]

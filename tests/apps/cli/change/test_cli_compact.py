@@ -9,8 +9,8 @@ from model_server import model_saying
 from pal_runs import BEGAN, LONG, MODEL, SMALL, Pal, edited, long, small
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.events import CallStarted, EditRefused, ModelReplied, SessionOpened, UserSaid
-from palimpsest.core.items import Text, ToolCall
+from palimpsest.core.events import CallStarted, EditRefused, ModelReplied, SessionOpened, ToolReturned, UserSaid
+from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.ephemeral import FixedClock
@@ -363,3 +363,17 @@ def test_a_preview_with_a_model_asks_it_and_leaves_everything_as_it_was(pal: Pal
     assert len(model.asked) == 1
     assert (edit["edit"], edit["policy"]) == (903, "narrate")
     assert pal.home.store.path_of(LONG).read_bytes() == data
+
+
+@pytest.mark.parametrize(("denied", "is_shown"), [((), True), (("read(key.txt)",), False)])
+def test_a_fold_shows_a_changed_file_as_it_is_now_unless_a_rule_denies_it(
+    pal: Pal, tmp_path: Path, denied: tuple[str, ...], is_shown: bool
+) -> None:
+    (tmp_path / "key.txt").write_text("the key of the user")
+    with Log.create(pal.home.store, SessionOpened(LONG, model=MODEL, cwd=str(tmp_path)), FixedClock(BEGAN, 1_000)) as log:
+        log.extend(generate(5, 300))
+        log.append(ModelReplied((ToolCall("k", "bash", '{"command":"make-key > key.txt"}'),)))
+        log.append(ToolReturned(ToolResult("k", (Text("done"),))))
+    (pal.home.folder / "config.toml").write_text(f"[permissions]\ndeny = {[*denied]}\n")
+    assert pal("compact", LONG, "--no-model").exit_code == 0
+    assert (b"the key of the user" in _next(pal)) is is_shown

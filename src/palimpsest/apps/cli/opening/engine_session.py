@@ -3,6 +3,9 @@
 import asyncio
 import os
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -12,6 +15,7 @@ from palimpsest.apps.cli.opening.logs import close_open_call
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, MissingBlob, NoModel
 from palimpsest.core.log.log import Log
+from palimpsest.core.policy import Look
 from palimpsest.core.ports import Provider
 from palimpsest.engine.coding.providers import configured_provider, is_offline, profile_name_of
 from palimpsest.engine.environment import Environment, inline, no_provider
@@ -19,11 +23,16 @@ from palimpsest.engine.named_profiles import profile
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.stores.config.settings import DEFAULT_SOURCE, Settings
+from palimpsest.stores.config.settings import DEFAULT_SOURCE, Settings, project_denials
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 from palimpsest.stores.result_files import WorkTree
+from palimpsest.tools.permissions.rules import deny_rules, parse_rule
+from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import DEFAULT_MODEL, ModelCard, card, recorded_card
 from palimpsest.wire.past_requests import recorded_tools
+
+if TYPE_CHECKING:
+    from palimpsest.tools.permissions.permissions import Permissions
 
 # Default number of retries of a command after a failed request, and the total wait in seconds.
 _RETRIES = 3
@@ -128,7 +137,11 @@ def environment_of(
     trying: bool = False,
 ) -> Environment:
     """Return the environment of a session; with `trying`, nothing is written to disk."""
-    look = WorkTree(log.opened.cwd)
+    files, permissions = WorkTree(log.opened.cwd), cache(lambda: _permissions(log.opened.cwd, settings))
+
+    def look(want: Look) -> str | None:
+        return files(want) if want.what != "file" or permissions().may_read(want.name) else None
+
     store = OverlaySessions(found.store) if trying else found.store
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
     keep = store.result_files(found.session)
@@ -137,6 +150,16 @@ def environment_of(
     return Environment(
         store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline, retries=retries, sleep=_wait
     )
+
+
+def _permissions(folder: str, settings: Settings) -> "Permissions":
+    """The rules of the user and of the project of a session. Raises `BadInput` if one of the user's is malformed."""
+    from palimpsest.tools.permissions.permissions import Permissions  # only a fold that reads files needs it
+
+    rules = settings.config.permissions
+    given = (*(f"ask {text}" for text in rules.ask), *rules.allow, *(f"deny {text}" for text in rules.deny))
+    denied, _ = deny_rules(project_denials(Path(folder), None))
+    return Permissions("ask", Workspace(Path(folder)), tuple(parse_rule(text) for text in given), denied)
 
 
 def engine_session(log: Log, profile_used: Profile, model: ModelCard, environment: Environment) -> Session:
