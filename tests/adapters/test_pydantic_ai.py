@@ -122,7 +122,7 @@ def test_parts_that_are_no_text_call_or_result_stay_themselves_in_an_edited_list
             messages.extend((ModelResponse(parts=[ThinkingPart("Hm."), call]), ModelRequest(parts=[result, image])))
             request = SimpleNamespace(messages=list(messages))
             await following.before_model_request(SimpleNamespace(model=reader([])), request)
-        return request.messages
+        return list(request.messages)
 
     sent = asyncio.run(run())
     kept = {id(part) for message in messages for part in message.parts}

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.patch import parse_patch
+from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.permissions.commands import LineJudge
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
@@ -90,8 +91,6 @@ class Permissions:
 
     def may_read(self, path: str) -> bool:
         """Whether the tool `read` may read a file without a question."""
-        from palimpsest.tools.files.read import read_tool  # calls bring their tool
-
         call = ToolCall("", "read", json.dumps({"path": path}))
         return isinstance(self.decide(read_tool(), call, sandboxed=False), Allow)
 
