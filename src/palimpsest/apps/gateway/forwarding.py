@@ -66,6 +66,24 @@ def returned_headers(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
     return [(name.lower(), value) for name, value in headers.raw if name.decode("latin-1").lower() not in dropped]
 
 
+async def read_body(stream: AsyncIterator[bytes], most: int) -> bytes | AsyncIterator[bytes]:
+    """Return a body as bytes; if it has more than `most`, as a stream that begins with what was read. Not all bodies tell their length."""
+    read, size = list[bytes](), 0
+    async for chunk in stream:
+        read.append(chunk)
+        size += len(chunk)
+        if size > most:
+            return _continued(read, stream)
+    return b"".join(read)
+
+
+async def _continued(read: list[bytes], stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    while read:
+        yield read.pop(0)
+    async for chunk in stream:
+        yield chunk
+
+
 async def send(
     client: httpx.AsyncClient, method: str, url: str, headers: Iterable[tuple[bytes, bytes]], body: bytes | AsyncIterator[bytes]
 ) -> httpx.Response:

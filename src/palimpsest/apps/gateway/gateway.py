@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
-from palimpsest.apps.gateway.forwarding import Upstreams, connect, returned_headers, send
+from palimpsest.apps.gateway.forwarding import Upstreams, connect, read_body, returned_headers, send
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
 from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
 from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
@@ -27,7 +27,7 @@ from palimpsest.wire.models.cards import WireName
 DEADLINE_MS: Final = 50
 """Milliseconds that the edits of a request may take; of a request above 200,000 tokens, in proportion to its bytes."""
 _BYTES_OF_DEADLINE: Final = 700_000
-# Providers refuse more than 32 MB. What is larger is passed on without being read.
+# Providers refuse more than 32 MB. What is larger is passed on without a record.
 _MOST_BYTES: Final = 64_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
@@ -118,11 +118,12 @@ class Gateway:
         if request.headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426, headers={"upgrade": "HTTP/1.1"})
         wire = WIRES.get(path) if request.method == "POST" else None
-        length = request.headers.get("content-length", "0")
         try:
-            if wire is None or not length.isdigit() or int(length) > _MOST_BYTES:
+            if wire is None:
                 return await self._passed(request, request.stream() if request.method in ("POST", "PUT", "PATCH") else b"", None)
-            body = await request.body()
+            body = await read_body(request.stream(), _MOST_BYTES)
+            if not isinstance(body, bytes):
+                return await self._passed(request, body, None)
             call = await self._prepared_or_given(request, wire, body)
             changed = None if call is None or call.form == "given" or call.prepared is None else call.prepared.body
             return await self._passed(request, body if changed is None else changed, call)

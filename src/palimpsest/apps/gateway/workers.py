@@ -24,7 +24,7 @@ _THREADS: Final = 4
 _PROCESSES: Final = 2
 # A request of 200,000 tokens passes at once.
 _BUFFER_BYTES: Final = 1 << 20
-_STOP_SECONDS: Final = 10
+_STOP_SECONDS: Final = 5
 Result = TypeVar("Result")
 
 
@@ -74,8 +74,7 @@ class ProcessWorkers:
 
     async def close(self) -> None:
         """End the processes."""
-        for each in self._hosted:
-            await each.close()
+        await asyncio.gather(*(each.close() for each in self._hosted))
 
 
 class _HostProcess:
