@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,11 @@ import pytest
 from provider_server import Provider, Reply, Sent, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.apps.gateway.keep_alive import is_billed_by_token, reading_request
+from palimpsest.apps.gateway.conversations import OpenConversations
+from palimpsest.apps.gateway.hosting import ConversationHost
+from palimpsest.apps.gateway.keep_alive import CacheKeeper, SentCall, is_billed_by_token, reading_request
+from palimpsest.apps.gateway.routing import ConversationName
+from palimpsest.core.errors import StoreError
 from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
@@ -138,3 +144,30 @@ def test_a_request_whose_cache_depends_on_its_limits_is_not_read_again() -> None
         False,
         False,
     ]
+
+
+class _DeadWorkers:
+    """Workers whose processes die."""
+
+    async def run(self, place: int, work: Callable[[ConversationHost], Any]) -> Any:
+        raise StoreError("a process of the gateway ended (exit code -9)", where="pal gateway")
+
+    async def close(self) -> None:
+        return
+
+
+def test_a_cache_whose_conversation_has_lost_its_process_is_not_kept_and_nothing_is_printed_about_it(tmp_path: Path) -> None:
+    printed: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: printed.append(context))
+        conversations = OpenConversations(_DeadWorkers(), Home.at(tmp_path).store)
+        async with httpx.AsyncClient() as client:
+            keeper = CacheKeeper(conversations, client)
+            lane = await conversations.lane(ConversationName("s"))
+            keeper.ended(lane, SentCall("http://127.0.0.1:9", [(b"x-api-key", b"k")], b'{"messages":[]}'))
+            await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+        gc.collect()
+
+    asyncio.run(run())
+    assert printed == []

@@ -76,6 +76,9 @@ class CacheKeeper:
     def _forget(self, lane: Lane, done: "asyncio.Task[None]") -> None:
         if self._waiting.get(lane.name.session) is done:
             del self._waiting[lane.name.session]
+        if not done.cancelled():
+            # Retrieved, because asyncio prints the others: if the process of the conversation dies, its cache is not kept.
+            done.exception()
 
     async def close(self) -> None:
         """Stop: the client is gone. Reads that were sent get some seconds."""
