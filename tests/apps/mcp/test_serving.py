@@ -11,7 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from palimpsest.apps.cli.agent.mcp import mcp
 from palimpsest.apps.mcp.serving import token_of
 from palimpsest.core.errors import StoreError
 from palimpsest.tools.mcp.connection import ServerConnection, TimeLimits
@@ -99,3 +101,9 @@ def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path) ->
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'palimpsest-agent[mcp]'" in done.stderr
+
+
+def test_a_port_without_http_is_refused() -> None:
+    done = CliRunner().invoke(mcp, ["--port", "1"])
+
+    assert (done.exit_code, "--port needs --http" in done.output) == (2, True)

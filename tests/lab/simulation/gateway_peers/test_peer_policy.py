@@ -128,3 +128,9 @@ def test_a_peer_edits_lists_in_a_python_of_its_own_and_a_list_that_it_cannot_edi
 def test_a_peer_that_is_not_installed_has_no_version() -> None:
     with PeerProcess("llmtrim", sys.executable) as peer:
         assert peer.version == ""
+
+
+def test_a_peer_that_has_ended_leaves_lists_as_they_are() -> None:
+    with PeerProcess("llmtrim", sys.executable) as peer:
+        assert [peer.edit(GIVEN) for _ in range(2)] == [(GIVEN, 0.0), (GIVEN, 0.0)]
+        assert peer.failures == 2

@@ -26,7 +26,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option("--write", is_flag=True, help="Offer `remember` and `forget`, too, as mcp.write_notes does; else nothing can be changed.")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP on the loopback interface instead of standard input and output.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N", help="Port of --http; default: a free one.")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Port of --http; default: a free one.")
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -34,15 +34,17 @@ Examples:
     metavar="DIR",
     help="Folder of the project; default: the working directory.",
 )
-def mcp(*, write: bool, http: bool, port: int, cwd: Path) -> None:
+def mcp(*, write: bool, http: bool, port: int | None, cwd: Path) -> None:
     """Serve recall, sessions and notes of a project to another agent by MCP, until it ends the connection.
 
     The agent starts this command; standard input and output carry the protocol. With --http the address and the file of the token,
     which every request needs, are printed to standard error; PAL_MCP_TOKEN sets another token. Needs the extra `mcp`.
     """
     if http:
-        _serve_http(cwd.resolve(), port, write=write)
+        _serve_http(cwd.resolve(), port or 0, write=write)
         return
+    if port is not None:
+        raise click.UsageError("--port needs --http; without it, standard input and output carry the protocol")
     if sys.stdin.isatty():
         click.echo("pal mcp: this speaks to an agent, not to a terminal; Ctrl-D ends it, docs/inside.md says how to set it up", err=True)
     opened: list[Answers] = []

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -52,9 +53,12 @@ class PeerProcess:
         """Return the list that the peer makes of this one, and its milliseconds; where it fails, the same list."""
         if self._process.stdin is None:
             raise BadInput("the peer has no pipes", where="pal bench --peers")
-        self._process.stdin.write(msgspec.json.encode(messages) + b"\n")
-        self._process.stdin.flush()
-        reply = self._reply()
+        try:
+            self._process.stdin.write(msgspec.json.encode(messages) + b"\n")
+            self._process.stdin.flush()
+            reply = self._reply()
+        except OSError as error:
+            reply = _Reply(error=str(error))
         if reply.messages is None:
             self.failures += 1
             return messages, reply.ms
@@ -69,7 +73,8 @@ class PeerProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # It ends by itself when there are no more lines, and ends what it has started.
-        self._process.communicate()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
 
 
 @dataclass
