@@ -110,15 +110,15 @@ def test_two_thousand_requests_of_a_list_that_grows_and_is_compacted_by_its_owne
     messages: list[Any] = [{"role": "user", "content": "Begin."}]
     with Conversation.open(model="claude-sonnet-4-5", home=tmp_path) as conversation:
         tracemalloc.start()
-        for number in range(3_000):
-            messages += tool_round("anthropic", number, 15)
+        for number in range(3_500):
+            messages += tool_round("anthropic", number, 100)
             if len(messages) > 200:
                 messages = [{"role": "user", "content": f"Part {number} comes next."}, *messages[-20:]]
             conversation.prepare(list(messages))
-            if number in (1_000, 2_999):
+            if number in (1_500, 3_499):
                 gc.collect()
                 sizes.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
         assert conversation.reason == ""
-    # The caches of the audit are full after a thousand; then only the places of lines in the file are added, at most 2 kB a request.
+    # The caches of the audit, which have a bound in bytes, are full after 1,500 results of 6 kB; then only the places of lines in the file are added, at most 2 kB a request.
     assert sizes[1] - sizes[0] < 2_000 * 2_000
