@@ -120,5 +120,6 @@ def test_two_thousand_requests_of_a_list_that_grows_and_is_compacted_by_its_owne
                 sizes.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
         assert conversation.reason == ""
-    # The caches of the audit, which have a bound in bytes, are full after 1,500 results of 6 kB; then only the places of lines in the file are added, at most 2 kB a request.
+    # The caches of the audit, which have a bound in bytes, are full after 1,500 results of 6 kB. Then only the places of lines in the file
+    # are added, at most 2 kB a request.
     assert sizes[1] - sizes[0] < 2_000 * 2_000
