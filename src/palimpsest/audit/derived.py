@@ -1,4 +1,4 @@
-"""The projections of this layer, as a session registers them with its log: metering, evidence, uses, cache state, its account and rent."""
+"""The projections of this layer, as a session registers them with its log: metering, evidence, cache, rent, working state."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,6 +9,7 @@ from palimpsest.audit.pricing.pauses import AccountProjection
 from palimpsest.audit.pricing.price import RentProjection
 from palimpsest.audit.tools.calls import Action
 from palimpsest.audit.uses import UsesProjection
+from palimpsest.audit.working_state import WorkingProjection
 from palimpsest.core.items import Content, ToolResult
 from palimpsest.core.projections.projection import Projection, Views
 from palimpsest.core.situation import PARTS, Card
@@ -24,6 +25,7 @@ class AuditProjections:
     cache: CacheProjection
     account: AccountProjection
     rent: RentProjection
+    working: WorkingProjection
 
     def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
         self.card = card
@@ -40,7 +42,8 @@ class AuditProjections:
         self.cache = CacheProjection(views, self.metering)
         self.account = AccountProjection(self.metering, self.cache)
         self.rent = RentProjection(views, self.metering, self.evidence, parts=self._parts)
-        return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent
+        self.working = WorkingProjection()
+        return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent, self.working
 
     def _card_named(self, name: str) -> Card:
         """The card of a model that the log names: the card of the session, or one from `card_of`."""

@@ -145,10 +145,9 @@ class Agent:
         self.hooks = SessionHooks(hooks, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
         keep, self._pauses = home.store.result_files(self.session.log.session), home.pauses
         self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
-        workspace = Workspace(root, keep=home.blobs.put, write=_replace_file)
-        last = self.session.log.view.call
+        workspace = Workspace(root, keep=home.blobs.put, write=_replace_file, known=self.session.known_files)
         # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
-        self._offered = "" if last is None else last.tools
+        self._offered = self.session.offered_tools
         self.toolbox = Toolbox(toolbox, workspace, decide, approve)
         if toolbox:
             self.offer(self.toolbox)

@@ -1,6 +1,6 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from threading import RLock
 from typing import Final, Literal, Self
@@ -12,6 +12,7 @@ from palimpsest.audit.derived import AuditProjections
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
 from palimpsest.audit.pricing.keeping import chosen_lifetime, reserve, room_of, tariff_of
 from palimpsest.audit.tools.calls import declared_classes
+from palimpsest.audit.working_state import KnownFile
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
 from palimpsest.core.log.log import Log
@@ -114,6 +115,18 @@ class Session:
         """The audit projections, up to date."""
         self.log.catch_up()
         return self._derived
+
+    @property
+    def offered_tools(self) -> str:
+        """The blob of the tools that were offered to the model last; empty if none were."""
+        last = self.log.view.call
+        # Other programs record no offer, but what they sent.
+        return self.derived.working.tools or ("" if last is None else last.tools)
+
+    def known_files(self) -> Mapping[str, KnownFile]:
+        """Return the files that the agent has read or written in this session, by their path."""
+        with self.log.locked():
+            return dict(self.derived.working.files)
 
     @property
     def counter(self) -> TokenCounter:

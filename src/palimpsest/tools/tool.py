@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import NoteForgotten, NoteSaved, ProcessEnded, ProcessStarted, TaskChanged
+from palimpsest.core.events.tools import SeenFile
 from palimpsest.core.items import Part, Text
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool, ToolKind
@@ -34,7 +35,7 @@ class ToolError(PalimpsestError):
 class ToolOutput:
     """What a tool returns. `paths` are the files it read or wrote, `exit` is the exit code of a command.
 
-    `events` are recorded by the loop before the result.
+    `events` are recorded by the loop before the result. `seen` are the versions of the files that were read or written whole.
     """
 
     text: str = ""
@@ -43,10 +44,16 @@ class ToolOutput:
     exit: int | None = None
     paths: tuple[str, ...] = ()
     events: tuple[ToolEvent, ...] = ()
+    seen: tuple[SeenFile, ...] = ()
 
     def contents(self) -> tuple[Part, ...]:
         """The parts of the tool result: the text first."""
         return ((Text(self.text),) if self.text or not self.parts else ()) + self.parts
+
+
+async def unchecked(_: str, __: Workspace) -> ToolOutput | None:
+    """Return `None`: nothing is known about a call before it runs."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,8 @@ class AgentTool:
     """A tool that the loop can run. `parallel` tools may run beside other calls of one reply.
 
     `polls` marks a tool that waits for something, so that equal calls in a row are expected and not a sign of a model in a loop.
-    `seconds` is the time limit of a call; 0 for that of the loop.
+    `seconds` is the time limit of a call; 0 for that of the loop. `check` returns the error of a call that is bound to fail and changes
+    nothing; the user is not asked about such a call.
     """
 
     declaration: Tool
@@ -62,6 +70,7 @@ class AgentTool:
     run: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput]]
     polls: bool = False
     seconds: float = 0.0
+    check: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput | None]] = unchecked
 
     @property
     def name(self) -> str:
@@ -83,27 +92,42 @@ def define(
     kind: ToolKind,
     parallel: bool = False,
     polls: bool = False,
+    check: Callable[[Arguments, Workspace], Awaitable[object]] | None = None,
 ) -> AgentTool:
-    """A tool whose arguments are a frozen struct: its schema is declared to the model, and what the model sends is checked against it."""
+    """A tool whose arguments are a frozen struct: its schema is declared to the model, and what the model sends is checked against it.
+
+    `check` raises what `run` would raise for the state of files and of the session, and changes nothing.
+    """
     decoder = msgspec.json.Decoder(arguments)
 
-    async def checked(text: str, workspace: Workspace) -> ToolOutput:
+    async def attempted(text: str, work: Callable[[Arguments], Awaitable[ToolOutput | None]]) -> ToolOutput | None:
         try:
             decoded = decoder.decode(text or "{}")
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             return ToolOutput(
                 f"The arguments of {name} are not valid: {error}. Call it again with arguments that match its schema.", error=True
             )
         try:
-            return await run(decoded, workspace)
+            return await work(decoded)
         except PalimpsestError as error:
             return ToolOutput(error.message, error=True)
         except OSError as error:
             # Files and processes change while a tool looks at them; that is a result for the model and must not end the turn.
             return ToolOutput(f"{name} failed: {one_line(str(error))}", error=True)
 
+    async def checked_run(text: str, workspace: Workspace) -> ToolOutput:
+        return await attempted(text, lambda decoded: run(decoded, workspace)) or ToolOutput()
+
+    async def only_checked(text: str, workspace: Workspace) -> ToolOutput | None:
+        async def work(decoded: Arguments) -> ToolOutput | None:
+            if check is not None:
+                await check(decoded, workspace)
+            return None
+
+        return await attempted(text, work)
+
     declaration = Tool(name, description, Raw(msgspec.json.encode(schema_of(arguments))), kind=kind)
-    return AgentTool(declaration, parallel, checked, polls)
+    return AgentTool(declaration, parallel, checked_run, polls, check=only_checked)
 
 
 def schema_of(arguments: type[Struct]) -> dict[str, Any]:

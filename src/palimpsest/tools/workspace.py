@@ -1,14 +1,16 @@
 """The workspace of an agent: its folders, the files it has read, and how paths of the model become paths of the disk."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from palimpsest.audit.working_state import KnownFile
 from palimpsest.core.errors import BadInput
+from palimpsest.core.events.tools import SeenFile
 
 PROTECTED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".devcontainer", ".claude", ".codex", ".palimpsest"}
@@ -27,16 +29,9 @@ class OutsideWorkspace(BadInput):
     """A path leads out of the folders that the agent may use."""
 
 
-class FileVersion(Struct, frozen=True):
-    """The content of a file when the agent last read or wrote it, by size and SHA-256."""
-
-    size: int
-    digest: str
-
-    @classmethod
-    def of(cls, data: bytes) -> "FileVersion":
-        """The version that some bytes are."""
-        return cls(len(data), sha256(data).hexdigest())
+def nothing_known() -> Mapping[str, KnownFile]:
+    """Return the known files of an agent that has read nothing."""
+    return {}
 
 
 def no_blobs(_: bytes) -> str:
@@ -52,15 +47,15 @@ def read_only(path: Path, _: bytes) -> None:
 class Workspace(Struct):
     """The folders in which an agent works. `root` is the project; `extra` are other folders that the user granted.
 
-    `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `versions` remembers what
-    the agent has seen of each file, so that an edit of a file that changed since is refused.
+    `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `known` returns the files
+    that the agent has read or written, as its log tells, so that an edit of a file that changed since is refused.
     """
 
     root: Path
     extra: tuple[Path, ...] = ()
     keep: Callable[[bytes], str] = no_blobs
     write: Callable[[Path, bytes], None] = read_only
-    versions: dict[Path, FileVersion] = field(default_factory=dict)
+    known: Callable[[], Mapping[str, KnownFile]] = nothing_known
 
     def __post_init__(self) -> None:
         self.root = self.root.resolve()
@@ -82,15 +77,35 @@ class Workspace(Struct):
         """A path as the model should write it: relative to the project where it lies there."""
         return str(path.relative_to(self.root)) if path == self.root or self.root in path.parents else str(path)
 
-    def saw(self, path: Path, data: bytes) -> None:
-        """Remember the content of a file that was read or written whole."""
-        self.versions[path] = FileVersion.of(data)
+    def seen(self, path: Path, data: bytes | None) -> SeenFile:
+        """The version of a file that a tool read or wrote whole, for its output; without data, the file was deleted."""
+        return SeenFile(self.shown(path), "" if data is None else sha256(data).hexdigest())
 
     def check_unchanged(self, path: Path, data: bytes) -> None:
         """Raise `BadInput` if the agent has not read this content of an existing file."""
-        known = self.versions.get(path)
-        name = self.shown(path)
+        known, name = self._known(path), self.shown(path)
         if known is None:
             raise BadInput(f"{name} has not been read in this session; read it before changing it", where=name)
-        if known != FileVersion.of(data):
+        if known.digest != sha256(data).hexdigest() if known.digest else known.at < _changed_at(path):
             raise BadInput(f"{name} has changed since it was read; read it again before changing it", where=name)
+
+    def _known(self, path: Path) -> KnownFile | None:
+        """What the log tells about a file. Other programs name files by any path that leads there."""
+        files = self.known()
+        found = files.get(self.shown(path))
+        if found is not None:
+            return found
+        same_name = (file for name, file in files.items() if name.rpartition("/")[2] == path.name)
+        return next((file for file in same_name if self._leads_to(file.path, path)), None)
+
+    def _leads_to(self, name: str, path: Path) -> bool:
+        try:
+            return self.resolve(name) == path
+        except BadInput:
+            return False
+
+
+def _changed_at(path: Path) -> int:
+    """The time of the last change of a file or of its place, in milliseconds: a copy may keep the time of its original."""
+    stated = path.stat()
+    return max(stated.st_mtime_ns, stated.st_ctime_ns) // 1_000_000

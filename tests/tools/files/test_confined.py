@@ -1,11 +1,10 @@
 """File access while links take the place of folders between the check and the use."""
 
-import asyncio
-import json
 import os
 from pathlib import Path
 
 import pytest
+from tool_runs import run_tool as run
 
 from palimpsest.core.errors import BadInput
 from palimpsest.tools.files.confined import confined_writer, entries_of, make_folders, read_file, remove_file
@@ -13,7 +12,7 @@ from palimpsest.tools.files.edit import edit_tool
 from palimpsest.tools.files.patch import patch_tool
 from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput
+from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.workspace import OutsideWorkspace, Workspace
 
 
@@ -35,10 +34,6 @@ def swap(workspace: Workspace) -> None:
     """Put a link to the outside in the place of the folder."""
     (workspace.root / "d").rename(workspace.root / "old")
     (workspace.root / "d").symlink_to(workspace.root.parent / "outside")
-
-
-def run(tool: AgentTool, workspace: Workspace, **arguments: object) -> ToolOutput:
-    return asyncio.run(tool.run(json.dumps(arguments), workspace))
 
 
 def test_a_folder_that_became_a_link_after_the_check_is_not_entered(workspace: Workspace) -> None:

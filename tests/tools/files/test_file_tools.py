@@ -1,17 +1,17 @@
 """The tools that read and change files, against real ones."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
+from tool_runs import run_tool as run
 
 from palimpsest.stores.files import write_atomically
 from palimpsest.tools.files.edit import edit_tool
 from palimpsest.tools.files.patch import patch_tool
 from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 
 
@@ -26,10 +26,6 @@ def workspace(tmp_path: Path) -> Workspace:
     project.mkdir()
     (project / "a.py").write_text("one = 1\ntwo = 2\nthree = 3\n")
     return Workspace(project, keep=lambda data: f"blob-{len(data)}", write=replace_file)
-
-
-def run(tool: AgentTool, workspace: Workspace, **arguments: object) -> ToolOutput:
-    return asyncio.run(tool.run(json.dumps(arguments), workspace))
 
 
 def test_a_file_is_read_by_numbered_lines(workspace: Workspace) -> None:

@@ -1,6 +1,5 @@
 """The tool that reads images, notebooks and PDF files, against real ones."""
 
-import asyncio
 import importlib.util
 import json
 import struct
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fewer_packages import run_without
+from tool_runs import run_tool
 
 from palimpsest.core.items import Image
 from palimpsest.tools.files.images import ImageFormat, image_format
@@ -25,7 +25,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def read(workspace: Workspace, path: str, **arguments: object) -> ToolOutput:
-    return asyncio.run(read_tool().run(json.dumps({"path": path, **arguments}), workspace))
+    return run_tool(read_tool(), workspace, path=path, **arguments)
 
 
 def png(width: int, height: int) -> bytes:

@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 from palimpsest.core.events.calls import EventBody
-from palimpsest.core.items import ToolResult
+from palimpsest.core.items import ToolResult, Value
 
 HookMoment: TypeAlias = Literal[
     "session_start", "session_end", "user_prompt", "before_tool", "after_tool", "before_fold", "after_fold", "turn_end"
@@ -25,14 +25,25 @@ class ToolStarted(EventBody, frozen=True, tag="tool_started"):
     tool: str
 
 
+class SeenFile(Value, frozen=True):
+    """A file as a tool left or found it: the SHA-256 of its content, or an empty digest if the tool deleted it."""
+
+    path: str
+    digest: str = ""
+
+
 class ToolReturned(EventBody, frozen=True, tag="tool_returned"):
-    """The result of a tool, limited in size; `exit` is the exit code of a command and `paths` the files that the tool read or wrote."""
+    """The result of a tool, limited in size; `exit` is the exit code of a command and `paths` the files that the tool read or wrote.
+
+    `seen` are the versions of files that the agent knows from it, so that a later edit of another version is refused.
+    """
 
     result: ToolResult
     tool: str = ""
     exit: int | None = None
     paths: tuple[str, ...] = ()
     took_ms: int = 0
+    seen: tuple[SeenFile, ...] = ()
 
 
 class PermissionAsked(EventBody, frozen=True, tag="permission_asked"):

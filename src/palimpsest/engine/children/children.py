@@ -274,9 +274,6 @@ class ChildAgents:
                 with suppress(PalimpsestError):
                     remove(self._home.store, child.session)
             raise
-        if opening.fork and not self._agent.session.profile.agents.dialogue_forks:
-            # The fork shows what its parent has read, so it need not read that again before it edits.
-            agent.toolbox.workspace.versions.update(self._agent.toolbox.workspace.versions)
         self._known[child.session] = child
         return agent
 

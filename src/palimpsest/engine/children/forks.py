@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from palimpsest.audit.working_state import DIALOGUE_FORK
 from palimpsest.core.edits import Fold, Keep
 from palimpsest.core.events import EventRef, ToolReturned, TurnEnded, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
@@ -40,7 +41,7 @@ def _keep_dialogue(log: Log) -> None:
     kept = tuple(_dialogue(items))
     if len(kept) < len(items):
         fold = Fold(items[0].id, items[-1].id, tuple(Keep(item.id) for item in kept))
-        log.append(ViewEdited((fold,), "fork", "a sub-agent gets messages and closing replies, without thinking and tool calls"))
+        log.append(ViewEdited((fold,), DIALOGUE_FORK, "a sub-agent gets messages and closing replies, without thinking and tool calls"))
 
 
 def _dialogue(items: Sequence[Item]) -> Iterator[Item]:

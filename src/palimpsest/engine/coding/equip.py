@@ -55,7 +55,8 @@ def equip(
     malformed rule.
     """
     session, root = agent.session, agent.toolbox.workspace.root
-    workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=confined_writer(root, *settings.folders))
+    writer = confined_writer(root, *settings.folders)
+    workspace = Workspace(root, settings.folders, keep=home.blobs.put, write=writer, known=session.known_files)
     # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
     tasks = task_graph(workspace, owner=agent.id)
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)

@@ -75,14 +75,14 @@ class DeferredTools:
         return found
 
     def load_again(self, session: Session) -> None:
-        """Load the tools that the last call of a resumed session had."""
-        call, blobs = session.log.view.call, session.environment.blobs
-        if call is None or not call.tools or not self._deferred:
+        """Load the tools that a resumed session was offered last."""
+        offered, blobs = session.offered_tools, session.environment.blobs
+        if not offered or not self._deferred:
             return
         try:
             from palimpsest.wire.past_requests import recorded_tools  # a new session has no past request
 
-            self._add(tool.name for tool in recorded_tools(call.tools, blobs.get))
+            self._add(tool.name for tool in recorded_tools(offered, blobs.get))
         except PalimpsestError:
             # Without the record the model finds them again.
             return

@@ -40,6 +40,10 @@ _NOT_RUN: Final[Mapping[str, str]] = {
     "max_seconds": "Not run: the turn reached its time limit before this tool was started.",
     "max_tools": "Not run: the turn reached its limit of tool calls before this one.",
 }
+UNKNOWN_TOOL: Final = "unknown tool"
+"""Who refuses a call of a tool that is not on offer."""
+BOUND_TO_FAIL: Final = "check"
+"""Who refuses a call that would fail, before the user is asked about it."""
 _UNANSWERED: Final = "the turn ended before there was an answer"
 _TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
 
@@ -154,7 +158,8 @@ async def _record(session: Session, toolbox: Toolbox, admission: _Admission, out
         # Only now, because what the results before this one have attached is not attached again.
         attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
         output = dataclass_replace(output, parts=(*output.parts, *attached))
-    returned = ToolReturned(_result(call, output), call.tool, output.exit, tuple(map(_encodable, output.paths)), took_ms)
+    paths, seen = tuple(map(_encodable, output.paths)), tuple(replace(each, path=_encodable(each.path)) for each in output.seen)
+    returned = ToolReturned(_result(call, output), call.tool, output.exit, paths, took_ms, seen)
     limited = await carry_out(_limiter(session)(returned), session)
     try:
         if admission.refusal is None:
@@ -191,12 +196,17 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
     """Return `None` if the call may run, else the output that refuses it."""
     tool = toolbox.tools.get(call.tool)
     if tool is None:
-        names = ", ".join(sorted(toolbox.tools)) or "none"
-        return ToolOutput(f"There is no tool {call.tool!r}. The tools are: {names}.", error=True)
+        why = f"There is no tool {call.tool!r}. The tools are: {', '.join(sorted(toolbox.tools)) or 'none'}."
+        session.log.append(ToolRefused(call.call_id, call.tool, UNKNOWN_TOOL, why))
+        return ToolOutput(why, error=True)
     decision = toolbox.decide(tool, call)
     if not tool.polls:
         decision = _with_repetition(session, call, decision)
     if isinstance(decision, AskUser):
+        failure = await _bound_to_fail(toolbox, tool, call)
+        if failure is not None:
+            session.log.append(ToolRefused(call.call_id, call.tool, BOUND_TO_FAIL, failure.text))
+            return failure
         approval = await _approval(session, toolbox, PermissionAsked(call.call_id, call.tool, decision.question, decision.rule), feed)
         if approval.answer == "no":
             decision = Deny(approval.by, approval.why or "the user did not allow it")
@@ -211,6 +221,14 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
         return ToolOutput(f"This call was not run: {decision.why}", error=True)
     session.log.append(Permitted(call.call_id, call.tool, decision.by))
     return None
+
+
+async def _bound_to_fail(toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> ToolOutput | None:
+    """Return the error of a call that cannot succeed, so that the user is not asked about it."""
+    try:
+        return await tool.check(call.args, toolbox.workspace)
+    except Exception:  # noqa: BLE001 - a check of another package may raise anything; the call itself will show what is wrong
+        return None
 
 
 async def _approval(session: Session, toolbox: Toolbox, asked: PermissionAsked, feed: Feed) -> Approval:

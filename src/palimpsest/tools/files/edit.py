@@ -31,7 +31,12 @@ def edit_tool() -> AgentTool:
             "this session and must not have changed since."
         ),
         kind="edits",
+        check=_check,
     )
+
+
+async def _check(arguments: EditArguments, workspace: Workspace) -> None:
+    await asyncio.to_thread(_changed, workspace.resolve(arguments.path), arguments, workspace)
 
 
 async def _edit(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
@@ -40,6 +45,18 @@ async def _edit(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
 
 
 def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> ToolOutput:
+    name = workspace.shown(path)
+    changed, count = _changed(path, arguments, workspace)
+    try:
+        workspace.write(path, changed)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    text = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}"
+    return ToolOutput(text, paths=(name,), seen=(workspace.seen(path, changed),))
+
+
+def _changed(path: Path, arguments: EditArguments, workspace: Workspace) -> tuple[bytes, int]:
+    """The new content of the file and the number of replacements. Raises `PalimpsestError` if the edit is not possible."""
     name = workspace.shown(path)
     if not arguments.old:
         raise ToolError("`old` is empty; use `write` to create a file", where=name)
@@ -56,13 +73,7 @@ def _edit_now(path: Path, arguments: EditArguments, workspace: Workspace) -> Too
         raise ToolError(f"`old` does not occur in {name}; read the file again and copy the text exactly", where=name)
     if count > 1 and not arguments.all:
         raise ToolError(f"`old` occurs {count} times in {name}; add lines around it until it is unique, or set `all`", where=name)
-    changed = text.replace(old, new).encode("utf-8", "surrogateescape")
-    try:
-        workspace.write(path, changed)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
-    workspace.saw(path, changed)
-    return ToolOutput(f"Edited {name}: {count} replacement{'s' if count > 1 else ''}", paths=(name,))
+    return text.replace(old, new).encode("utf-8", "surrogateescape"), count
 
 
 def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:

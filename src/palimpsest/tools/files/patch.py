@@ -54,7 +54,12 @@ def patch_tool() -> AgentTool:
             "(unchanged), `-` (removed) or `+` (added). Either all files are changed or none."
         ),
         kind="edits",
+        check=_check,
     )
+
+
+async def _check(arguments: PatchArguments, workspace: Workspace) -> None:
+    await asyncio.to_thread(_planned, parse_patch(arguments.patch), workspace)
 
 
 async def _patch(arguments: PatchArguments, workspace: Workspace) -> ToolOutput:
@@ -117,15 +122,23 @@ def _take_hunk_line(hunk: Hunk, line: str, number: int) -> None:
 
 
 def _patch_now(changes: list[FileChange], workspace: Workspace) -> ToolOutput:
+    contents = _planned(changes, workspace)
+    _carry_out(contents, workspace)
+    names = [f"{change.action[0].upper()} {change.move_to or change.path}" for change in changes]
+    paths = tuple(workspace.shown(path) for path in contents)
+    seen = tuple(workspace.seen(path, data) for path, data in contents.items())
+    return ToolOutput("Patched:\n" + "\n".join(names), paths=paths, seen=seen)
+
+
+def _planned(changes: list[FileChange], workspace: Workspace) -> dict[Path, bytes | None]:
+    """The new contents of all files of a patch; nothing is written yet. Raises `PalimpsestError` if the patch does not fit."""
     contents: dict[Path, bytes | None] = {}
     try:
         for change in changes:
             _plan(change, workspace, contents)
     except OSError as error:
         raise ToolError(f"a file of the patch cannot be read: {error.strerror or error}") from error
-    _carry_out(contents, workspace)
-    names = [f"{change.action[0].upper()} {change.move_to or change.path}" for change in changes]
-    return ToolOutput("Patched:\n" + "\n".join(names), paths=tuple(workspace.shown(path) for path in contents))
+    return contents
 
 
 def _plan(change: FileChange, workspace: Workspace, contents: dict[Path, bytes | None]) -> None:
@@ -200,11 +213,6 @@ def _carry_out(contents: dict[Path, bytes | None], workspace: Workspace) -> None
         for path in done:
             _put(path, before[path], workspace)
         raise ToolError(f"{workspace.shown(done[-1])} cannot be written: {error}; no file was changed") from error
-    for path, data in contents.items():
-        if data is None:
-            workspace.versions.pop(path, None)
-        else:
-            workspace.saw(path, data)
 
 
 def _put(path: Path, data: bytes | None, workspace: Workspace) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -61,13 +62,12 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
     data = _data(path, name, workspace)
     if path.suffix.lower() in _IMAGE_SUFFIXES:
         return _image(name, data, workspace)
+    seen = (workspace.seen(path, data),)
     if path.suffix.lower() == ".ipynb":
-        workspace.saw(path, data)
-        return _notebook(name, data, arguments, workspace)
+        return replace(_notebook(name, data, arguments, workspace), seen=seen)
     if b"\0" in data[:8_192]:
         raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
-    workspace.saw(path, data)
-    return ToolOutput(_numbered(name, data.decode("utf-8", "replace"), arguments), paths=(name,))
+    return ToolOutput(_numbered(name, data.decode("utf-8", "replace"), arguments), paths=(name,), seen=seen)
 
 
 def _data(path: Path, name: str, workspace: Workspace) -> bytes:

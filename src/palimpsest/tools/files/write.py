@@ -31,7 +31,12 @@ def write_tool() -> AgentTool:
             "must not have changed since. For a change of a part use `edit`."
         ),
         kind="edits",
+        check=_check,
     )
+
+
+async def _check(arguments: WriteArguments, workspace: Workspace) -> None:
+    await asyncio.to_thread(_replaced, workspace.resolve(arguments.path), _encoded(arguments.content), workspace)
 
 
 async def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
@@ -40,7 +45,25 @@ async def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
 
 
 def _write_now(path: Path, content: str, workspace: Workspace) -> ToolOutput:
-    name, data = workspace.shown(path), content.encode("utf-8", "surrogatepass")
+    name, data = workspace.shown(path), _encoded(content)
+    current = _replaced(path, data, workspace)
+    try:
+        make_folders(workspace, path.parent)
+        workspace.write(path, data)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    text = f"{'Created' if current is None else 'Replaced'} {name} ({lines:,} lines)"
+    return ToolOutput(text, paths=(name,), seen=(workspace.seen(path, data),))
+
+
+def _encoded(content: str) -> bytes:
+    return content.encode("utf-8", "surrogatepass")
+
+
+def _replaced(path: Path, data: bytes, workspace: Workspace) -> bytes | None:
+    """The content that would be replaced; `None` if there is no file. Raises `PalimpsestError` if the file may not be written."""
+    name = workspace.shown(path)
     if len(data) > LARGEST:
         raise ToolError(f"the content has {len(data):,} bytes; at most {LARGEST:,} are written at once", where=name)
     if path.is_dir():
@@ -48,11 +71,4 @@ def _write_now(path: Path, content: str, workspace: Workspace) -> ToolOutput:
     current = read_file(workspace, path, LARGEST_FILE)
     if current is not None:
         workspace.check_unchanged(path, current)
-    try:
-        make_folders(workspace, path.parent)
-        workspace.write(path, data)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
-    workspace.saw(path, data)
-    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-    return ToolOutput(f"{'Created' if current is None else 'Replaced'} {name} ({lines:,} lines)", paths=(name,))
+    return current
