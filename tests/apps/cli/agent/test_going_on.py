@@ -1,0 +1,121 @@
+"""Runs of `pal -p` that follow each other, as processes: what one has done and read is known to the next."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from claude_session import call, prompt, reply, result, text, written
+
+
+class Runs:
+    """`pal` in one project folder with one home, its model scripted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+
+    def environment(self, *replies: object) -> dict[str, str]:
+        script = self.folder / "script.jsonl"
+        script.write_text("".join(f"{json.dumps(each)}\n" for each in replies))
+        own = {"HOME": str(self.folder), "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(script), "PAL_SANDBOX": "off"}
+        return {**os.environ, **own}
+
+    def __call__(self, *words: str, replies: tuple[object, ...] = (), cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
+        return subprocess.run(
+            command,
+            cwd=cwd or self.project,
+            env=self.environment(*replies),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def results(self, *words: str, replies: tuple[object, ...]) -> list[str]:
+        """The texts of the results that the model got in one run."""
+        done = self(*words, "--json-stream", replies=replies)
+        bodies = [json.loads(line).get("body", {}) for line in done.stdout.splitlines()]
+        return [body["result"]["parts"][0]["text"] for body in bodies if body.get("type") == "tool_returned"]
+
+
+@pytest.fixture
+def pal(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def using(tool: str, **arguments: object) -> dict[str, object]:
+    return {"calls": [{"tool": tool, "args": arguments}]}
+
+
+def edit(old: str, new: str) -> dict[str, object]:
+    return using("edit", path="a.txt", old=old, new=new)
+
+
+def test_a_file_that_was_read_before_the_program_ended_is_edited_by_the_next_run_unless_it_changed(pal: Runs) -> None:
+    file = pal.project / "a.txt"
+    file.write_text("one\n")
+    pal("-p", "read it", replies=(using("read", path="a.txt"), "done"))
+    changed = pal.results("-c", "-p", "edit it", "--mode", "edits", replies=(edit("one", "two"), "done"))
+    forked = pal.results("--fork", "last", "-p", "edit it", "--mode", "edits", replies=(edit("two", "three"), "done"))
+    file.write_text("by somebody else\n")
+    refused = pal.results("-c", "-p", "once more", "--mode", "edits", replies=(edit("two", "three"), "done"))
+    assert [*changed, *forked, *refused] == [
+        "Edited a.txt: 1 replacement",
+        "Edited a.txt: 1 replacement",
+        "a.txt has changed since it was read; read it again before changing it",
+    ]
+
+
+def test_nobody_is_asked_about_an_edit_that_cannot_succeed(pal: Runs) -> None:
+    (pal.project / "a.txt").write_text("one\n")
+    bound_to_fail = (
+        edit("one", "two"),
+        using("write", path="a.txt", content="x"),
+        using("apply_patch", patch="*** Begin Patch\n*** Delete File: a.txt\n*** End Patch"),
+        using("edit", path="a.txt"),
+        using("read", path="a.txt"),
+        edit("none", "two"),
+    )
+    done = pal("-p", "go", "--mode", "ask", "--json-stream", replies=(*bound_to_fail, edit("one", "two"), "done"))
+    bodies = [json.loads(line).get("body", {}) for line in done.stdout.splitlines()]
+    refusals = [(body["by"], body["why"].partition(";")[0]) for body in bodies if body.get("type") == "tool_refused"]
+    unread = ("check", "a.txt has not been read in this session")
+    assert refusals == [
+        *(unread, unread, unread),
+        (
+            "check",
+            "The arguments of edit are not valid: Object missing required field `old`. Call it again with arguments that match its schema.",
+        ),
+        ("check", "`old` does not occur in a.txt"),
+        ("unattended", "no user can be asked here (allow it with --allow 'edit(a.txt)')"),
+    ]
+    assert len([body for body in bodies if body.get("type") == "permission_asked"]) == 1
+
+
+def test_what_another_agent_has_read_is_edited_at_once_unless_the_file_is_newer(pal: Runs) -> None:
+    file, newer = pal.project / "a.txt", pal.project / "b.txt"
+    for each in (file, newer):
+        each.write_text("one\n")
+    session = "11111111-2222-3333-4444-555555555555"
+    own = {"cwd": str(pal.project), "sessionId": session}
+    later = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 3_600))
+    lines = [prompt("u1", None, "look", timestamp=later, **own)]
+    for number, (path, at) in enumerate(((file, later), (newer, "2026-01-02T03:04:05.000Z")), 1):
+        asked = call(f"c{number}", "Read", file_path=str(path))
+        lines += [
+            reply(f"a{number}", lines[-1]["uuid"], f"m{number}", asked, timestamp=at, **own),
+            result(f"r{number}", f"a{number}", f"c{number}", "     1\tone", timestamp=at, **own),
+        ]
+    lines.append(reply("a9", lines[-1]["uuid"], "m9", text("I have read them."), timestamp=later, **own))
+    transcript = written(pal.folder / "transcripts", *lines, name=session)
+    imported = pal("import", str(transcript), "--json")
+    assert imported.returncode == 0, imported.stderr
+    again = using("edit", path="b.txt", old="one", new="two")
+    given = pal.results("--resume", "last", "-p", "go on", "--mode", "edits", replies=(edit("one", "two"), again, "done"))
+    assert given == ["Edited a.txt: 1 replacement", "b.txt has changed since it was read; read it again before changing it"]
