@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
@@ -20,9 +20,10 @@ from palimpsest.core.situation import CacheAccount, JobMoment
 from palimpsest.engine.calls.moments import resumed, switch
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
-from palimpsest.engine.jobs.runner import Jobs
+from palimpsest.engine.jobs.runner import Jobs, distinct_jobs
 from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
+from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
@@ -32,7 +33,7 @@ from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.files import write_atomically
-from palimpsest.stores.home import AnyHome, Home, new_id
+from palimpsest.stores.home import AnyHome, Home, new_id, remove
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Approval, Decision
@@ -134,7 +135,8 @@ class Agent:
         known = card(model, cards) if isinstance(model, str) else model
         way = _profile_of(profile)
         root = Path(cwd).resolve()
-        toolbox = _by_name(tools)
+        # All that can be refused is read before there is a session.
+        by_name, at_moments, declared = _by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
         environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=_providers(provider), earlier=earlier)
         if resume:
@@ -142,17 +144,20 @@ class Agent:
         else:
             first = opened or SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(first, way, known, environment)
-        self.hooks = SessionHooks(hooks, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
-        keep, self._pauses = home.store.result_files(self.session.log.session), home.pauses
-        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
-        workspace = Workspace(root, keep=home.blobs.put, write=_replace_file, known=self.session.known_files)
-        # The tools that the log names last; a resumed session that is about to be equipped has not lost them.
-        self._offered = self.session.offered_tools
-        self.toolbox = Toolbox(toolbox, workspace, decide, approve)
-        if toolbox:
-            self.offer(self.toolbox)
-        self.limits = limits
-        self.jobs = Jobs(self.session, way.jobs if jobs is None else jobs)
+        self._home = home
+        self._is_new = not resume
+        self._is_resumed = bool(resume)
+        try:
+            self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
+            self._place_in(environment, root)
+            self.toolbox = Toolbox(by_name, self._workspace(root), decide, approve)
+            if by_name:
+                self.offer(self.toolbox)
+            self.limits = limits
+            self.jobs = Jobs(self.session, declared)
+        except BaseException:
+            self._release()
+            raise
         self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.recalling: Recalling = NoRecall()
@@ -169,8 +174,15 @@ class Agent:
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
-        self._is_resumed = bool(resume)
         self._has_ended = False
+
+    def _place_in(self, environment: Environment, root: Path) -> None:
+        """Let the session keep large results in files of its own, and run the hooks before a fold."""
+        keep = self._home.store.result_files(self.session.log.session)
+        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
+
+    def _workspace(self, root: Path) -> Workspace:
+        return Workspace(root, keep=self._home.blobs.put, write=_replace_file, known=self.session.known_files)
 
     @property
     def id(self) -> str:
@@ -180,12 +192,11 @@ class Agent:
     def offer(self, toolbox: Toolbox) -> None:
         """Offer these tools from the next call on, and record it if they differ from those that were offered last."""
         session = self.session
-        self.toolbox = toolbox
-        session.tools = tuple(tool.declaration for tool in toolbox.tools.values())
-        address = session.keep_tools(session.tools)
-        if address != self._offered:
+        tools = tuple(tool.declaration for tool in toolbox.tools.values())
+        address = session.keep_tools(tools)
+        if address != session.offered_tools:
             session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
-        self._offered = address
+        session.tools, self.toolbox = tools, toolbox
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
@@ -204,16 +215,8 @@ class Agent:
             raise BadInput("a turn is running; use `say` to steer it")
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
-        if parts:
-            self.say(*await self.expand(parts))
-        if self._is_resumed:
-            self._is_resumed = False
-            await resumed(self.session)
-            self.jobs.start("resumed")
-        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
-        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
-        turn = asyncio.ensure_future(run_turn(loop))
-        self._turn = turn
+        # From here on a second run is refused, and an interrupt ends this one, also while its input is expanded.
+        self._turn = turn = asyncio.ensure_future(self._run_turn(feed, parts))
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
         has_ended = False
         try:
@@ -231,6 +234,17 @@ class Agent:
             # A run that is not followed to its end is one of a program that ends, too.
             if has_ended:
                 self.jobs.turn_ended()
+
+    async def _run_turn(self, feed: Feed, parts: tuple[str | Part, ...]) -> str:
+        if parts:
+            self.say(*await self.expand(parts))
+        if self._is_resumed:
+            self._is_resumed = False
+            await resumed(self.session)
+            self.jobs.start("resumed")
+        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
+        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
+        return await run_turn(loop)
 
     def _shown(self, publish: Callable[[Piece], None]) -> Callable[[Piece], None]:
         """Return a way to publish what a user interface is shown under the profile of the session."""
@@ -251,14 +265,18 @@ class Agent:
         return Answer(text, stop)
 
     async def interrupt(self) -> None:
-        """End the running turn, if any: the partial reply is kept and every tool call is answered. Then end those of its sub-agents."""
+        """End the running turn, if any: the partial reply is kept and every tool call is answered. Then end those of its sub-agents.
+
+        A cancellation of the caller is raised after that.
+        """
         turn = self._turn
-        if turn is not None and not turn.done():
-            turn.cancel()
-            with suppress(asyncio.CancelledError):
-                await turn
-        if self.children is not None:
-            await self.children.interrupt()
+        try:
+            if turn is not None and not turn.done():
+                turn.cancel()
+                await uncancelled(_ended(turn))
+        finally:
+            if self.children is not None:
+                await self.children.interrupt()
 
     def children_usd(self) -> float:
         """US dollars that the sub-agents of this session have cost so far."""
@@ -290,13 +308,27 @@ class Agent:
             await self.hooks.end(self.session, stop, None if stop == "done" else _LAST_SECONDS)
 
     def close(self) -> None:
-        """Make the session durable and release it. Jobs that run are left to themselves; leaving the context manager gives them time."""
+        """Make the session durable and release it; a new one in which nothing was said is not kept.
+
+        Jobs that run are left to themselves; leaving the context manager gives them time.
+        """
         self.jobs.abandon()
         if self.session.log.health.turns > 1:
             from palimpsest.engine.jobs.earlier_caches import remember_cache
 
-            remember_cache(self._pauses, self.session)
-        self.session.close()
+            remember_cache(self._home.pauses, self.session)
+        self._release()
+
+    def _release(self) -> None:
+        """Close the session, and remove it if it is a new one in which nothing was said."""
+        is_empty = False
+        try:
+            is_empty = self._is_new and self.session.is_blank
+        finally:
+            self.session.close()
+        if is_empty:
+            with suppress(PalimpsestError, OSError):
+                remove(self._home.store, self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -313,6 +345,10 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+async def _ended(turn: "asyncio.Task[str]") -> None:
+    await asyncio.wait((turn,))
 
 
 def _earlier(slot: StateSlot, session: str) -> CacheAccount:

@@ -1,6 +1,7 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
 from typing import Final, Literal, Self
@@ -14,7 +15,7 @@ from palimpsest.audit.pricing.keeping import chosen_lifetime, reserve, room_of, 
 from palimpsest.audit.tools.calls import declared_classes
 from palimpsest.audit.working_state import KnownFile
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModelSwitched, Pinned, ProfileChanged, SessionOpened
+from palimpsest.core.events import Event, ModeChanged, ModelSwitched, Pinned, ProfileChanged, SessionOpened, ToolsOffered
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.log.undo import plan_undo
@@ -28,6 +29,8 @@ from palimpsest.wire.models.cards import ModelCard, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode
+# The events by which a session is set up before anything is said.
+_SETUP: Final = (SessionOpened, ToolsOffered, ModeChanged, ModelSwitched, ProfileChanged)
 # Tokens of which a price is given.
 _MILLION: Final = 1_000_000
 
@@ -73,7 +76,9 @@ class Session:
         """Create a session. Raises `BadInput` if the id is taken."""
         opened = replace(opened, profile=profile.name, model=model.name)
         derived = _derived(profile, model, environment, tools)
-        return cls(Log.create(environment.store, opened, environment.clock, derived), profile, model, environment, tools, derived=derived)
+        log = Log.create(environment.store, opened, environment.clock, derived)
+        with _closing_on_error(log):
+            return cls(log, profile, model, environment, tools, derived=derived)
 
     @classmethod
     def resume(
@@ -94,16 +99,14 @@ class Session:
         """
         derived = _derived(profile, model, environment, tools)
         log = Log.open(environment.store, session, environment.clock, write=True, derived=derived)
-        try:
+        with _closing_on_error(log):
+            opened = cls(log, profile, model, environment, tools, derived=derived)
             recover(log, turn_goes_on=turn_goes_on)
             if log.view.profile != profile.name:
                 log.append(ProfileChanged(profile.name, log.view.profile))
             if log.view.model != model.name:
                 log.append(ModelSwitched(model.name, log.view.model))
-            return cls(log, profile, model, environment, tools, derived=derived)
-        except BaseException:
-            log.close()
-            raise
+            return opened
 
     @property
     def card(self) -> ModelCard:
@@ -291,22 +294,30 @@ class Session:
         """Create a session that continues after event `seq` of this one (default: the newest)."""
         derived = _derived(self.profile, self.card, self.environment, self.tools)
         log = self.log.fork(self.environment.store, session, seq, derived)
-        return Session(log, self.profile, self.card, self.environment, self.tools, derived=derived)
+        with _closing_on_error(log):
+            return Session(log, self.profile, self.card, self.environment, self.tools, derived=derived)
 
     def switch(self, model: ModelCard) -> Event:
-        """Switch to another model."""
-        previous, self._model = self._model, model
-        self.derived.card = model
-        return self.log.append(ModelSwitched(model.name, previous.name))
+        """Switch to another model. If it cannot be recorded, as during a call, the model stays."""
+        derived = self.derived
+        event = self.log.append(ModelSwitched(model.name, self._model.name))
+        self._model = derived.card = model
+        return event
 
     def change_profile(self, profile: Profile) -> Event:
-        """Switch to another profile and rebuild the projections that depend on it."""
+        """Switch to another profile and rebuild the projections that depend on it. If it cannot be recorded, the profile stays."""
+        params = replace(profile.params, cache_key=self.log.session)
+        derived = _derived(profile, self.card, self.environment, self.tools)
         event = self.log.append(ProfileChanged(profile.name, self.profile.name))
-        self.profile = profile
-        self.params = replace(profile.params, cache_key=self.log.session)
-        self._derived = _derived(profile, self.card, self.environment, self.tools)
-        self.log.register(self._derived)
+        self.profile, self.params, self._derived = profile, params, derived
+        self.log.register(derived)
         return event
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has happened in the session: it was set up, and nothing else is recorded."""
+        log = self.log
+        return log.opened.base is None and all(isinstance(event.body, _SETUP) for event in log.reader.run(0, log.tip))
 
     def close(self) -> None:
         """Make all events durable and close the log."""
@@ -321,6 +332,16 @@ class Session:
     def named_card(self, name: str) -> ModelCard:
         """Return the card of a model by name. Raises `BadInput` if there is none."""
         return self.card if name == self.card.name else card(name, self.environment.cards)
+
+
+@contextmanager
+def _closing_on_error(log: Log) -> Iterator[None]:
+    """Close a log whose session cannot be made, so that it does not stay locked."""
+    try:
+        yield
+    except BaseException:
+        log.close()
+        raise
 
 
 def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:

@@ -1,9 +1,7 @@
 """One sub-agent of this process: its agent, the task that runs it, and how its last run ended."""
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -17,8 +15,6 @@ from palimpsest.engine.children.roles import AgentRole
 from palimpsest.engine.children.tree import AgentTree, Slot
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
-
-Result = TypeVar("Result")
 
 
 class Opening(Struct, frozen=True):
@@ -116,18 +112,3 @@ class Child(Struct):
                     pass
         finally:
             self.slot.release()
-
-
-async def uncancelled(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of work that must be finished; a cancellation meanwhile is raised after it."""
-    task, cancelled = asyncio.ensure_future(work), False
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        # Retrieved, because asyncio reports exceptions that were never retrieved.
-        task.cancelled() or task.exception()
-        raise asyncio.CancelledError
-    return task.result()

@@ -13,7 +13,7 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Part
 from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.child import Child, Opening, Result, uncancelled
+from palimpsest.engine.children.child import Child, Opening
 from palimpsest.engine.children.context import FamilyContext
 from palimpsest.engine.children.costs import recorded_spending
 from palimpsest.engine.children.reports import (
@@ -32,6 +32,7 @@ from palimpsest.engine.children.reports import (
 from palimpsest.engine.children.roles import DEFAULT_ROLE, AgentRole, narrower_limits
 from palimpsest.engine.children.tree import AgentTree
 from palimpsest.engine.loop.context import ContextStating
+from palimpsest.engine.loop.ending import Result, uncancelled
 from palimpsest.stores.home import AnyHome, new_id, remove
 from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
 

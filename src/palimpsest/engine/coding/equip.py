@@ -159,7 +159,7 @@ def _declared(
     others = [tool for tool in enabled if tool in installed.tools and tool.name not in taken]
     loaded, rest = within_budget(own, others, tool_budget(agent.session))
     tools = {tool.name: tool for tool in loaded}
-    deferred = DeferredTools(tools, rest)
+    deferred = DeferredTools(tools, rest, agent.session.offered_tools)
     deferred.load_again(agent.session)
     return deferred, tools
 

@@ -31,12 +31,15 @@ class LiveMode:
         found: Mode | None = next((known for known in get_args(Mode) if known == mode), None)
         if found is None:
             raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(get_args(Mode))}", where="mode")
+        self._record(found)
         self._own = found
-        self.record()
 
     def record(self) -> None:
         """Record the mode if the log has another one. During a model call nothing is recorded; the next safe point does it."""
+        self._record(self.current)
+
+    def _record(self, mode: Mode) -> None:
         previous = self._session.log.view.mode
-        if previous != self.current:
+        if previous != mode:
             with suppress(CallOpen):
-                self._session.log.append(ModeChanged(self.current, previous))
+                self._session.log.append(ModeChanged(mode, previous))

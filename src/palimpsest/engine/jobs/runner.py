@@ -59,11 +59,7 @@ class Jobs:
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Run these jobs too, from the next moment on. Raises `BadInput` if two jobs have one name."""
-        joined = (*self.jobs, *jobs)
-        names = [job.name for job in joined]
-        if len(set(names)) < len(names):
-            raise BadInput(f"two jobs have one name: {', '.join(names)}")
-        self.jobs = joined
+        self.jobs = distinct_jobs((*self.jobs, *jobs))
 
     def turn_ended(self) -> None:
         """Record what waited for the end of the turn, and start the jobs that are due now."""
@@ -211,6 +207,15 @@ class Jobs:
             self.notices.append(f"the job {run.job} failed: {result.why}")
         elif result.notice:
             self.notices.append(f"the job {run.job}: {result.notice}")
+
+
+def distinct_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Return the jobs. Raises `BadInput` if two of them have one name."""
+    found = tuple(jobs)
+    names = [job.name for job in found]
+    if len(set(names)) < len(names):
+        raise BadInput(f"two jobs have one name: {', '.join(names)}")
+    return found
 
 
 def _pause_ms(job: Job, state: JobState) -> int:

@@ -45,7 +45,9 @@ class BusinessState:
 
     def transition(self, target: str) -> None:
         """Move to another state and record it. Raises `BadInput` for an unknown state or a forbidden transition."""
-        self._session.log.append(self._moved(target))
+        state = self.machine.transition(self.current, target)
+        self._session.log.append(state_event(target))
+        self._unstated = state
 
     def tool(self) -> AgentTool:
         """The tool `set_state`, for agents whose model may change the state."""

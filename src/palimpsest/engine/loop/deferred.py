@@ -1,6 +1,7 @@
 """Deferred tools: those beyond a budget of tokens are listed by name only, and declared to the model after it searched for them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from palimpsest.core.errors import PalimpsestError
@@ -43,10 +44,14 @@ def within_budget(own: Sequence[AgentTool], others: Iterable[AgentTool], budget:
 
 
 class DeferredTools:
-    """The deferred tools of a session. Loading one adds it to `tools`, which the loop looks up calls in, and offers it."""
+    """The deferred tools of a session. Loading one adds it to `tools`, which the loop looks up calls in, and offers it.
 
-    def __init__(self, tools: dict[str, AgentTool], deferred: Iterable[AgentTool]) -> None:
+    `offered_before` is the blob of the tools that the session was offered before this process: those that join late are loaded again.
+    """
+
+    def __init__(self, tools: dict[str, AgentTool], deferred: Iterable[AgentTool], offered_before: str = "") -> None:
         self._tools = tools
+        self._offered_before = offered_before
         self._deferred = {tool.name: tool for tool in deferred}
         self.offer: Callable[[], None] = lambda: None
         if self._deferred:
@@ -75,17 +80,15 @@ class DeferredTools:
         return found
 
     def load_again(self, session: Session) -> None:
-        """Load the tools that a resumed session was offered last."""
-        offered, blobs = session.offered_tools, session.environment.blobs
-        if not offered or not self._deferred:
-            return
-        try:
-            from palimpsest.wire.past_requests import recorded_tools  # a new session has no past request
+        """Load the tools that a resumed session was offered last, or had in its last call."""
+        call = session.log.view.call
+        for blob in dict.fromkeys(("" if call is None else call.tools, self._offered_before)):
+            if blob and self._deferred:
+                from palimpsest.wire.past_requests import recorded_tools  # a new session has no past request
 
-            self._add(tool.name for tool in recorded_tools(offered, blobs.get))
-        except PalimpsestError:
-            # Without the record the model finds them again.
-            return
+                # Without the record the model finds them again.
+                with suppress(PalimpsestError):
+                    self._add(tool.name for tool in recorded_tools(blob, session.environment.blobs.get))
 
     def _add(self, names: Iterable[str]) -> None:
         new = [name for name in names if name in self._deferred and name not in self._tools]
