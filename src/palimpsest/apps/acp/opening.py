@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from acp.interfaces import Client
 from acp.schema import ListSessionsResponse, SessionInfo
@@ -19,13 +19,11 @@ from palimpsest.apps.acp.session import EditorSession
 from palimpsest.apps.acp.texts import valid
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.log.log import Log
-from palimpsest.engine.children.roles import narrower_mode
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.stores.config.settings import FILE_NAME, resolve
 from palimpsest.stores.home import AnyHome, new_id
-from palimpsest.tools.permissions.decision import Mode
 from palimpsest.tools.tool import one_line
 
 PAGE: Final = 100
@@ -83,11 +81,10 @@ def open_session(
     try:
         models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
         opened = EditorSession(agent, client, models)
-        coding = coding_settings(settings, folders=folders)
+        coding = coding_settings(settings, recorded, folders=folders)
         hooks = session_hooks(home, settings, root, coding.withheld)
-        mode = coding.mode if not request.session else narrower_mode(coding.mode, _recorded_mode(agent.session.log))
         buffers = EditorBuffers(client, agent.id).hooks() if reads_buffers else ()
-        coding = replace(coding, mode=mode, hooks=(*hooks.hooks, *buffers), mcp=structs.replace(coding.mcp, given=servers))
+        coding = replace(coding, hooks=(*hooks.hooks, *buffers), mcp=structs.replace(coding.mcp, given=servers))
         for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
             notify(notice)
     except BaseException:
@@ -102,10 +99,6 @@ def _folder(name: str) -> Path:
     if not path.is_absolute() or not path.is_dir():
         raise BadInput("there is no such folder; an editor names folders by their absolute path", where=name)
     return path.resolve()
-
-
-def _recorded_mode(log: Log) -> Mode | None:
-    return next((mode for mode in get_args(Mode) if mode == log.view.mode), None)
 
 
 def list_page(home: AnyHome, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResponse:

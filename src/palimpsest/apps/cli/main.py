@@ -1,5 +1,6 @@
 """The `pal` command: a table of subcommands, each imported on use."""
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -74,6 +75,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 # All other options before a command belong to `ask`.
 _OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version", "--"})
+# The option of the prompt, also behind options of one letter that take no value.
+_PROMPT = re.compile(r"-[cq]*p|--print(=|$)")
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 # Commands that only other programs run.
 HIDDEN = {"hook": ("exchange.hook:hook", "Run as a hook of another agent.")}
@@ -100,7 +103,7 @@ class LazyGroup(SuggestingGroup):
         if not args and _is_terminal():
             args = ["chat"]
         elif args and args[0].startswith("-") and args[0].partition("=")[0] not in _OWN_OPTIONS:
-            has_prompt = any(word.startswith(("-p", "--print")) for word in args)
+            has_prompt = any(_PROMPT.match(word) for word in args)
             args = ["ask" if has_prompt or not _is_terminal() else "chat", *args]
         return super().parse_args(ctx, args)
 

@@ -79,6 +79,9 @@ class Terminal(CommandSide):
             opening.cancel()
             with suppress(asyncio.CancelledError):
                 await opening
+            if self.session.agent is not None and self.session.agent.session.is_blank:
+                # The session is not kept, but what was typed and not sent is.
+                self.line.of_project()
             await self.session.close()
 
     async def _open(self) -> None:

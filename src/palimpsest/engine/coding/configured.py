@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Job
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.children.roles import narrower_mode
 from palimpsest.engine.children.tree import AgentSettings
 from palimpsest.engine.coding.providers import RunProviders, model_name_of, model_of, profile_of
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
@@ -17,25 +18,27 @@ from palimpsest.engine.loop.limits import Limits
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
+from palimpsest.tools.permissions.decision import Mode
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card, stand_in_note
 
 
 class RecordedChoice(NamedTuple):
-    """Model and profile of a session as its log has them; empty for a new session."""
+    """Model, profile and mode of a session as its log has them; empty for a new session."""
 
     model: str = ""
     profile: str = ""
+    mode: str = ""
 
 
 _NEW_SESSION: Final = RecordedChoice()
 
 
 def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
-    """Return model and profile of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
+    """Return model, profile and mode of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
     if not session:
         return _NEW_SESSION
     with Log.open(home.store, session, home.clock) as log:
-        return RecordedChoice(log.view.model, log.view.profile)
+        return RecordedChoice(log.view.model, log.view.profile, log.view.mode)
 
 
 def configured_agent(
@@ -87,6 +90,7 @@ def _card(settings: Settings, recorded: str, cards: tuple[ModelCard, ...], notif
 
 def coding_settings(
     settings: Settings,
+    recorded: RecordedChoice = _NEW_SESSION,
     *,
     allow: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
@@ -95,11 +99,12 @@ def coding_settings(
 ) -> CodingSettings:
     """Return what the agent may do: the settings, with further rules and folders of this run.
 
+    A session that exists goes on in its mode, unless another one is given now. It is never wider than that of the settings: a log is data.
     With `end_with_turn` sub-agents end with the turn of the agent, and no job of memory asks a model after it.
     """
     config, rules = settings.config, settings.config.permissions
     return CodingSettings(
-        mode=config.mode,
+        mode=_mode(settings, recorded),
         allow=(*(f"ask {text}" for text in rules.ask), *rules.allow, *allow),
         deny=(*rules.deny, *deny),
         sandbox=config.sandbox,
@@ -119,6 +124,17 @@ def coding_settings(
         largest_saved=config.files.largest_mb * 1024 * 1024,
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
+
+
+def _mode(settings: Settings, recorded: RecordedChoice) -> Mode:
+    found: Mode | None = next((mode for mode in get_args(Mode) if mode == recorded.mode), None)
+    return settings.config.mode if settings.is_given_now("mode") else narrower_mode(settings.config.mode, found)
+
+
+def mode_notice(settings: Settings, coding: CodingSettings) -> tuple[str, ...]:
+    """Return what the user should know if a session goes on in a mode that allows less than the settings."""
+    wider = settings.config.mode
+    return () if coding.mode == wider else (f"the session goes on in its mode {coding.mode}; --mode {wider} allows more",)
 
 
 def session_hooks(home: AnyHome, settings: Settings, folder: Path, withheld: frozenset[str]) -> ConfiguredHooks:

@@ -225,19 +225,18 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
     assert (ran.job, ran.cursor, ran.status, ran.why) == ("titles", -1, "cancelled", "the session ended")
 
 
-def test_beside_a_prompt_an_open_pipe_without_data_is_left_out_with_a_notice(headless: Headless) -> None:
+def test_standard_input_is_awaited_beside_a_prompt_and_a_line_says_so_after_a_second(headless: Headless) -> None:
     headless.script.write_text('"done"\n')
     env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
-    reading, writing = os.pipe()
-    try:
-        done = subprocess.run(
-            [*PAL, "-p", "go", "-q"], cwd=headless.project, stdin=reading, capture_output=True, text=True, env=env, check=False, timeout=60
-        )
-    finally:
-        os.close(reading)
-        os.close(writing)
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "standard input is an open pipe that had no data for 3 seconds, so it is left out" in done.stderr
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*PAL, "-p", "go", "--json"], cwd=headless.project, text=True, env=env, **piped) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == "pal: waiting for the end of standard input; `</dev/null` leaves it out\n"
+        output, _ = process.communicate("it comes late", timeout=60)
+    with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
+        *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
+    assert said.endswith("it comes late")
 
 
 @pytest.mark.parametrize("words", [("-p", "go"), ("-p",)])

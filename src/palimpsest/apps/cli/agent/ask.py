@@ -6,11 +6,12 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import click
 
-from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
+from palimpsest.apps.cli.agent.options import MODES, chosen_session, closed_on_error, permission_options, session_options
 from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
@@ -23,7 +24,7 @@ from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.projections.ledger import total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.calls.stopping import run
-from palimpsest.engine.coding.configured import coding_settings, configured_agent, recorded_choice, session_hooks
+from palimpsest.engine.coding.configured import coding_settings, configured_agent, mode_notice, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
@@ -43,9 +44,9 @@ _CODES: Final = {
 }
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
-# Seconds that a pipe has for its first data beside a prompt. A supervisor may keep one open for ever; a slow command before it may not be
-# lost. Without a prompt the pipe is the prompt, and is awaited.
-_PATIENCE_S: Final = 3.0
+# Seconds after which the user is told that standard input is awaited.
+_PATIENCE_S: Final = 1.0
+_CHUNK: Final = 64 * 1024
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _EXAMPLES = f"""\b
 Examples:
@@ -115,17 +116,19 @@ def ask(
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
-    session = session_of(home, continues=continues, resume=resume, fork=fork)
-    recorded = recorded_choice(home, session)
-    parts = _input(home, prompt or "", files)
-    if not parts and not session:
-        raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
-    # The others would be cancelled at once, for the session ends with the turn.
-    jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
-    agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify)
-    coding = coding_settings(settings, allow=allow, deny=deny, folders=folders, end_with_turn=True)
-    hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
-    for notice in (*equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all), *hooks.notices):
+    with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
+        recorded = recorded_choice(home, session)
+        parts = _input(home, prompt or "", files)
+        if not parts and not session:
+            raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
+        # The others would be cancelled at once, for the session ends with the turn.
+        jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
+        agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify)
+        with closed_on_error(agent):
+            coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True)
+            hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
+            equipped = equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all)
+    for notice in (*equipped, *hooks.notices, *mode_notice(settings, coding)):
         _notify(notice)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
@@ -201,30 +204,42 @@ def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, .
 
     Each is a part of its own, because only the first text is what the user wrote.
     """
-    piped = _piped(_PATIENCE_S if prompt.strip() else None)
+    piped = _piped()
     texts = tuple(Text(each) for each in (prompt.strip(), piped.strip()) if each)
     return (*texts, *(_attached(home, path) for path in files))
 
 
-def _piped(patience: float | None) -> str:
-    """Return the text of standard input if it is a pipe or a file; a terminal or an inherited socket is not read.
+def _piped() -> str:
+    """Return the text of standard input up to its end if it is a pipe, a socket or a file; a terminal is not read.
 
-    A pipe that stays open without any data for `patience` seconds is left out, with a notice; `None` waits for its end.
+    What another program pipes in is never left out: a slow one is awaited, which a line on standard error says after a second.
     """
     try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
+        number = sys.stdin.fileno()
+        mode = os.fstat(number).st_mode
+    except (AttributeError, OSError, ValueError):
         return ""
-    if not stat.S_ISFIFO(mode) and not stat.S_ISREG(mode):
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
-    if stat.S_ISFIFO(mode) and patience is not None and not select.select([sys.stdin.fileno()], [], [], patience)[0]:
-        notice = f"standard input is an open pipe that had no data for {patience:g} seconds, so it is left out; `</dev/null` avoids it"
-        click.echo(f"pal: {notice}", err=True)
-        return ""
-    data = sys.stdin.buffer.read(_LARGEST + 1)
+    data = _read_to_end(number, _LARGEST + 1)
     if len(data) > _LARGEST:
         raise BadInput(f"standard input has more than {_LARGEST // 1024 // 1024} MiB; give a file to read instead", where="stdin")
     return data.decode("utf-8", "replace")
+
+
+def _read_to_end(number: int, most: int) -> bytes:
+    """Return what a file has up to its end, at most so many bytes."""
+    data, told = bytearray(), monotonic() + _PATIENCE_S
+    is_told = False
+    while len(data) < most:
+        if not is_told and not select.select([number], [], [], max(0.0, told - monotonic()))[0]:
+            is_told = True
+            _notify("waiting for the end of standard input; `</dev/null` leaves it out")
+        chunk = os.read(number, _CHUNK)
+        if not chunk:
+            break
+        data += chunk
+    return bytes(data[:most])
 
 
 def _attached(home: AnyHome, path: Path) -> Part:

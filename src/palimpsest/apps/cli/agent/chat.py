@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from palimpsest.apps.cli.agent.options import MODES, permission_options, session_of, session_options
+from palimpsest.apps.cli.agent.options import MODES, chosen_session, permission_options, session_options
 from palimpsest.apps.cli.agent.terminal_agents import TerminalAgents
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
@@ -63,7 +63,8 @@ def chat(
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode}
     settings = settings_of(home, options, strict=True)
-    session = session_of(home, continues=continues, resume=resume, fork=fork)
+    with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
+        pass
     agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
     from palimpsest.apps.terminal.screen.look import ScreenLook, colours_of  # the terminal takes 100 ms to load
     from palimpsest.apps.terminal.start import run_terminal

@@ -1,19 +1,23 @@
 """Options that every way to run the agent has: its session, model and profile, and what it may do; and the session that they name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 import click
 
-from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list_sessions, not_empty
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.cli.opening.home import NEWEST, AnyHome, find_session, list_sessions, newest_row, not_empty
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.format.texts import whole_number
 from palimpsest.core.log.log import Log
-from palimpsest.stores.home import new_id
+from palimpsest.stores.home import new_id, remove
 from palimpsest.tools.permissions.decision import Mode
 from palimpsest.wire.models.cards import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from palimpsest.engine.agent import Agent
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -27,7 +31,7 @@ Modes, for calls that no rule decides:
 
 _SESSION: Final[tuple[Decorator, ...]] = (
     click.option("--continue", "-c", "continues", is_flag=True, help="Go on with the newest session of this folder."),
-    click.option("--resume", "-r", default="", callback=not_empty, metavar="ID", help="Go on with this session; `last` is the newest."),
+    click.option("--resume", "-r", default="", callback=not_empty, metavar="ID", help="Go on with this session, or with `last`."),
     click.option(
         "--fork", default="", callback=not_empty, metavar="ID[@EVENT]", help="Start a new session from this one, or from one of its events."
     ),
@@ -75,29 +79,50 @@ def _with(command: Callable[..., Any], options: tuple[Decorator, ...]) -> Callab
     return reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def session_of(home: AnyHome, *, continues: bool, resume: str, fork: str) -> str:
-    """Return the id of the session to go on with; empty for a new one. A fork is made here."""
+@contextmanager
+def chosen_session(home: AnyHome, *, continues: bool = False, resume: str = "", fork: str = "") -> Iterator[str]:
+    """The id of the session to go on with; empty for a new one. A fork is made here, and removed if it cannot be used."""
     if sum((continues, bool(resume), bool(fork))) > 1:
         raise BadInput("--continue, --resume and --fork exclude each other", where="pal")
-    if fork:
-        word, _, event = fork.partition("@")
-        number = whole_number(event)
-        if event and number is None:
-            raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
-        found = find_session(home, word)
-        with Log.open(found.store, found.session, found.clock) as log:
-            forked = log.fork(home.store, new_id(home), number)
-        with forked:
-            return forked.session
-    if continues:
-        return _newest_here(home)
-    return find_session(home, resume).session if resume else ""
+    if not fork:
+        yield newest_here(home) if continues else find_session(home, resume).session if resume else ""
+        return
+    made = _forked(home, fork)
+    try:
+        yield made
+    except BaseException:
+        with suppress(PalimpsestError, OSError):
+            remove(home.store, made)
+        raise
 
 
-def _newest_here(home: AnyHome) -> str:
-    """Return the newest session whose folder is the working directory; none of a sub-agent. Raises `BadInput` if there is none."""
-    here = str(Path.cwd())
-    for row in list_sessions(home):
-        if row.cwd == here and row.opener is None:
-            return row.id
-    raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=here)
+@contextmanager
+def closed_on_error(agent: "Agent") -> Iterator[None]:
+    """Close an agent that cannot be equipped, so that its session is not locked, and not kept if it is new."""
+    try:
+        yield
+    except BaseException:
+        agent.close()
+        raise
+
+
+def newest_here(home: AnyHome) -> str:
+    """The newest session of the working directory. Raises `BadInput` if there is none."""
+    row = newest_row(home, list_sessions(home), here=True)
+    if row is None:
+        raise BadInput(
+            f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=str(Path.cwd())
+        )
+    return row.id
+
+
+def _forked(home: AnyHome, fork: str) -> str:
+    word, _, event = fork.partition("@")
+    number = whole_number(event)
+    if event and number is None:
+        raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
+    found = find_session(home, word)
+    with Log.open(found.store, found.session, found.clock) as log:
+        forked = log.fork(home.store, new_id(home), number)
+    with forked:
+        return forked.session

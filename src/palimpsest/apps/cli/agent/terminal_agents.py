@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from palimpsest.apps.cli.agent.options import session_of
+from palimpsest.apps.cli.agent.options import chosen_session, closed_on_error
 from palimpsest.apps.cli.opening.home import AnyHome
 from palimpsest.apps.cli.opening.settings import config_path, working_folder
 from palimpsest.core.format.texts import counted
@@ -57,6 +57,7 @@ class TerminalAgents:
         from palimpsest.engine.coding.configured import (
             coding_settings,
             configured_agent,
+            mode_notice,
             recorded_choice,
             session_hooks,
         )
@@ -64,15 +65,16 @@ class TerminalAgents:
         from palimpsest.engine.jobs.standard import standard_jobs
 
         home, settings = self._home, self._settings
-        if session:
-            session = session_of(home, continues=False, resume="" if fork else session, fork=session if fork else "")
         notices: list[str] = []
-        recorded = recorded_choice(home, session)
-        jobs = standard_jobs(settings.config.jobs, home)
-        agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=notices.append)
-        coding = coding_settings(settings, allow=self._allow, deny=self._deny, folders=self._folders)
-        hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
-        notices += (*equip(agent, home, replace(coding, hooks=hooks.hooks), approve), *hooks.notices)
+        with chosen_session(home, resume="" if fork else session, fork=session if fork else "") as session:
+            recorded = recorded_choice(home, session)
+            jobs = standard_jobs(settings.config.jobs, home)
+            agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=notices.append)
+            with closed_on_error(agent):
+                coding = coding_settings(settings, recorded, allow=self._allow, deny=self._deny, folders=self._folders)
+                hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
+                notices += equip(agent, home, replace(coding, hooks=hooks.hooks), approve)
+                notices += (*hooks.notices, *mode_notice(settings, coding))
         # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
         agent.session.log.sync()
         missing = self._missing(agent.session.card)

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import nearest
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
@@ -29,6 +30,7 @@ __all__ = [
     "find_session",
     "is_own_folder",
     "list_sessions",
+    "newest_row",
     "new_session_id",
     "not_empty",
     "short_ids",
@@ -93,8 +95,8 @@ class SessionLocation(Struct, frozen=True):
 def find_session(home: AnyHome, word: str) -> SessionLocation:
     """Find a session by its id, by a unique beginning or end of its id, by path, or by `last`.
 
-    `last` is the first row of `pal sessions`: the one with the newest event that is none of a sub-agent. Raises `BadInput` if there is
-    none or more than one.
+    `last` is the session of this folder with the newest event in which something was said and that is none of a sub-agent; without one,
+    the newest of all folders, which a line on standard error says. Raises `BadInput` if there is none or more than one.
     """
     if not word:
         raise BadInput("the name of the session is empty; `pal sessions` lists them", where=home.store.name)
@@ -110,14 +112,8 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
             f"there is no session {word!r}: the home has no sessions yet; `pal demo --home DIR` creates one", where=home.store.name
         )
     if word == NEWEST:
-        try:
-            rows = list_sessions(home)
-        except StoreError:
-            # An index that cannot be written is no reason not to find a session.
-            rows = ()
-        listed = [row.id for row in rows if row.opener is None] or [row.id for row in rows]
         # Without a readable log, the command says what is wrong with the one that changed last.
-        newest = listed[0] if listed else max(stats, key=lambda session: (stats[session], session))
+        newest = _newest(home) or max(stats, key=lambda session: (stats[session], session))
         return SessionLocation(newest, home.store, home.blobs, home.clock)
     matching = sorted(session for session in stats if word and session.startswith(word))
     if not matching and len(word) >= _SHORTEST_ID:
@@ -136,6 +132,34 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
             f"{word!r} is the {place} of {counted(len(matching), 'session')}: {some}; give a longer {longer}", where=home.store.name
         )
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
+
+
+def newest_row(home: AnyHome, rows: Sequence[SessionRow], *, here: bool) -> SessionRow | None:
+    """Return the newest session in which something was said, or typed and not sent; `here` in the working directory alone."""
+    folder = str(Path.cwd())
+    own = (row for row in rows if row.opener is None and (not here or row.cwd == folder))
+    return next((row for row in own if row.turns or row.base is not None or _has_draft(home, row.id)), None)
+
+
+def _has_draft(home: AnyHome, session: str) -> bool:
+    """Whether a terminal that was killed has left words that were not sent."""
+    return home.folder is not None and (home.folder / "drafts" / f"{session}.txt").exists()
+
+
+def _newest(home: AnyHome) -> str:
+    """Return the session that `last` names, and say so if it is of another folder; empty if there is no readable one."""
+    try:
+        rows = list_sessions(home)
+    except StoreError:
+        # An index that cannot be written is no reason not to find a session.
+        return ""
+    found = newest_row(home, rows, here=True)
+    if found is not None:
+        return found.id
+    found = newest_row(home, rows, here=False) or next(iter(rows), None)
+    if found is not None and found.cwd:
+        click.echo(f"pal: no session of this folder; `{NEWEST}` is {found.id} of {plain(found.cwd)}", err=True)
+    return "" if found is None else found.id
 
 
 def list_sessions(home: AnyHome) -> Sequence[SessionRow]:

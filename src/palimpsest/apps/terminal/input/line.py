@@ -71,6 +71,12 @@ class InputLine:
         # Only now, so that at each moment one of the two files has what is typed.
         before.keep("")
 
+    def of_project(self) -> None:
+        """Keep drafts of the project from now on, because its session ends without a message."""
+        before, self._draft = self._draft, UnsentText.of_project(self._folder, self._root)
+        self.keep()
+        before.keep("")
+
     def leave_session(self) -> None:
         """Empty the line and keep its text as the draft of the session that is left."""
         self.keep()
