@@ -145,7 +145,8 @@ class Agent:
             first = opened or SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(first, way, known, environment)
         self._home = home
-        self._is_new = not resume
+        # A session in which nothing was said is not kept, unless another program has its id.
+        self.drops_blank = not resume
         self._is_resumed = bool(resume)
         try:
             self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
@@ -323,7 +324,7 @@ class Agent:
         """Close the session, and remove it if it is a new one in which nothing was said."""
         is_empty = False
         try:
-            is_empty = self._is_new and self.session.is_blank
+            is_empty = self.drops_blank and self.session.is_blank
         finally:
             self.session.close()
         if is_empty:

@@ -78,6 +78,8 @@ def open_session(
         jobs=standard_jobs(settings.config.jobs, home),
         notify=notify,
     )
+    # The editor has its id, and may load it again before anything is said.
+    agent.drops_blank = False
     try:
         models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
         opened = EditorSession(agent, client, models)
@@ -88,6 +90,7 @@ def open_session(
         for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
             notify(notice)
     except BaseException:
+        agent.drops_blank = not request.session
         agent.close()
         raise
     return opened

@@ -29,6 +29,7 @@ class Runs:
         command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
         return subprocess.run(
             command,
+            check=False,
             cwd=cwd or self.project,
             env=self.environment(*replies),
             stdin=subprocess.DEVNULL,

@@ -1,3 +1,4 @@
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -82,14 +83,21 @@ def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
     assert pal("sessions").stdout.splitlines()[1].split()[5] == "?"
 
 
-def test_last_is_the_first_row_whichever_file_changed_last(pal: Pal) -> None:
+def test_last_is_the_newest_row_of_this_folder_with_a_message_whichever_file_changed_last(pal: Pal) -> None:
     small(pal.home)
-    with Log.create(pal.home.store, SessionOpened("newer"), FixedClock(BEGAN + 60_000)) as log:
-        log.append(Titled("Written first, newest event"))
-    os.utime(pal.home.store.path_of("newer"), (1, 1))
+    for seconds, (name, folder, said) in enumerate(
+        (("here", str(Path.cwd()), "a"), ("elsewhere", "/elsewhere", "b"), ("empty", str(Path.cwd()), ""))
+    ):
+        with Log.create(pal.home.store, SessionOpened(name, cwd=folder), FixedClock(BEGAN + 60_000 + seconds)) as log:
+            log.append(UserSaid((Text(said),)) if said else Titled("Nothing was said here"))
+    os.utime(pal.home.store.path_of("here"), (1, 1))
 
-    assert [row["id"] for row in pal.json("sessions")] == ["newer", SMALL]
-    assert pal.json("show", "last")["session"] == "newer"
+    assert [row["id"] for row in pal.json("sessions")] == ["empty", "elsewhere", "here", SMALL]
+    assert pal.json("show", "last")["session"] == "here"
+    pal("delete", "here", "--yes")
+    fallback = pal("show", "last", "--json")
+    assert json.loads(fallback.stdout)["session"] == "elsewhere"
+    assert fallback.stderr == "pal: no session of this folder; `last` is elsewhere of /elsewhere\n"
 
 
 def test_a_log_of_a_sub_agent_is_never_last(pal: Pal) -> None:

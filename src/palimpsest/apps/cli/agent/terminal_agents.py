@@ -66,10 +66,10 @@ class TerminalAgents:
 
         home, settings = self._home, self._settings
         notices: list[str] = []
-        with chosen_session(home, resume="" if fork else session, fork=session if fork else "") as session:
-            recorded = recorded_choice(home, session)
+        with chosen_session(home, resume="" if fork else session, fork=session if fork else "") as chosen:
+            recorded = recorded_choice(home, chosen)
             jobs = standard_jobs(settings.config.jobs, home)
-            agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=notices.append)
+            agent = configured_agent(home, settings, cards_of(home), session=chosen, recorded=recorded, jobs=jobs, notify=notices.append)
             with closed_on_error(agent):
                 coding = coding_settings(settings, recorded, allow=self._allow, deny=self._deny, folders=self._folders)
                 hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)

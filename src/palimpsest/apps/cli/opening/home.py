@@ -30,8 +30,8 @@ __all__ = [
     "find_session",
     "is_own_folder",
     "list_sessions",
-    "newest_row",
     "new_session_id",
+    "newest_row",
     "not_empty",
     "short_ids",
     "stores_of_folder",
@@ -157,7 +157,7 @@ def _newest(home: AnyHome) -> str:
     if found is not None:
         return found.id
     found = newest_row(home, rows, here=False) or next(iter(rows), None)
-    if found is not None and found.cwd:
+    if found is not None and Path(found.cwd).is_absolute():
         click.echo(f"pal: no session of this folder; `{NEWEST}` is {found.id} of {plain(found.cwd)}", err=True)
     return "" if found is None else found.id
 
