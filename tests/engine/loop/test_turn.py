@@ -247,7 +247,7 @@ def test_one_empty_reply_is_asked_again_and_a_second_one_ends_the_turn() -> None
     assert shown(loop.session) == [("user", "go"), ("assistant", "here I am")]
     twice = loop_of(empty, empty)
     typed(twice.session, "go")
-    assert asyncio.run(run_turn(twice)) == "done"
+    assert asyncio.run(run_turn(twice)) == "empty"
 
 
 def test_the_feed_brings_every_event_once_and_in_order_and_the_deltas_between_them() -> None:

@@ -45,6 +45,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
     "max_tools": "max_turn_requests",
     "max_seconds": "max_turn_requests",
     "max_usd": "max_turn_requests",
+    "loop": "max_turn_requests",
     "refusal": "refusal",
     "blocked": "refusal",
     "interrupted": CANCELLED,

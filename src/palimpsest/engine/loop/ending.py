@@ -1,24 +1,177 @@
-"""How a turn ends: the reason after its last reply, and what is recorded if it is cancelled or fails."""
+"""How a turn ends: the reason after its last reply, a model that gets nowhere, and what is recorded if it is cancelled or fails."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from palimpsest.core.events import ContextStated, ModelReplied, Statement, TurnEnded
+import msgspec
+
+from palimpsest.core.events import (
+    ContextStated,
+    ModelReplied,
+    PermissionAsked,
+    Permitted,
+    Statement,
+    ToolReturned,
+    TurnEnded,
+    UserSaid,
+)
 from palimpsest.core.events.stops import stop_reason
+from palimpsest.core.items import Text, Thinking, ToolCall, text_of
 from palimpsest.engine.loop.tool_calls import answer_pending
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import TurnFiles
+from palimpsest.sources.source import reminder
+from palimpsest.tools.tool import AgentTool
 
 Result = TypeVar("Result")
 INTERRUPTED: Final = "interrupted"
 FAILED: Final = "failed"
+LOOP: Final = "loop"
+"""The stop reason of a turn whose model repeats the same calls and gets the same results."""
+EMPTY: Final = "empty"
+"""The stop reason of a turn whose model says nothing."""
+WRITTEN_CALL: Final = "written_call"
+"""The stop reason of a turn whose model writes a call as text, which no tool runs."""
+TOLD_AT: Final = 4
+STOPPED_AT: Final = 6
+"""Equal rounds of calls in a row after which the model is told, and after which the turn ends."""
+_LONGEST_ROUND: Final = 4
+_ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
+_NOT_A_CALL: Final = (
+    "Your last reply has a call of the tool `{}` as text. Nothing was run. Call it as a tool, in the form of this API; "
+    "if the text is your answer, say so in words."
+)
+_REPEATED: Final = (
+    "Your last calls repeat the same {}, with the same results. Nothing changes by calling again: try something else, or end with what "
+    "is known and what is missing. The turn is ended if it goes on."
+)
 
 
 def stop_of(reply: ModelReplied) -> str:
     """Return why a turn ends after a reply without calls: `done`, or the reason for which the reply itself was cut off or refused."""
     return reason if (reason := stop_reason(reply.stop)) in ("refusal", "max_tokens", "context_window", "error") else "done"
+
+
+def is_empty(reply: ModelReplied) -> bool:
+    """Whether a reply says nothing and calls nothing; thinking alone is no answer."""
+    return all(isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip()) for part in reply.parts)
+
+
+class _Round(NamedTuple):
+    """One call with its result, as far as rounds are compared."""
+
+    tool: str
+    arguments: str
+    result: str
+
+
+class Progress:
+    """Watches whether a turn gets anywhere: by equal rounds of calls, empty replies, and calls that are written as text.
+
+    Each is told to the model once before the turn ends for it. Calls that the user was asked about and allowed are no repetition.
+    """
+
+    def __init__(self, session: Session, tools: Mapping[str, AgentTool]) -> None:
+        self._session = session
+        self._tools = tools
+        self._read_to = session.log.tip if session.log.health.turn is None else session.log.health.turn
+        self._calls: dict[str, ToolCall] = {}
+        self._asked: set[str] = set()
+        self._rounds: deque[_Round] = deque(maxlen=_LONGEST_ROUND * STOPPED_AT)
+        self._told: set[str] = set()
+
+    def repeats(self) -> str | None:
+        """Return the stop reason if the calls of the turn repeat themselves, and tell the model before it comes to that."""
+        self._read()
+        times, length = max(((self._repetitions(length), -length) for length in range(1, _LONGEST_ROUND + 1)), default=(0, 0))
+        if times < TOLD_AT:
+            self._told.discard(LOOP)
+        elif times >= STOPPED_AT and LOOP in self._told:
+            return LOOP
+        else:
+            names = dict.fromkeys(each.tool for each in list(self._rounds)[length:])
+            self._tell(LOOP, _REPEATED.format(f"call of `{next(iter(names))}`" if len(names) == 1 else "calls"))
+        return None
+
+    def unanswered(self, reply: ModelReplied) -> str | None:
+        """Return why a reply without calls is no answer, and tell the model if that is new; `None` if it is one."""
+        if is_empty(reply):
+            # A reply without any part leaves the request as it was, which is sent once more.
+            self._tell(EMPTY, _ASK_AGAIN if reply.parts else "")
+            return EMPTY
+        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        from palimpsest.engine.loop.written_calls import written_call  # few models need it
+
+        name = (
+            written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()}) if _may_hold_call(text) else ""
+        )
+        if name:
+            self._tell(WRITTEN_CALL, _NOT_A_CALL.format(name))
+            return WRITTEN_CALL
+        return None
+
+    def was_told(self, stop: str) -> bool:
+        """Whether the model was told of this before its last reply; from then on it counts as told."""
+        told = stop in self._told
+        self._told.add(stop)
+        return told
+
+    def _tell(self, what: str, text: str) -> None:
+        if what not in self._told and text:
+            self._session.log.append(ContextStated((Statement(what, reminder(text)),)))
+        if what == LOOP:
+            self._told.add(what)
+
+    def _read(self) -> None:
+        log = self._session.log
+        first, self._read_to = self._read_to + 1, log.tip
+        for event in log.reader.run(first, self._read_to) if first <= self._read_to else ():
+            match event.body:
+                case ModelReplied(purpose="turn", parts=parts):
+                    self._calls |= {part.call_id: part for part in parts if isinstance(part, ToolCall)}
+                case UserSaid():
+                    self._rounds.clear()
+                case PermissionAsked(call_id=call_id):
+                    self._asked.add(call_id)
+                case Permitted(call_id=call_id) if call_id in self._asked:
+                    self._rounds.clear()
+                    self._calls.pop(call_id, None)
+                case ToolReturned() as returned:
+                    self._add(returned)
+                case _:
+                    pass
+
+    def _add(self, returned: ToolReturned) -> None:
+        call = self._calls.pop(returned.result.call_id, None)
+        tool = None if call is None else self._tools.get(call.tool)
+        if call is not None and (tool is None or not tool.polls):
+            self._rounds.append(_Round(call.tool, _canonical(call.args), text_of(returned.result)))
+
+    def _repetitions(self, length: int) -> int:
+        """How often the last calls, so many, stand at the end in a row."""
+        rounds = list(self._rounds)
+        last = rounds[-length:]
+        times = 0
+        while len(last) == length and rounds[len(rounds) - length :] == last:
+            del rounds[len(rounds) - length :]
+            times += 1
+        return times
+
+
+def _canonical(arguments: str) -> str:
+    """The arguments of a call, however they are spelled."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(arguments or "{}"), order="sorted").decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments
+
+
+def _may_hold_call(text: str) -> bool:
+    """Whether a text ends as a written call does, which few replies do."""
+    return text.rstrip("` \t\r\n")[-1:] in ("}", ">", ")", "]")
 
 
 async def break_off(session: Session, files: TurnFiles, stop: str) -> None:

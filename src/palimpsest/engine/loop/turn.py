@@ -13,7 +13,7 @@ from palimpsest.core.pairs import pending_calls
 from palimpsest.engine.calls.call import call
 from palimpsest.engine.calls.moments import end_turn, start_turn
 from palimpsest.engine.loop.context import ContextStating, NoContext
-from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, break_off, stop_of
+from palimpsest.engine.loop.ending import FAILED, INTERRUPTED, Progress, break_off, stop_of
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
@@ -23,8 +23,6 @@ from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
 BLOCKED = "blocked"
-# Empty replies after which a turn ends: some models answer once with nothing after a tool result.
-_MOST_EMPTY = 2
 
 
 class Loop(Struct, frozen=True):
@@ -46,9 +44,9 @@ class Loop(Struct, frozen=True):
 async def run_turn(loop: Loop) -> str:
     """Work on the queued input, or go on where an interrupted turn stopped, until a reply asks for no tool. Returns the stop reason.
 
-    The reason is `done`, that of the last reply if it was cut off or refused, the limit that was reached, or `blocked` if a hook withdrew
-    the input. If the task is cancelled, or the turn fails, every call is answered and the end of the turn recorded before the error is
-    raised.
+    The reason is `done`, that of the last reply if it was cut off or refused, the limit that was reached, `blocked` if a hook withdrew
+    the input, or why the model got nowhere (`loop`, `empty`, `written_call`), which it was told once before. If the task is cancelled, or
+    the turn fails, every call is answered and the end of the turn recorded before the error is raised.
     """
     session = loop.session
     try:
@@ -79,7 +77,7 @@ async def _work(loop: Loop) -> str:
     if accepted.withdrawn and not accepted.said:
         return BLOCKED
     await loop.toolbox.files.before_calls(session)
-    empty = 0
+    progress = Progress(session, loop.toolbox.tools)
     while True:
         loop.feed.events()
         reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
@@ -91,11 +89,19 @@ async def _work(loop: Loop) -> str:
             await loop.hooks.compact(session, focus)
         await _restate(loop)
         joined = (await _accept(loop, steering=True)).said
-        empty += not reply.parts
-        finished = stop_reason(reply.stop) != "pause" and (reply.parts or empty >= _MOST_EMPTY)
-        stop = stop_of(reply) if finished and not calls and not joined else meter.reached()
+        finished = stop_reason(reply.stop) != "pause" and not calls and not joined
+        stop = (_end_of(progress, reply) if finished else progress.repeats()) or meter.reached()
         if stop is not None and not await _goes_on(loop, stop, reply):
             return stop
+
+
+def _end_of(progress: Progress, reply: ModelReplied) -> str | None:
+    """Return why a turn ends with a reply without calls; `None` if the model has to answer once more."""
+    stop = stop_of(reply)
+    missing = progress.unanswered(reply) if stop == "done" else None
+    if missing is None:
+        return stop
+    return missing if progress.was_told(missing) else None
 
 
 async def _accept(loop: Loop, *, steering: bool) -> Accepted:

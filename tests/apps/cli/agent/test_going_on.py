@@ -120,3 +120,29 @@ def test_what_another_agent_has_read_is_edited_at_once_unless_the_file_is_newer(
     again = using("edit", path="b.txt", old="one", new="two")
     given = pal.results("--resume", "last", "-p", "go on", "--mode", "edits", replies=(edit("one", "two"), again, "done"))
     assert given == ["Edited a.txt: 1 replacement", "b.txt has changed since it was read; read it again before changing it"]
+
+
+def ended(done: subprocess.CompletedProcess[str]) -> tuple[int, str, int]:
+    """Exit code, stop reason and model calls of a run."""
+    summary = json.loads(done.stdout)
+    return done.returncode, summary["stop"], summary["turns"]
+
+
+def test_a_model_that_repeats_its_calls_is_told_once_and_stopped(pal: Runs) -> None:
+    (pal.project / "a.txt").write_text("one")
+    same, spelled = using("read", path="a.txt"), {"calls": [{"tool": "read", "args": {"limit": 2000, "path": "a.txt"}}]}
+    there, back = using("glob", pattern="*.txt"), using("glob", pattern="*.py")
+    assert ended(pal("-p", "go", "--json", replies=(same,) * 30)) == (4, "loop", 8)
+    assert ended(pal("-p", "go", "--json", replies=(there, back) * 15)) == (4, "loop", 12)
+    assert ended(pal("-p", "go", "--json", replies=(same, same, spelled, same, same, there, same, "done"))) == (0, "done", 8)
+    told = [line for line in pal("show", "last").stdout.splitlines() if "repeat the same" in line]
+    assert told == []
+
+
+def test_an_empty_reply_and_a_call_as_text_are_asked_again_once_and_are_no_answer(pal: Runs) -> None:
+    written = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+    assert ended(pal("-p", "go", "--json", replies=("", " \n", "never"))) == (6, "empty", 2)
+    assert ended(pal("-p", "go", "--json", replies=("", "hello"))) == (0, "done", 2)
+    assert ended(pal("-p", "go", "--json", replies=(written, written, "never"))) == (6, "written_call", 2)
+    said = pal("-p", "go", replies=(written, written))
+    assert said.stderr.splitlines()[-1] == "pal: the turn ended: written_call (the model wrote a tool call as text; nothing was run)"

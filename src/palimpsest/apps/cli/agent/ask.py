@@ -33,6 +33,7 @@ from palimpsest.engine.loop.limits import cost_of_events
 REFUSED: Final = 3
 LIMIT: Final = 4
 ERROR: Final = 5
+NO_ANSWER: Final = 6
 _CODES: Final = {
     "done": 0,
     "refusal": REFUSED,
@@ -41,6 +42,9 @@ _CODES: Final = {
     "max_tools": LIMIT,
     "max_seconds": LIMIT,
     "max_usd": LIMIT,
+    "loop": LIMIT,
+    "empty": NO_ANSWER,
+    "written_call": NO_ANSWER,
 }
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
@@ -59,7 +63,8 @@ Examples:
 
 \b
 Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
-  4 a limit was reached, 5 the turn failed, 130 interrupted."""
+  4 a limit was reached or the model repeated itself, 5 the turn failed,
+  6 the model gave no answer, 130 interrupted."""
 
 
 @click.command(epilog=_EXAMPLES)

@@ -1,7 +1,7 @@
 """Output of a headless run: the text as it streams, one JSON value, or one JSON event a line."""
 
 import sys
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import click
 import msgspec
@@ -46,6 +46,13 @@ class Printer(Protocol):
         ...
 
 
+_EXPLAINED: Final = {
+    "loop": " (the model repeated the same calls with the same results)",
+    "empty": " (the model replied with nothing)",
+    "written_call": " (the model wrote a tool call as text; nothing was run)",
+}
+
+
 class TextPrinter:
     """Streams the replies to standard output; tools, refusals and edits go to standard error, a line each."""
 
@@ -79,7 +86,8 @@ class TextPrinter:
         """End the last line, and say why the run ended if it was not done."""
         self._end_line()
         if summary["stop"] != "done":
-            click.echo(f"pal: the turn ended: {summary['stop']}", err=True)
+            stop = str(summary["stop"])
+            click.echo(f"pal: the turn ended: {stop}{_EXPLAINED.get(stop, '')}", err=True)
 
     def _end_line(self) -> None:
         if self._open_line:

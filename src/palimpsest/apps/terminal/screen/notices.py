@@ -34,6 +34,9 @@ _STOPS = {
     "max_tools": "the limit of tool calls was reached",
     "max_seconds": "the limit of seconds was reached",
     "max_usd": "the limit of US dollars was reached",
+    "loop": "the model repeated the same calls with the same results",
+    "empty": "the model replied with nothing",
+    "written_call": "the model wrote a tool call as text; nothing was run",
 }
 
 
