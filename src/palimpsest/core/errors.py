@@ -145,3 +145,9 @@ class CannotFold(PalimpsestError):
     def __init__(self, message: str, *, kind: str = "fold", where: str = "") -> None:
         super().__init__(message, where=where)
         self.kind = kind
+
+
+class ForeignFailure(PalimpsestError):
+    """Code of another author, such as a policy or a source, raised an error that is none of ours."""
+
+    kind = "foreign"

@@ -10,13 +10,14 @@ from palimpsest.audit.gate import judge, removed_lines_text
 from palimpsest.audit.pricing.price import price_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold
-from palimpsest.core.errors import BadEdit, NoModel, PalimpsestError, TooFull
+from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, PalimpsestError, TooFull
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, FoldPlanned, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.core.view import EMPTY_VIEW, View
 from palimpsest.engine.session import Session
+from palimpsest.tools.tool import one_line
 
 
 class _Focus(Value, frozen=True):
@@ -106,16 +107,21 @@ def _is_suspended(session: Session, policy: Policy, moment: Moment) -> bool:
 
 
 def _propose(session: Session, policy: Policy, situation: Situation, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
-    """Run the plan of one policy and install the edits that pass the gate."""
+    """Run the plan of one policy and install the edits that pass the gate. What it raises is recorded as its failure."""
     try:
-        proposal = yield from steps_of(policy.plan(situation))
+        return (yield from _carry_out(session, policy, situation, in_time))
     except NoModel as error:
         return PolicyRun(failure=error)
     except TooFull:
         raise
-    except PalimpsestError as error:
-        failed = session.log.append(Failed("plan", error.kind, error.message, by=policy.name))
-        return PolicyRun((failed,), failure=error)
+    except Exception as error:  # noqa: BLE001 - a policy of another author may raise anything, and must not end the turn
+        failure = as_failure(error)
+        failed = session.log.append(Failed("plan", failure.kind, failure.message, by=policy.name))
+        return PolicyRun((failed,), failure=failure)
+
+
+def _carry_out(session: Session, policy: Policy, situation: Situation, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
+    proposal = yield from steps_of(policy.plan(situation))
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
     if proposal.edits and in_time():
         if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
@@ -123,6 +129,13 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
         installed = install(session, policy, proposal, situation)
         return PolicyRun((*events, installed), proposal.notices if isinstance(installed.body, ViewEdited) else ())
     return PolicyRun(events, proposal.notices)
+
+
+def as_failure(error: Exception) -> PalimpsestError:
+    """Return an error of another author's code as one of ours: its type and first line."""
+    if isinstance(error, PalimpsestError):
+        return error
+    return ForeignFailure(one_line(f"{type(error).__name__}: {error}"))
 
 
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:

@@ -183,15 +183,19 @@ class SourceSet:
         )
 
 
-def observe(sources: SourceSet, world: World) -> dict[str, Fields | None]:
-    """Return the value of each source; sources that fail are left out, so that nothing is concluded about them."""
+def observe(sources: SourceSet, world: World, failed: Callable[[str, Exception], None] = lambda *_: None) -> dict[str, Fields | None]:
+    """Return the value of each source; sources that fail are left out, so that nothing is concluded about them.
+
+    `failed` gets the key of a source and what it raised, unless it is an error of ours, such as a file that cannot be read now.
+    """
     values: dict[str, Fields | None] = {}
     for source in sources.sources:
         try:
-            fields = source.observe(world)
+            values[source.key] = source.observe(world) or None
         except PalimpsestError:
             continue
-        values[source.key] = fields or None
+        except Exception as error:  # noqa: BLE001 - a source of another author may raise anything
+            failed(source.key, error)
     return values
 
 

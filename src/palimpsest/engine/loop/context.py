@@ -1,10 +1,12 @@
 """States the context of a session: observes the sources of its profile and records what the view does not say yet."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
-from palimpsest.core.events import Event
+from palimpsest.core.events import ContextStated, Event, Failed
 from palimpsest.core.items import Part, Text
+from palimpsest.engine.policies import as_failure
 from palimpsest.engine.session import Session
 from palimpsest.sources.reconcile import reconcile
 from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
@@ -97,7 +99,7 @@ class SourcedContext:
             if self._forgetting is not None:
                 self._forgetting.hide()
             self._world = self._world_now()
-            return observe(session.profile.sources, self._world)
+            return observe(self._working_sources(), self._world, self._failed)
 
         self._observed = await session.environment.offload(observed)
         self.restate()
@@ -108,9 +110,39 @@ class SourcedContext:
             forgot = self._forgetting is not None and self._forgetting.hide()
             self._renew(NOTES if forgot else frozenset())
             renew = self._forgetting is not None and self._forgetting.shown_in_head()
-            stated = reconcile(self._session.log.view, self._session.profile.sources, self._observed, renew=renew)
+            stated = self._reconciled(renew=renew)
             if stated is not None:
                 self._session.log.append(stated)
+
+    def _reconciled(self, *, renew: bool) -> ContextStated | None:
+        """Return what has to be stated, without the sources that fail to say it."""
+        view, sources = self._session.log.view, self._session.profile.sources
+        try:
+            return reconcile(view, sources, self._observed, renew=renew)
+        except Exception:  # noqa: BLE001 - a source of another author may raise anything; which one is found below
+            kept = {}
+            for source in sources.sources:
+                if source.key in self._observed:
+                    one = {source.key: self._observed[source.key]}
+                    try:
+                        reconcile(view, SourceSet((source,)), one, renew=renew)
+                    except Exception as error:  # noqa: BLE001 - as above
+                        self._failed(source.key, error)
+                    else:
+                        kept |= one
+            self._observed = kept
+            return reconcile(view, sources, kept, renew=renew)
+
+    def _working_sources(self, keys: frozenset[str] | None = None) -> SourceSet:
+        """The sources of the profile, or some of them, without those that failed so often that they are left alone."""
+        limit, health = self._session.profile.circuit, self._session.log.health
+        found = self._session.profile.sources
+        working = (each for each in found.sources if not (limit and health.is_circuit_open(_author(each.key), limit)))
+        return replace(found, sources=tuple(each for each in working if keys is None or each.key in keys))
+
+    def _failed(self, key: str, error: Exception) -> None:
+        failure = as_failure(error)
+        self._session.log.append(Failed("observing", failure.kind, failure.message, by=_author(key)))
 
     def _renew(self, further: frozenset[str]) -> None:
         """Observe the sources again whose values the session itself changes, open tasks if a fold removed them, and `further` ones."""
@@ -118,8 +150,7 @@ class SourcedContext:
         if world is None:
             return
         keys = further | LIVE if _TASKS in self._session.log.view.facts else further | LIVE | {_TASKS}
-        live = SourceSet(tuple(source for source in self._session.profile.sources.sources if source.key in keys))
-        self._observed = {**self._observed, **observe(live, world)}
+        self._observed = {**self._observed, **observe(self._working_sources(keys), world, self._failed)}
 
     def mention(self, parts: tuple[Part, ...]) -> None:
         """State the bodies of the skills that the input mentions as `$name`."""
@@ -127,9 +158,18 @@ class SourcedContext:
         names = mentions_in("\n".join(part.text for part in parts if isinstance(part, Text)))
         if find is None or self._world is None or not (names.names or names.paths):
             return
-        stated, _ = mentioned_bodies(self._world, mentioned_skills(names, find(self._world)))
+        try:
+            stated, _ = mentioned_bodies(self._world, mentioned_skills(names, find(self._world)))
+        except Exception as error:  # noqa: BLE001 - what finds skills may be of another author
+            self._failed("skills", error)
+            return
         if stated is not None:
             self._session.log.append(stated)
+
+
+def _author(key: str) -> str:
+    """The name under which the failures of a source are counted."""
+    return f"source {key}"
 
 
 async def state_context(session: Session, world: World) -> Event | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace as dataclass_replace
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks, with_notes
+from palimpsest.engine.policies import as_failure
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import NoTurnFiles, TurnFiles
 from palimpsest.policies.limiters.preview import PreviewLimiter
@@ -156,11 +157,12 @@ async def _record(session: Session, toolbox: Toolbox, admission: _Admission, out
     (output, took_ms), tool = outcome, toolbox.tools.get(call.tool)
     if tool is not None and output.paths and not output.error:
         # Only now, because what the results before this one have attached is not attached again.
-        attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
-        output = dataclass_replace(output, parts=(*output.parts, *attached))
+        with _recorded_failure(session, "attaching"):
+            attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
+            output = dataclass_replace(output, parts=(*output.parts, *attached))
     paths, seen = tuple(map(_encodable, output.paths)), tuple(replace(each, path=_encodable(each.path)) for each in output.seen)
     returned = ToolReturned(_result(call, output), call.tool, output.exit, paths, took_ms, seen)
-    limited = await carry_out(_limiter(session)(returned), session)
+    limited = await _limited(session, returned)
     try:
         if admission.refusal is None:
             notes += await hooks.after_tool(session, call, limited)
@@ -184,6 +186,23 @@ async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed,
     return _Admission(call, ToolOutput(f"This call was not run: the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
 
+@contextmanager
+def _recorded_failure(session: Session, what: str) -> Iterator[None]:
+    """Record what code of another author raises as a failure; a log that cannot be written raises its own error."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - code of another author may raise anything, and must not end the turn
+        failure = as_failure(error)
+        session.log.append(Failed(what, failure.kind, failure.message, by=what))
+
+
+async def _limited(session: Session, returned: ToolReturned) -> ToolReturned:
+    """Return a result in the size that the profile allows; a limiter that fails is replaced by ours."""
+    with _recorded_failure(session, "limiting a result"):
+        return await carry_out(_limiter(session)(returned), session)
+    return await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
+
+
 def _limiter(session: Session) -> ResultLimiter:
     """The limiter of the profile; one of ours if it has none, so that no result of a live tool fills the window."""
     limiter = session.profile.limiter
@@ -199,7 +218,9 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
         why = f"There is no tool {call.tool!r}. The tools are: {', '.join(sorted(toolbox.tools)) or 'none'}."
         session.log.append(ToolRefused(call.call_id, call.tool, UNKNOWN_TOOL, why))
         return ToolOutput(why, error=True)
-    decision = toolbox.decide(tool, call)
+    decision: Decision = Deny("failed", "what decides about calls has failed; it may not run")
+    with _recorded_failure(session, "deciding"):
+        decision = toolbox.decide(tool, call)
     if not tool.polls:
         decision = _with_repetition(session, call, decision)
     if isinstance(decision, AskUser):
@@ -277,8 +298,9 @@ def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
     """Keep a rule; if it cannot be stored, the call runs nevertheless, for the user allowed it."""
     try:
         toolbox.remember(rule)
-    except PalimpsestError as error:
-        session.log.append(Failed("keeping a rule", error.kind, error.message))
+    except Exception as error:  # noqa: BLE001 - what keeps rules may be of another author
+        failure = as_failure(error)
+        session.log.append(Failed("keeping a rule", failure.kind, failure.message))
 
 
 async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: ToolCall, slots: asyncio.Semaphore) -> tuple[ToolOutput, int]:

@@ -1,0 +1,99 @@
+"""What policies, sources and limiters of other authors raise is recorded and counted, and ends no turn."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from loops import ECHO, PROFILE, bodies, calls, loop_of, shown, typed
+from worlds import MemoryWorld
+
+from palimpsest.core.events import Failed
+from palimpsest.core.items import ToolCall
+from palimpsest.core.policy import Plan
+from palimpsest.core.situation import Moment, Situation
+from palimpsest.engine.loop.context import SourcedContext
+from palimpsest.engine.loop.turn import run_turn
+from palimpsest.sources.source import Fields, Source, SourceSet, World
+from palimpsest.tools.permissions.decision import Decision
+from palimpsest.tools.tool import AgentTool
+
+ERRORS = (ValueError("odd"), KeyError("x"), RecursionError("deep"), AssertionError(), OSError(28, "no space"), StopIteration("x"))
+
+
+class Raising:
+    """A policy that raises."""
+
+    name = "theirs"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks = True
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.runs = error, 0
+
+    def plan(self, situation: Situation) -> Plan:
+        self.runs += 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_failures(error: Exception) -> None:
+    policy = Raising(error)
+    loop = loop_of(
+        *(calls((f"c{number}", "echo", f'{{"n":{number}}}')) for number in range(5)), "done", profile=replace(PROFILE, policies=(policy,))
+    )
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    failed = [body for body in bodies(loop.session) if isinstance(body, Failed)]
+    assert {(each.what, each.error, each.by) for each in failed} == {("plan", "foreign", "theirs")}
+    assert policy.runs == len(failed) == PROFILE.circuit < 6
+
+
+def _raises(_: object) -> Fields | None:
+    raise ZeroDivisionError("observed")
+
+
+def _cannot_say(_: Fields) -> str:
+    raise LookupError("said")
+
+
+def _observed(_: World) -> Fields:
+    return {"text": "fine"}
+
+
+def test_a_source_that_raises_costs_its_own_statement_only() -> None:
+    sources = (
+        Source("bad", _raises, str),
+        Source("mute", _observed, _cannot_say),
+        Source("good", _observed, lambda fields: fields["text"]),
+    )
+    loop = loop_of("done", profile=replace(PROFILE, sources=SourceSet(sources)))
+    world = MemoryWorld()
+    loop = type(loop)(loop.session, loop.toolbox, loop.feed, context=SourcedContext(loop.session, lambda: world, lambda: world))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert shown(loop.session) == [("context", "fine"), ("user", "go"), ("assistant", "done")]
+    failed = [(body.by, body.message) for body in bodies(loop.session) if isinstance(body, Failed)]
+    assert failed[:2] == [("source bad", "ZeroDivisionError: observed"), ("source mute", "LookupError: said")]
+
+
+def _undecided(_: AgentTool, __: ToolCall) -> Decision:
+    raise TypeError("decided")
+
+
+def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on() -> None:
+    loop = loop_of(calls(("c1", "echo", "{}")), "done", tools=(ECHO,), decide=_undecided)
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert [body.what for body in bodies(loop.session) if isinstance(body, Failed)] == ["deciding"]
+    assert shown(loop.session)[2][1].startswith("This call was not run: ")
+
+
+def test_a_limiter_that_raises_is_replaced_by_one_that_does_not() -> None:
+    def limiter(_: object) -> Callable[[object], None]:
+        raise RuntimeError("limited")
+
+    loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, limiter=limiter))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert shown(loop.session)[2] == ("result", "echo {}")
