@@ -136,7 +136,7 @@ def test_a_work_tree_and_a_submodule_show_their_own_state(tmp_path: Path) -> Non
         ("topic", ("?? new",), 1),
         ("main", (" D a",), 1),
         # What is in a submodule is not asked from outside.
-        ("main", (" M a", "A  .gitmodules"), 1),
+        ("main", ("A  .gitmodules", " M a"), 1),
     ]
 
 

@@ -20,6 +20,7 @@ Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
 SECONDS: Final = 300.0
 _LARGEST_OUTPUT: Final = 256 * 1024 * 1024
 _MESSAGE_BYTES: Final = 2_000
+_GRACE_SECONDS: Final = 2.0
 _SETTINGS: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.autocrlf=false", "core.eol=lf"),
     *("core.symlinks=true", "core.fileMode=true", "core.excludesFile=/dev/null", "core.attributesFile=/dev/null", "core.quotePath=false"),
@@ -58,6 +59,20 @@ def find_git(root: Path, search_path: str | None = None) -> str | None:
     words = (os.environ.get("PATH", os.defpath) if search_path is None else search_path).split(os.pathsep)
     safe = [word for word in words if Path(word).is_absolute() and not Path(word).resolve().is_relative_to(root)]
     return shutil.which("git", path=os.pathsep.join(safe))
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    """Ask first: what starts a sandbox ends all that is in there, which need not be in its group."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_SECONDS)
+    _kill_group(process)
 
 
 class ShadowGit:
@@ -101,10 +116,10 @@ class ShadowGit:
             process = _start(wrap((_SHELL, "-c", script)), tree, environment, subprocess.DEVNULL, subprocess.DEVNULL)
         except OSError:
             return (None,) * len(commands)
-        with self._watched(process), process:
+        with self._watched(process, _end_group), process:
             data = b"" if process.stdout is None else process.stdout.read(most)
             if len(data) >= most:
-                _kill_group(process)
+                _end_group(process)
         # The output of each command is followed by its exit code; that of the last one may be cut.
         parts = data.decode("utf-8", "replace").split("\0")
         found = [text.rstrip("\n") if code == "0" else None for text, code in zip(parts[::2], parts[1::2], strict=False)]
@@ -137,9 +152,11 @@ class ShadowGit:
                 raise StoreError(f"git {arguments[0]} failed: {reason}", where=str(tree or self.folder))
 
     @contextmanager
-    def _watched(self, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-        """Kill a process after the time limit, if this is stopped, and if the block fails."""
-        timer = Timer(self._seconds, _kill_group, (process,))
+    def _watched(
+        self, process: "subprocess.Popen[bytes]", end: Callable[["subprocess.Popen[bytes]"], None] = _kill_group
+    ) -> Iterator[None]:
+        """End a process after the time limit, if this is stopped, and if the block fails."""
+        timer = Timer(self._seconds, end, (process,))
         timer.start()
         self._running = process
         if self.is_stopped:
@@ -177,8 +194,3 @@ def _start(
     return subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
         arguments, cwd=cwd, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
     )
-
-
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from palimpsest.tools.shell.keeper import kept
 from palimpsest.tools.shell.repositories import git_folders
 from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
 
@@ -105,9 +106,11 @@ class Sandbox(Struct, frozen=True):
             case "bubblewrap":
                 return lambda arguments: (*bubblewrap_arguments(self.program, area), "--", *arguments)
             case "landlock":
-                return lambda arguments: (self.program, "-I", "-c", _LAUNCH, self.library, json.dumps(landlock_policy(area)), *arguments)
+                return lambda arguments: kept(
+                    (self.program, "-I", "-c", _LAUNCH, self.library, json.dumps(landlock_policy(area)), *arguments)
+                )
             case "none":
-                return lambda arguments: arguments
+                return kept
 
 
 def bubblewrap_arguments(program: str, area: Area) -> Argv:
