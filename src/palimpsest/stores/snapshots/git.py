@@ -52,6 +52,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
     "GIT_ALLOC_LIMIT": str(1024 * 1024 * 1024),
 }
 _SHELL: Final = "/bin/sh"
+_PRIVATE: Final = 0o077
 
 
 def find_git(root: Path, search_path: str | None = None) -> str | None:
@@ -76,12 +77,16 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 class ShadowGit:
-    """Git commands with one git folder, whose configuration must be ours. `seconds` is the time limit of each."""
+    """Git commands with one git folder, whose configuration must be ours. `seconds` is the time limit of each.
 
-    def __init__(self, program: str, folder: Path, seconds: float = SECONDS) -> None:
+    New files are for their owner alone, unless another `umask` is given; -1 is that of this process.
+    """
+
+    def __init__(self, program: str, folder: Path, seconds: float = SECONDS, umask: int = _PRIVATE) -> None:
         self._program = program
         self.folder = folder
         self._seconds = seconds
+        self._umask = umask
         self._running: subprocess.Popen[bytes] | None = None
         self.is_stopped = False
 
@@ -138,7 +143,7 @@ class ShadowGit:
             given.seek(0)
             command = (self._program, *_flags(settings), *arguments)
             try:
-                process = _start(command, tree or self.folder, self._environment(tree, index), given, errors)
+                process = _start(command, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
             except OSError as error:
                 raise StoreError(f"git cannot be started: {error.strerror}", where=self._program) from error
             with self._watched(process), process:
@@ -188,9 +193,15 @@ def _flags(settings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _start(
-    arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], given: IO[bytes] | int, errors: IO[bytes] | int
+    arguments: tuple[str, ...],
+    cwd: Path,
+    environment: Mapping[str, str],
+    given: IO[bytes] | int,
+    errors: IO[bytes] | int,
+    *,
+    umask: int = -1,
 ) -> "subprocess.Popen[bytes]":
     """Start git in a group of its own. Raises `OSError`."""
     return subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
-        arguments, cwd=cwd, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        arguments, cwd=cwd, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, umask=umask
     )

@@ -96,7 +96,7 @@ def borrowed_git(folder: Path, *, seconds: float, temp: Path | None = None) -> I
         return
     with tempfile.TemporaryDirectory(prefix="pal-git-", dir=temp) as name:
         settings = _borrow(repository, Path(name))
-        yield BorrowedGit(ShadowGit(program, Path(name), seconds), repository, settings)
+        yield BorrowedGit(ShadowGit(program, Path(name), seconds, umask=-1), repository, settings)
 
 
 def bounded_file(path: Path, most: int) -> bytes:
