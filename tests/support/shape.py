@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from process_starts import process_starts
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "palimpsest"
 MOST_LINES, MOST_ENTRIES, LONGEST_FUNCTION = 400, 15, 60
@@ -23,7 +25,7 @@ WORKPLACE = re.compile(r"/" + r"work/|/" + r"root/|/" + r"farm/|pypi\." + r"org|
 
 def main() -> int:
     """Print every violation as `path: what is wrong`; the exit code is 1 if there is one."""
-    found = [*_sources(), *_tests(), *_folders(), *_shared_prefixes(), *_class_names(), *_workplace()]
+    found = [*_sources(), *_tests(), *_folders(), *_shared_prefixes(), *_class_names(), *_workplace(), *process_starts(PACKAGE)]
     for line in found:
         print(line)
     return 1 if found else 0

@@ -32,9 +32,9 @@ from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import AnyHome, Home, new_id, remove
 from palimpsest.stores.result_files import WorkTree
+from palimpsest.tools.files.confined import confined_writer
 from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
@@ -183,7 +183,7 @@ class Agent:
         self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
 
     def _workspace(self, root: Path) -> Workspace:
-        return Workspace(root, keep=self._home.blobs.put, write=_replace_file, known=self.session.known_files)
+        return Workspace(root, keep=self._home.blobs.put, write=confined_writer(root), known=self.session.known_files)
 
     @property
     def id(self) -> str:
@@ -381,10 +381,6 @@ def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, Agent
             raise BadInput(f"two tools are called {tool.name!r}; give one of them another name")
         found[tool.name] = tool
     return found
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    write_atomically(path, (data,), replace=True)
 
 
 def _providers(given: Provider | Callable[[ModelCard, str], Provider] | None) -> Callable[[ModelCard, str], Provider]:

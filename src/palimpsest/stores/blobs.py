@@ -9,7 +9,7 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadInput, DamagedBlob, MissingBlob
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
+from palimpsest.stores.files import make_private_folder, read_regular, store_errors, sync_folder, write_private
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 _ID_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -96,7 +96,7 @@ class BlobFolder:
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.folder)
             folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self.folder)
 

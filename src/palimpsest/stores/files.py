@@ -43,13 +43,22 @@ def store_errors(path: Path, verb: str) -> Iterator[None]:
         raise store_error(error, path, verb) from error
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can enter, and those above that are missing; `Path.mkdir` would make these as the umask says."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not missing and not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, "there is a file", str(folder))
+
+
 def open_in_folder(path: Path, flags: int) -> int:
     """Open a file that only its owner can read, and return its descriptor; a missing folder is made."""
     try:
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         # Making the folder only after a failure saves a system call in the usual case.
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
@@ -298,7 +307,7 @@ class FileStateSlot:
         """Replace the value and return whether that succeeded; a missing folder is made."""
         try:
             if not self._path.parent.is_dir():
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(self._path.parent)
             return write_private(self._path, data, sync=False)
         except (StoreError, OSError):
             return False

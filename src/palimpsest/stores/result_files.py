@@ -7,7 +7,7 @@ from typing import Self
 
 from palimpsest.core.policy import Look
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.stores.files import store_errors, write_private
+from palimpsest.stores.files import make_private_folder, store_errors, write_private
 
 SUFFIX = ".results"
 _SAFE_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -29,7 +29,7 @@ class ResultFiles:
         """Save bytes under a name and return the path; if the name is taken by other content, under another name."""
         path = self.folder / plain_name(name)
         with store_errors(path, "write"):
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(self.folder)
             if _holds(path, data) or write_private(path, data, replace=False):
                 return str(path)
             path = self.folder / other_name(plain_name(name), data)

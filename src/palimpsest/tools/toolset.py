@@ -46,7 +46,7 @@ def task_graph(workspace: Workspace, owner: str = "", folder: str = TASKS_FOLDER
 
     Raises `OutsideWorkspace` if the folder is a link that leads out of the project.
     """
-    return TaskGraph(TaskFiles(workspace.resolve(folder), workspace.write), owner)
+    return TaskGraph(TaskFiles(workspace.resolve(folder), workspace.write, (workspace.root, *workspace.extra)), owner)
 
 
 def standard_tools(

@@ -97,7 +97,7 @@ def test_git_gives_branch_status_and_commits_and_nothing_outside_of_a_repository
     assert git_facts(f"{tmp_path}/missing") is None
 
 
-UNREAD = ("(not read: the settings of the repository may start programs)",)
+UNREAD = ("(unknown: git did not answer, or the repository leads out of its folder)",)
 
 
 def repository(folder: Path) -> Path:
@@ -111,54 +111,39 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def filtered(folder: Path, config: Path, mark: Path) -> None:
-    """Let git start a program for each file that it compares."""
-    (folder / ".gitattributes").write_text("* filter=x\n")
-    subprocess.run(["git", "config", "-f", config, "filter.x.clean", f"touch {mark}; cat"], check=True)
-
-
-def test_git_runs_no_program_that_a_repository_configures(tmp_path: Path) -> None:
+def test_the_settings_of_a_repository_change_nothing_of_what_is_shown(tmp_path: Path) -> None:
     place = repository(tmp_path / "repo")
-    git(place, "config", "core.fsmonitor", f"touch {tmp_path}/ran; false")
+    before = git_facts(str(place))
+    git(place, "config", "core.fsmonitor", "false")
+    git(place, "config", "status.branch", "true")
+    git(place, "config", "log.showSignature", "true")
 
-    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
-    assert not (tmp_path / "ran").exists()
+    assert before is not None
+    assert (before.branch, before.main_branch, before.status, len(before.commits)) == ("main", "main", (" M a",), 1)
+    assert git_facts(str(place)) == before
 
 
-def test_git_runs_no_filter_of_a_repository(tmp_path: Path) -> None:
+def test_a_work_tree_and_a_submodule_show_their_own_state(tmp_path: Path) -> None:
     place = repository(tmp_path / "repo")
-    filtered(place, place / ".git/config", tmp_path / "ran")
+    git(place, "worktree", "add", "-q", "-b", "topic", str(tmp_path / "tree"))
+    outer = repository(tmp_path / "outer")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(place), "inner")
+    (tmp_path / "tree" / "new").touch()
+    (outer / "inner" / "a").unlink()
+    facts = [git_facts(str(folder)) for folder in (tmp_path / "tree", outer / "inner", outer)]
 
-    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
-    assert not (tmp_path / "ran").exists()
-    git(place, "status")
-    assert (tmp_path / "ran").exists()
+    assert [(each.branch, each.status, len(each.commits)) for each in facts if each is not None] == [
+        ("topic", ("?? new",), 1),
+        ("main", (" D a",), 1),
+        # What is in a submodule is not asked from outside.
+        ("main", ("A  .gitmodules", " M a"), 1),
+    ]
 
 
-def test_git_runs_no_filter_of_a_configuration_that_the_git_folder_points_to(tmp_path: Path) -> None:
+def test_a_repository_that_leads_out_of_its_folder_is_unknown(tmp_path: Path) -> None:
     place = repository(tmp_path / "repo")
-    shutil.copytree(place / ".git", place / "other")
-    filtered(place, place / "other/config", tmp_path / "ran")
     (place / ".git/commondir").write_text("../other\n")
-
-    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
-    assert not (tmp_path / "ran").exists()
-    git(place, "status")
-    assert (tmp_path / "ran").exists()
-
-
-def test_git_runs_no_filter_of_a_nested_repository(tmp_path: Path) -> None:
-    place = repository(tmp_path / "repo")
-    inner = repository(place / "inner")
-    git(place, "add", "inner")
-    assert git_facts(str(place)) is not None
-    assert git_facts(str(place)) != GitFacts("main", "main", UNREAD)
-    filtered(inner, inner / ".git/config", tmp_path / "ran")
-
-    assert git_facts(str(place)) == GitFacts("main", "main", UNREAD)
-    assert not (tmp_path / "ran").exists()
-    git(place, "status")
-    assert (tmp_path / "ran").exists()
+    assert git_facts(str(place)) == GitFacts("(unknown)", "", UNREAD)
 
 
 def test_git_gets_no_key_of_the_environment_and_runs_where_it_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,14 +172,14 @@ def test_a_command_of_git_that_does_not_end_is_killed_and_the_others_are_kept(tm
     place = repository(tmp_path / "repo")
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
-    stuck = f'case "$*" in *status*) tail -f /dev/null;; *) exec {shutil.which("git")} "$@";; esac'
+    stuck = f'case "$*" in *"status --porcelain"*) tail -f /dev/null;; *) exec {shutil.which("git")} "$@";; esac'
     program.write_text(f"#!/bin/sh\n{stuck}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     facts = git_facts(str(place))
 
     assert facts is not None
-    assert (facts.branch, facts.main_branch, facts.status, len(facts.commits)) == ("main", "main", (), 1)
+    assert (facts.branch, facts.main_branch, facts.status, len(facts.commits)) == ("main", "main", UNREAD, 1)
 
 
 def test_git_is_asked_once_for_an_observation(tmp_path: Path) -> None:

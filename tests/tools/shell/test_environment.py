@@ -56,6 +56,57 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_no_pager_and_no_edit
     }
 
 
+SECRETS = {
+    "DB_PASS": "hunter2",
+    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    "STRIPE_SK": "sk_live_" + "51H8aBcDeFgHiJkLmNoPqRs",
+    "AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA==",
+    "PAYMENTS": "sk_live_" + "51H8aBcDeFgHiJkLmNoPqRs",
+    "SLACK_HOOK": "https://hooks.slack.com/services/T00000000/B00000000/" + "aB3dE5fG7hJ9kL1mN3pQ5rS7",
+    "SERVICE_ACCOUNT": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "REDIS": "redis://:p4ssw0rd@cache:6379/0",
+    "JDBC": "url=postgres://app:pa55@db/app",
+    "SENTRY_DSN": "https://abc@o1.ingest.example.org/2",
+    "MYSQL_PWD": "x",
+    "PGPASSWORD": "x",
+    "RABBITMQ_DEFAULT_PASS": "guest",
+    "SMTP_CREDS": "a:b",
+    "NPM_CONFIG__AUTH": "YTpi",
+    "SIGNING_CERT": "x",
+    "TELEGRAM_BOT": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+    "GITHUB_PAT": "x",
+    "ENCRYPTIONKEY_1": "f3a9c1d27b6e4e0fa8d5c3b1e9f70246",
+    "SESSION_COOKIE": "x",
+}
+HARMLESS = {
+    "PATH": "/nix/store/9kq3mzx1v0ab2c4d5e6f7g8h9i0jklmn-coreutils-9.5/bin:/usr/bin",
+    "HOME": "/home/ada",
+    "USER": "ada",
+    "SHELL": "/bin/bash",
+    "TERM": "xterm-256color",
+    "LANG": "en_US.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "Europe/Berlin",
+    "PWD": "/home/ada/shop",
+    "VIRTUAL_ENV": "/home/ada/shop/.venv",
+    "PYTHONPATH": "src",
+    "NODE_ENV": "development",
+    "JAVA_HOME": "/usr/lib/jvm/java-21-openjdk-amd64",
+    "CFLAGS": "-O2 -g -fstack-protector-strong",
+    "CI": "true",
+    "DJANGO_SETTINGS_MODULE": "shop.settings.test",
+    "DATABASE_URL": "sqlite:///test.db",
+    "http_proxy": "http://proxy.example.org:3128",
+    "XDG_RUNTIME_DIR": "/run/user/1000",
+    "MAKEFLAGS": "-j8",
+}
+
+
+def test_values_are_judged_like_the_texts_of_a_log_and_harmless_ones_pass() -> None:
+    passed = command_environment(SECRETS | HARMLESS)
+    assert {name: value for name, value in passed.items() if name in SECRETS | HARMLESS} == HARMLESS
+
+
 def test_variables_that_are_withheld_by_name_reach_no_command_even_if_they_were_kept() -> None:
     environment = {"PATH": "/usr/bin", "MY_GATEWAY": "s3cret", "GH_TOKEN": "x"}
     passed = command_environment(environment, keep=frozenset({"MY_GATEWAY", "GH_TOKEN"}), withhold=frozenset({"MY_GATEWAY"}))

@@ -93,11 +93,44 @@ def test_what_ends_by_itself_within_a_moment_is_awaited_and_its_output_kept(area
     )
 
 
-def test_a_process_that_left_the_group_goes_on_and_the_result_says_so(area: Area) -> None:
+@pytest.mark.parametrize("sandbox", sandboxes(), ids=lambda sandbox: sandbox.kind)
+def test_a_process_that_left_the_group_is_ended_with_its_command(area: Area, sandbox: Sandbox) -> None:
+    needs(sandbox)
     os.mkfifo(area.root / "fifo")
-    command = "setsid bash -c 'echo $$ > pid; echo ready > fifo; exec sleep 1000' & read line < fifo; echo $line"
-    output, took = output_of(area, Sandbox("none"), command)
-    pid = int((area.root / "pid").read_text())
-    # Raises if it has ended.
-    os.kill(pid, 9)
-    assert (output, took < SOON) == (ToolOutput(f"ready\n{GOES_ON}", exit=0), True)
+    command = (
+        "setsid bash -c '(setsid bash -c \"exec 9> lock; flock 9; echo ready > fifo; exec sleep 1000\" &)' & read line < fifo; echo $line"
+    )
+    output, took = output_of(area, sandbox, command)
+    assert output in (ToolOutput(f"ready\n{ENDED}", exit=0), ToolOutput("ready\n", exit=0))
+    assert took < SOON
+    assert is_free(area.root / "lock")
+
+
+AGENT = """\
+import asyncio, json, os, sys
+from pathlib import Path
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.sandbox import Area, Sandbox
+from palimpsest.tools.workspace import Workspace
+
+async def main(folder, kind, program, library, command, how):
+    area = Area(folder / "project", (), folder / "temp", home=folder / "home")
+    shell = Shell(area.root, sandbox=Sandbox(kind, program, library).wrap(area), temp=area.temp)
+    arguments = json.dumps({"command": command, "background": how == "background"})
+    asyncio.get_running_loop().create_task(shell.tools()[0].run(arguments, Workspace(area.root)))
+    await asyncio.to_thread((area.root / "fifo").read_text)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("how", ["foreground", "background"])
+@pytest.mark.parametrize("sandbox", sandboxes(), ids=lambda sandbox: sandbox.kind)
+def test_all_that_a_command_started_ends_when_the_agent_is_killed(area: Area, sandbox: Sandbox, how: str) -> None:
+    needs(sandbox)
+    os.mkfifo(area.root / "fifo")
+    command = "trap '' TERM; exec 9> lock; flock 9; (setsid bash -c 'sleep 1000' &); setsid sleep 1000 & echo ready > fifo; sleep 1000"
+    words = (sys.executable, "-c", AGENT, str(area.root.parent), sandbox.kind, sandbox.program, sandbox.library, command, how)
+    assert subprocess.run(words, check=False, capture_output=True).returncode == -9
+    assert is_free(area.root / "lock")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,19 +40,22 @@ def area(tmp_path: Path) -> Iterator[Area]:
     shutil.rmtree(home)
 
 
-def test_bubblewrap_gets_a_read_only_system_and_the_folders_of_the_area(area: Area, tmp_path: Path) -> None:
+def test_bubblewrap_gets_what_is_visible_and_the_folders_of_the_area(area: Area, tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
-    project, temp, home = str(area.root), str(area.temp), str(area.home)
+    project, temp = str(area.root), str(area.temp)
     git = f"{project}/.git"
-    assert bubblewrap_arguments("bwrap", area) == (
-        *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"),
+    arguments = bubblewrap_arguments("bwrap", area)
+    start = arguments.index("--dev")
+    assert arguments[start:] == (
+        *("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)),
         *("--ro-bind-try", "/run/current-system", "/run/current-system"),
         *("--bind", temp, TEMP, "--bind", temp, temp, "--bind", project, project),
         *("--bind", git, git, "--ro-bind", f"{git}/hooks", f"{git}/hooks", "--ro-bind", f"{git}/config", f"{git}/config"),
-        *("--ro-bind", f"{project}/.envrc", f"{project}/.envrc"),
-        *("--tmpfs", f"{home}/.ssh", "--ro-bind", "/dev/null", f"{home}/.netrc", "--tmpfs", f"{tmp_path}/sessions"),
-        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *("--ro-bind", f"{project}/.envrc", f"{project}/.envrc", "--tmpfs", f"{tmp_path}/sessions"),
+        *("--remount-ro", "/", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
     )
+    assert {"/usr", "/etc"} <= set(arguments[:start])
+    assert "/" not in arguments[:start]
     open_area = Area(area.root, (), area.temp, network=True, home=area.home)
     assert "--share-net" in bubblewrap_arguments("bwrap", open_area)
     assert Sandbox("bubblewrap", "bwrap").wrap(area)(("ls",)) == (*bubblewrap_arguments("bwrap", area), "--", "ls")
@@ -60,11 +64,74 @@ def test_bubblewrap_gets_a_read_only_system_and_the_folders_of_the_area(area: Ar
 def test_landlock_gets_the_same_folders(area: Area) -> None:
     policy = landlock_policy(area)
     assert policy["fs_writable"][:3] == [str(area.root), str(area.temp), str(area.root / ".git")]
-    assert policy["fs_denied"] == [str(area.root / ".git" / "hooks"), str(area.home / ".ssh"), str(area.home / ".netrc")]
-    assert (policy["fs_readable"], policy["net_allow"]) == (["/"], [])
+    assert policy["fs_denied"] == [str(area.root / ".git" / "hooks")]
+    assert (policy["fs_readable"], policy["net_allow"]) == ([*map(str, area.visible()), "/proc", "/dev", str(area.temp)], [])
     wrapped = Sandbox("landlock", "/usr/bin/python3", "/lib/x").wrap(area)(("ls", "-l"))
     # Isolated, so that no module of the project is imported before the sandbox holds.
-    assert (wrapped[:3], wrapped[4:]) == (("/usr/bin/python3", "-I", "-c"), ("/lib/x", json.dumps(policy), "ls", "-l"))
+    assert (wrapped[-8:-5], wrapped[-4:]) == (("/usr/bin/python3", "-I", "-c"), ("/lib/x", json.dumps(policy), "ls", "-l"))
+
+
+# Names as programs write them, and what a build needs beside them.
+SECRET_FILES = (
+    *(".npmrc", ".pgpass", ".cargo/credentials.toml", ".config/op/config", ".local/share/opencode/auth.json", ".bash_history", ".netrc"),
+    *(
+        ".ssh/id",
+        ".aws/credentials",
+        ".config/gh/hosts.yml",
+        ".docker/config.json",
+        ".gem/credentials",
+        ".hex/hex.config",
+        ".m2/settings.xml",
+    ),
+    *(
+        ".gradle/gradle.properties",
+        ".config/palimpsest/mcp.json",
+        "other/project/.env",
+        ".mozilla/key4.db",
+        ".config/some new program/login",
+    ),
+)
+BUILD_FILES = (
+    ".cargo/registry/x",
+    ".rustup/x",
+    ".cache/pip/x",
+    ".m2/repository/x",
+    "go/pkg/x",
+    ".nvm/x",
+    ".local/share/uv/x",
+    ".gitconfig",
+    "data/x",
+)
+
+
+def test_commands_see_of_the_home_what_builds_need_and_what_a_setting_names(area: Area) -> None:
+    for name in (*SECRET_FILES, *BUILD_FILES):
+        (area.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (area.home / name).write_text("[user]\nname = visible\n")
+    (area.home / ".config" / "git").mkdir(parents=True)
+    (area.home / ".config" / "git" / "config").write_text("[github]\n\ttoken = ghp_16C7e42F292c6912E7710c838347Ae178B4a\n")
+    shown = Area(area.root, (), area.temp, home=area.home, shown=(Path("data"),))
+    sandbox = find_sandbox(shown)
+    if not sandbox.confines:
+        pytest.skip(f"this machine has no sandbox: {sandbox.why}")
+    script = 'cd "$1"; shift; for name in "$@"; do cat "$name" >/dev/null 2>&1 && echo "$name"; done; true'
+    words = ("bash", "-c", script, "bash", str(area.home), *SECRET_FILES, ".config/git/config", *BUILD_FILES)
+    done = subprocess.run(sandbox.wrap(shown)(words), cwd=area.root, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == list(BUILD_FILES)
+
+
+def test_bubblewrap_shows_no_socket_outside_of_the_project(area: Area) -> None:
+    sandbox = find_sandbox(area)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    with socket.socket(socket.AF_UNIX) as server:
+        place = area.home / "service.sock"
+        server.bind(str(place))
+        server.listen()
+        script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        words = (str(Path(sys.executable).resolve()), "-c", script, str(place))
+        outside, inside = (subprocess.run(each, capture_output=True, check=False).returncode for each in (words, sandbox.wrap(area)(words)))
+    assert (outside, inside) == (0, 1)
 
 
 def test_each_sandbox_says_what_it_does(area: Area) -> None:
@@ -75,7 +142,7 @@ def test_each_sandbox_says_what_it_does(area: Area) -> None:
         "Commands run in a sandbox (bubblewrap): they write only in the project and a private temp folder; they have no network."
     )
     assert "the network is open to them" in Sandbox("landlock").describe(network=True)
-    assert Sandbox("none").wrap(area)(("ls",)) == ("ls",)
+    assert Sandbox("none").wrap(area)(("ls",))[-1:] == ("ls",)
     assert [Sandbox(kind).confines for kind in ("none", "landlock", "bubblewrap")] == [False, True, True]
     assert [Sandbox(kind).replaces_questions for kind in ("none", "landlock", "bubblewrap")] == [False, False, True]
 

@@ -58,6 +58,36 @@ def test_a_command_gives_its_output_and_exit_code_and_the_directory_persists(wor
     ]
 
 
+OPEN_ENDS = {
+    "false \\": ("[no output]\n[exit code 1]", 1),
+    "cd src; false #": ("[no output]\n[exit code 1]", 1),
+    "cat <<END\nhi $#": ("hi 0\n", 0),
+    "cat <<'END'\n$pal_code": ("$pal_code\n", 0),
+    "exit() { :; }; pwd() { echo /; }; (builtin exit 4)": ("[no output]\n[exit code 4]", 4),
+    "set -u; echo ${1-none}; false": ("none\n[exit code 1]", 1),
+    "-x": None,
+    "echo 'open": None,
+    "if true; then": None,
+    "echo $(": None,
+}
+
+
+def test_a_command_with_an_open_end_keeps_its_exit_code_and_shows_nothing_of_ours(workspace: Workspace) -> None:
+    async def steps(use: Run) -> list[ToolOutput]:
+        return [await use("bash", command=command) for command in (*OPEN_ENDS, "pwd")]
+
+    *outputs, last = in_shell(workspace, steps)
+    assert last.text == f"{workspace.root / 'src'}\n"
+    for (command, expected), output in zip(OPEN_ENDS.items(), outputs, strict=True):
+        if expected is None:
+            assert output.exit, command
+        else:
+            # Bash warns about a here-document that ends with the command.
+            assert (output.text.endswith(expected[0]), output.exit) == (True, expected[1]), (command, output)
+        assert "PAL_CWD" not in output.text, command
+        assert "eval --" not in output.text, command
+
+
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(workspace: Workspace) -> None:
     async def steps(use: Run) -> list[ToolOutput]:
         return [await use("bash", command="echo begun; sleep 60 & wait", timeout=1)]

@@ -84,6 +84,6 @@ def test_only_the_groups_that_are_still_watched_are_killed() -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             process.kill()
-        assert watched.wait(10) == -signal.SIGKILL
+        assert watched.wait(10) == -signal.SIGTERM
         # It was added first, so it would have been killed first.
         assert removed.communicate(b"alive")[0] == b"alive"

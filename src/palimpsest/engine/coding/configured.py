@@ -110,6 +110,8 @@ def coding_settings(
         sandbox=config.sandbox,
         network=config.network,
         folders=folders,
+        shown=tuple(map(Path, config.sandbox_shows)),
+        variables=frozenset(config.sandbox_variables),
         disabled=frozenset(config.tools.disabled),
         agents=AgentSettings(
             config.agents.max_depth,

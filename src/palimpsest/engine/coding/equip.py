@@ -62,11 +62,11 @@ def equip(
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     mode = _live_mode(session, settings)
     limits, complaints = _limits(home, root, settings, rules, mode)
-    area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
+    area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,), shown=settings.shown)
     agent.resources.callback(area.remove)
     inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
     sandbox = inherited.sandbox
-    environment = command_environment(os.environ, withhold=settings.withheld)
+    environment = command_environment(os.environ, keep=settings.variables, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     agent.open_tasks, agent.shell = tasks.open_lines, shell

@@ -60,7 +60,8 @@ class CodingSettings:
     """What a coding agent may do. `allow` are further rules of the user for this run; `folders` are granted beside the project.
 
     With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule. `withheld` are
-    variables of the environment that hold keys and reach no command. `tools` are further tools beside the standard ones; without them
+    variables of the environment that hold keys and reach no command, `variables` reach commands although they look like secrets, and
+    `shown` are files and folders that confined commands may read. `tools` are further tools beside the standard ones; without them
     those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
     `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
     `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
@@ -78,6 +79,8 @@ class CodingSettings:
     disabled: frozenset[str] = frozenset()
     fetcher: Fetcher = field(default_factory=Fetcher)
     withheld: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+    shown: tuple[Path, ...] = ()
     tools: tuple[AgentTool, ...] | None = None
     states: StateMachine | None = None
     model_sets_state: bool = False

@@ -63,7 +63,7 @@ class WorldNow:
         self._settings = settings
         self._sandbox = sandbox
         self._mode = mode
-        self._wrap = sandbox.wrap(area)
+        self._wrap, self._temp = sandbox.wrap(area), area.temp
         self._tasks = tasks
         self._world: LocalWorld | None = None
         self._head: str | None = None
@@ -94,7 +94,11 @@ class WorldNow:
         # Asking git starts processes; while its statement is visible, only another branch or commit is worth stating.
         head, previous = git_head(self._root), self._head
         same = "git_status" in self._session.log.view.facts and head is not None and head == previous
-        world = LocalWorld(state, clock, wrap=self._wrap) if self._world is None else self._world.observing(state, same_commit=same)
+        world = (
+            LocalWorld(state, clock, wrap=self._wrap, temp=self._temp)
+            if self._world is None
+            else self._world.observing(state, same_commit=same)
+        )
         self._world, self._head = world, head
         return world
 

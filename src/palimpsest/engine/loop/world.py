@@ -4,27 +4,25 @@ import ipaddress
 import os
 import platform
 import re
-import signal
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Thread, Timer
+from threading import Thread
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from palimpsest.core.errors import StoreError
 from palimpsest.core.ports import Clock
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
+from palimpsest.stores.snapshots.git import Wrap
+from palimpsest.stores.snapshots.repository import borrowed_git, bounded_file
 from palimpsest.tools.files.search import SKIPPED, glob_expression
-from palimpsest.tools.permissions.git_trust import git_only_reads
-from palimpsest.tools.shell.environment import command_environment
 
 MOST_ENTRIES: Final = 20_000
 MOST_MATCHES: Final = 500
@@ -35,24 +33,14 @@ _COMMITS: Final = 5
 _REDIRECTS: Final = 3
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
 _MAIN_REFS: Final = ("refs/remotes/origin/HEAD", "refs/heads/main", "refs/heads/master")
-# In one shell, because each process in a sandbox takes 10 ms to start. Another program that the configuration of the repository names
-# must not run only because a session starts. No output of these commands has a zero byte.
-_SHELL_FUNCTIONS: Final = (
-    'run() { git -C "$cwd" -c core.fsmonitor=false -c color.ui=false "$@"; }; '
-    'ask() { run "$@"; printf \'\\0%s\\0\' "$?"; }; '
-    'cwd=$1; [ "$(run rev-parse --is-inside-work-tree)" = true ] || exit 1'
-)
-_BRANCH: Final = "branch --show-current"
-_REFS: Final = f"for-each-ref '--format=%(refname) %(symref)' {' '.join(_MAIN_REFS)}"
-_LOG: Final = f"log -{_COMMITS} '--format=%h %s'"
-_STATUS: Final = "status --porcelain"
+_REFS: Final = ("for-each-ref", "--format=%(refname) %(symref)", *_MAIN_REFS)
+_LOG: Final = ("log", f"-{_COMMITS}", "--format=%h %s")
+# What is in nested repositories is not asked: git would do it with their own configuration.
+_STATUS: Final = ("status", "--porcelain", "--ignore-submodules=all")
 _STATUS_LINES: Final = 200
 _LINE_CHARS: Final = 200
 _HEAD_BYTES: Final = 4_096
-_UNREAD_STATUS: Final = "(not read: the settings of the repository may start programs)"
-
-
-Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
+_UNREAD: Final = "(unknown: git did not answer, or the repository leads out of its folder)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +50,7 @@ class LocalWorld:
     private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
     fetch_seconds: how long a page may take in all.
     pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
-    wrap: the arguments that run git in the sandbox of the session, since commands in there may have changed what git does.
+    wrap: the arguments that run git in the sandbox of the session; `temp` is a folder that is visible in there.
     """
 
     state: SessionState
@@ -71,6 +59,7 @@ class LocalWorld:
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
     wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
+    temp: Path | None = field(default=None, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
     def observing(self, state: SessionState, *, same_commit: bool = False) -> "LocalWorld":
@@ -124,7 +113,7 @@ class LocalWorld:
     def git(self) -> GitFacts | None:
         """Return branch, status and recent commits; `None` outside of a repository. Asked once for each observation."""
         if not self._git:
-            self._git.append(git_facts(self.state.cwd, self.wrap))
+            self._git.append(git_facts(self.state.cwd, self.wrap, self.temp))
         return self._git[0]
 
     def fetch(self, url: str, limit: int) -> str | None:
@@ -146,22 +135,24 @@ def _files(top: Path, depth: int | None) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments) -> GitFacts | None:
-    """Return the state of the repository that holds a folder; `None` if there is none, or git does not answer in time.
+def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments, temp: Path | None = None) -> GitFacts | None:
+    """Return the state of the repository that holds a folder; `None` if there is none, or no git.
 
-    Status and commits are left out if the settings of the repository could make git start a program of theirs.
+    What git does not say in time, or of a repository that leads out of its folder, is stated as unknown.
     """
-    reads = git_only_reads(Path(cwd))
-    commands = (_BRANCH, _REFS, _LOG, _STATUS) if reads else (_BRANCH, _REFS)
-    outputs = _git(wrap, cwd, *commands)
-    if outputs is None:
-        return None
-    branch, refs, commits, changed = (*outputs, "", _UNREAD_STATUS)[:4]
+    try:
+        with borrowed_git(Path(cwd), seconds=GIT_SECONDS, temp=temp) as git:
+            if git is None:
+                return None
+            refs, commits, changed = git.answers(_REFS, _LOG, _STATUS, wrap=wrap, most=_GIT_BYTES)
+            branch = git.repository.branch
+    except (OSError, RuntimeError, StoreError):
+        branch, refs, commits, changed = "(unknown)", None, None, None
     return GitFacts(
         branch,
-        _main_branch(refs),
-        status=tuple(line[:_LINE_CHARS] for line in changed.splitlines()[:_STATUS_LINES]),
-        commits=tuple(line[:_LINE_CHARS] for line in commits.splitlines()),
+        _main_branch(refs or ""),
+        status=tuple(line[:_LINE_CHARS] for line in (_UNREAD if changed is None else changed).splitlines()[:_STATUS_LINES]),
+        commits=tuple(line[:_LINE_CHARS] for line in (commits or "").splitlines()),
     )
 
 
@@ -171,7 +162,7 @@ def git_head(folder: Path) -> str | None:
         place = parent / ".git"
         try:
             if place.is_dir():
-                return (place / "HEAD").read_bytes()[:_HEAD_BYTES].decode("utf-8", "replace")
+                return bounded_file(place / "HEAD", _HEAD_BYTES).decode("utf-8", "replace") or None
             if place.exists():
                 return None
         except OSError:
@@ -185,53 +176,6 @@ def _main_branch(refs: str) -> str:
     remote = found.get(_MAIN_REFS[0], "")
     names = [ref.rpartition("/")[2] for ref in _MAIN_REFS[1:] if ref in found]
     return remote.removeprefix("refs/remotes/origin/") if remote else next(iter(names), "")
-
-
-def _git(wrap: Wrap, cwd: str, *commands: str) -> tuple[str, ...] | None:
-    """Return the output of each git command without the line end, empty if it fails; `None` outside of a work tree or without git.
-
-    All of them together have 3 seconds and 64 KiB; what comes later is cut off.
-    """
-    script = "; ".join((_SHELL_FUNCTIONS, *(f"ask {command}" for command in commands)))
-    environment = {**command_environment(os.environ), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    try:
-        process = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
-            wrap(("sh", "-c", script, "sh", cwd)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-    timer = Timer(GIT_SECONDS, _kill_group, (process,))
-    timer.start()
-    try:
-        with process:
-            data = process.stdout.read(_GIT_BYTES) if process.stdout is not None else b""
-            is_cut = len(data) >= _GIT_BYTES
-            if is_cut:
-                _kill_group(process)
-    finally:
-        timer.cancel()
-    # The answer of each command is followed by its exit code; that of the last one may be cut.
-    parts = data.decode("utf-8", "replace").split("\0")
-    if len(parts) == 1 and not is_cut:
-        return None
-    answers = [text.rstrip("\n") if code == "0" else "" for text, code in zip(parts[::2], parts[1::2], strict=False)]
-    if is_cut and len(parts) % 2:
-        answers.append(parts[-1])
-    return (*answers, *("" for _ in commands))[: len(commands)]
-
-
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process and those that it started; without process groups, itself alone."""
-    with suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 def _within(seconds: float, work: Callable[[], str | None]) -> str | None:

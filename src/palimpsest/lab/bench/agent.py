@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from palimpsest.stores.blobs import BlobFolder
 from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import SystemClock
 from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.snapshots.git import ShadowGit, find_git
 from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import card
@@ -118,8 +118,10 @@ def _start_seconds(workspace: BenchWorkspace) -> float:
     """Return the seconds of one run in a small project; with git, the project is a repository."""
     project, script = workspace.folder / "project", workspace.folder / "script.jsonl"
     project.mkdir(exist_ok=True)
-    if not (project / ".git").exists() and shutil.which("git"):
-        subprocess.run(("git", "init", "--quiet"), check=True, cwd=project)  # noqa: S607 - the user's own git
+    folder, git = project / ".git", find_git(project)
+    if not folder.exists() and git is not None:
+        folder.mkdir()
+        ShadowGit(git, folder).run("init", "--quiet")
     variables = {**os.environ, "PAL_HOME": str(workspace.folder / "ask-home"), "PAL_SCRIPT": str(script)}
     command = (*workspace.pal_command, "-p", "hello", "--quiet")
     write_atomically(script, (json.dumps("ready").encode(),), replace=True)

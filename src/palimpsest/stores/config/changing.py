@@ -9,7 +9,7 @@ import msgspec
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.config.reading import checked_value
 from palimpsest.stores.config.schema import key_of
-from palimpsest.stores.files import store_error, write_private
+from palimpsest.stores.files import make_private_folder, store_error, write_private
 
 _LARGEST: Final = 1024 * 1024
 
@@ -33,7 +33,7 @@ def change_key(path: Path, name: str, value: object) -> None:
     if _parsed(after) != _changed(_parsed(before), name, value):
         raise BadInput(f"the file is written in a way in which {name} cannot be changed here; change it in the file", where=str(path))
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
     except OSError as error:
         raise store_error(error, path.parent, "write") from error
     write_private(path, after.encode())

@@ -194,6 +194,14 @@ class Config(Struct, frozen=True, kw_only=True):
         "auto"
     )
     network: Annotated[bool, Meta(description="Whether confined commands may use the network.")] = False
+    sandbox_shows: Annotated[
+        tuple[str, ...],
+        Meta(description="Files and folders that confined commands may read beside the project.", extra=_example('["~/datasets"]')),
+    ] = ()
+    sandbox_variables: Annotated[
+        tuple[str, ...],
+        Meta(description="Variables that commands get although they look like secrets.", extra=_example('["NPM_TOKEN"]')),
+    ] = ()
     max_turns: Annotated[_Count | None, Meta(description="Most model calls of one prompt.", extra=_PROJECT | _example("50"))] = None
     max_tools: Annotated[_Count | None, Meta(description="Most tool calls of one prompt.", extra=_PROJECT | _example("200"))] = None
     max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one prompt.", extra=_PROJECT | _example("3600"))] = None

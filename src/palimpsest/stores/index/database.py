@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from palimpsest.core.errors import Locked, StoreError
+from palimpsest.stores.files import make_private_folder
 
 BUSY_SECONDS = 1.0
 # The path of a database that is in memory on purpose.
@@ -56,7 +57,7 @@ class Database:
             return self._open()
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.path.parent)
         # Sessions are private; SQLite gives its side files the mode of this file.
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)

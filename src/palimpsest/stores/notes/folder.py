@@ -15,7 +15,7 @@ from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, Sess
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
-from palimpsest.stores.files import open_in_folder, store_error, store_errors, sync_folder, write_private
+from palimpsest.stores.files import make_private_folder, open_in_folder, store_error, store_errors, sync_folder, write_private
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.notes.history import NoteHistory
 
@@ -63,6 +63,8 @@ class NoteFolder:
         self.folder = folder
         self.scope = scope
         self.state = folder if state is None else state
+        # Where they are now; a folder of a project may become a link at any time.
+        self._real = (self.folder.resolve(), self.state.resolve())
         self._clock = clock
         self._edits: tuple[tuple[int, ...], Mapping[str, int]] = ((), {})
         self.commits = NoteHistory(folder) if state is None else None
@@ -216,7 +218,7 @@ class NoteFolder:
         place = self.state / ".key"
         if not place.exists():
             with store_errors(place.parent, "create"):
-                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(place.parent)
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
             return place.read_bytes()
@@ -236,8 +238,8 @@ class NoteFolder:
 
     def _make(self, place: Path) -> None:
         with store_errors(place, "create"):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            is_folder = stat.S_ISDIR(place.lstat().st_mode)
+            make_private_folder(place)
+            is_folder = stat.S_ISDIR(place.lstat().st_mode) and place.parent.resolve() in self._real
         if not is_folder:
             raise StoreError("this is a link; notes are kept in folders of their own only", where=str(place))
 

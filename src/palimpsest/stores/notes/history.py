@@ -96,7 +96,7 @@ class NoteHistory:
         if not (self.place / "HEAD").is_file():
             self.place.mkdir(mode=0o700, exist_ok=True)
             git.run("init", "-q", "--template=", "--initial-branch=main")
-            (self.place / "info").mkdir(exist_ok=True)
+            (self.place / "info").mkdir(mode=0o700, exist_ok=True)
             write_private(self.place / "info" / "exclude", _EXCLUDED.encode())
         lock = self.place / "index.lock"
         if lock.exists() and time.time() - lock.stat().st_mtime > _LOCK_SECONDS:

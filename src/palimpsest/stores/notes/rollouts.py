@@ -8,7 +8,7 @@ from typing import Final
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
-from palimpsest.stores.files import store_errors, write_private
+from palimpsest.stores.files import make_private_folder, store_errors, write_private
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 
 FOLDER: Final = "rollouts"
@@ -141,7 +141,7 @@ class RolloutFiles:
         with store_errors(self.folder, "create"):
             # One by one: parents that are made along the way would be readable by others.
             for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(folder)
         write_private(self._path(stem), text.encode())
 
     def delete(self, stem: str) -> None:

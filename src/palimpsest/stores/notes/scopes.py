@@ -1,13 +1,13 @@
 """The folders of notes: one for the user, and one for each project, which all work trees of a repository share."""
 
 import os
-import subprocess
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.files import store_errors, write_atomically
+from palimpsest.stores.snapshots.repository import borrowed_git
 
 USER_SCOPE: Final = "user"
 TEAM_SCOPE: Final = "team"
@@ -15,7 +15,7 @@ TEAM_FOLDER: Final = ".palimpsest/memory"
 _ID_LENGTH: Final = 12
 # What a repository shares of a team folder: the notes and their index, and nothing that a process keeps for itself.
 _SHARED: Final = "# Only the notes and their index are shared.\n*\n!.gitignore\n!MEMORY.md\n!notes/\n!notes/*.md\n"
-_SECONDS: Final = 10
+_SECONDS: Final = 10.0
 
 
 def project_scope(root: Path) -> str:
@@ -61,11 +61,10 @@ def is_scope_name(name: str) -> bool:
 
 
 def _first_commit(root: Path) -> str:
-    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none, or no git."""
-    command = ("git", "-C", str(root), "rev-list", "--max-parents=0", "HEAD")
+    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none that can be read."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603 - fixed words
-    except (OSError, subprocess.TimeoutExpired):
+        with borrowed_git(root, seconds=_SECONDS) as git:
+            lines = [] if git is None else git.run("rev-list", "--max-parents=0", "HEAD").decode("ascii", "replace").split()
+    except (OSError, StoreError):
         return ""
-    lines = done.stdout.decode("ascii", "replace").split()
-    return lines[-1] if done.returncode == 0 and lines else ""
+    return lines[-1] if lines else ""

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 from palimpsest.core.errors import BadInput, Locked, StoreError
-from palimpsest.stores.files import open_in_folder, store_error, store_errors, write_private
+from palimpsest.stores.files import make_private_folder, open_in_folder, store_error, store_errors, write_private
 from palimpsest.stores.snapshots.git import ShadowGit, find_git
 
 FOLDER: Final = "snapshots"
@@ -96,7 +96,7 @@ class Shadow:
         with store_errors(self.folder, "write"):
             if not (self.folder / "HEAD").exists():
                 for name in ("objects", "refs", "info"):
-                    (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                    make_private_folder(self.folder / name)
                 write_private(self.folder / "config", _CONFIG)
                 write_private(self.folder / "info" / "attributes", _ATTRIBUTES)
                 write_private(self.folder / "root", os.fsencode(self.root) + b"\n")
@@ -111,7 +111,7 @@ class Shadow:
         path = self.folder / "objects" / name[:2] / name[2:]
         if not path.exists():
             with store_errors(path, "write"):
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(path.parent)
                 write_private(path, zlib.compress(whole, 1))
         return name
 
@@ -122,7 +122,7 @@ class Shadow:
         place = self.folder / "refs" / "sessions" / session / snapshot
         if not place.exists():
             with store_errors(place, "write"):
-                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(place.parent)
                 write_private(place, f"{snapshot}\n".encode())
 
     def contents(self, oids: tuple[str, ...]) -> Iterator[bytes]:

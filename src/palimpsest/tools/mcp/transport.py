@@ -1,9 +1,7 @@
 """How an MCP server is reached: a process of ours with messages on its pipes, or an HTTP address; both bounded in size."""
 
 import asyncio
-import os
 import shutil
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from palimpsest.tools.shell.keeper import kept
 from palimpsest.tools.shell.processes import Running
 from palimpsest.tools.tool import ToolError
 
@@ -30,10 +29,6 @@ _CHUNK: Final = 65_536
 _GRACE: Final = 1.0
 _CONNECT_SECONDS: Final = 30.0
 _SILENT_SECONDS: Final = 600.0
-# The kernel ends the server when this process is killed, and with it the pipes of all that it started.
-_LAUNCH: Final = (
-    "import ctypes, os, sys\nctypes.CDLL(None).prctl(1, 9)\nif os.getppid() == int(sys.argv[1]): os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
 
 Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing: TypeAlias = MemoryObjectSendStream[SessionMessage]
@@ -111,12 +106,11 @@ async def _start(server: StdioServer) -> Running:
         raise ToolError(f"there is no program {server.command!r}")
     if not server.cwd.is_dir():
         raise ToolError(f"there is no folder {str(server.cwd)!r}")
-    launch = (sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())) if sys.platform == "linux" else ()
     try:
         # Shielded, because a process that is started while its start is cancelled would be left behind.
         with anyio.CancelScope(shield=True):
             process = await asyncio.create_subprocess_exec(
-                *(*launch, server.command, *server.args),
+                *kept((server.command, *server.args)),
                 cwd=server.cwd,
                 env=dict(server.env),
                 stdin=asyncio.subprocess.PIPE,

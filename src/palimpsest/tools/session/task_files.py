@@ -5,7 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec import field as json_field
 
 from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.tools.files.confined import opened_folder
 from palimpsest.tools.tool import ToolError, one_line
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -61,11 +62,14 @@ _tasks = msgspec.json.Decoder(Task)
 class TaskFiles(Struct):
     """The tasks of a folder. `write` replaces the content of a file atomically, so that a crash leaves each file whole.
 
+    The folder lies in one of the `roots`, by default in the one above it, and no link on the way there is followed: a command may put one
+    in its place at any time.
     Reading needs no lock; changes are made within `locked`, so that two processes cannot both change what they read.
     """
 
     folder: Path
     write: Callable[[Path, bytes], None]
+    roots: tuple[Path, ...] = ()
     highest: int = 0
     damaged: list[Damage] = field(default_factory=list)
 
@@ -85,7 +89,7 @@ class TaskFiles(Struct):
                 self.damaged.append(Damage(path.name, f"only {MOST_BYTES:,} bytes of tasks are read"))
                 continue
             try:
-                data = _content(path)
+                data = self._content(path)
                 room -= len(data)
                 found[int(match[1])] = _task(data, int(match[1]))
             except (OSError, ValueError, RecursionError) as error:
@@ -94,11 +98,15 @@ class TaskFiles(Struct):
 
     def _listed(self) -> list[Path]:
         try:
-            return list(self.folder.iterdir())
+            with self._opened() as folder:
+                return [self.folder / name for name in os.listdir(folder)]  # noqa: PTH208  # of a descriptor
         except FileNotFoundError:
             return []
         except OSError as error:
             raise ToolError(f"the tasks cannot be listed: {error.strerror or error}", where=str(self.folder)) from error
+
+    def _opened(self, *, create: bool = False) -> AbstractContextManager[int]:
+        return opened_folder(self.roots or (self.folder.parent,), self.folder, create=create)
 
     def next_id(self) -> int:
         """The number of a new task: one above every number that a file of the folder ever had in this session, damaged ones included."""
@@ -113,7 +121,7 @@ class TaskFiles(Struct):
         """
         path = self.folder / f"task_{task.id}.json"
         try:
-            fields = {**msgspec.json.decode(_content(path), type=dict[str, object]), **msgspec.to_builtins(task)}
+            fields = {**msgspec.json.decode(self._content(path), type=dict[str, object]), **msgspec.to_builtins(task)}
         except FileNotFoundError:
             fields = msgspec.to_builtins(task)
         data = msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
@@ -121,12 +129,28 @@ class TaskFiles(Struct):
             raise ToolError(f"task {task.id} would have {len(data):,} bytes; at most {LARGEST_TASK:,} are kept")
         self.write(path, data)
 
+    def _content(self, path: Path) -> bytes:
+        """The bytes of a task file. Raises `OSError` if it cannot be read, `ValueError` if it is too large or no regular file."""
+        if path.is_symlink():
+            # A link could make the next change replace a file of another folder.
+            raise ValueError("it is a symbolic link")
+        # Without blocking, because a pipe that nothing writes to would hold the session up.
+        with self._opened() as folder:
+            handle = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise ValueError("it is no regular file")
+            data = file.read(LARGEST_TASK + 1)
+        if len(data) > LARGEST_TASK:
+            raise ValueError(f"it has more than {LARGEST_TASK:,} bytes")
+        return data
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the folder, which is created if it is missing. Raises `ToolError` after `LOCK_SECONDS`."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with self._opened(create=True) as folder:
+                handle = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
         except OSError as error:
             raise ToolError(f"the tasks cannot be locked: {error.strerror or error}", where=str(self.folder)) from error
         try:
@@ -149,22 +173,6 @@ class TaskFiles(Struct):
         """The log files of a task, by name."""
         paths = [path for path in self._listed() if path.name.startswith(f"task_{task}_") and _LOG.fullmatch(path.name)]
         return tuple(LogName(path.name, path.stat().st_size) for path in sorted(paths) if path.is_file() and not path.is_symlink())
-
-
-def _content(path: Path) -> bytes:
-    """The bytes of a task file. Raises `OSError` if it cannot be read, `ValueError` if it is too large or no regular file."""
-    if path.is_symlink():
-        # A link could make the next change replace a file of another folder.
-        raise ValueError("it is a symbolic link")
-    # Without blocking, because a pipe that nothing writes to would hold the session up.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError("it is no regular file")
-        data = file.read(LARGEST_TASK + 1)
-    if len(data) > LARGEST_TASK:
-        raise ValueError(f"it has more than {LARGEST_TASK:,} bytes")
-    return data
 
 
 def _task(data: bytes, number: int) -> Task:

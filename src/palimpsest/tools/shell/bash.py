@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from palimpsest.core.events import ProcessEnded, ProcessStarted
 from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.shell.keeper import LEFT, kept
 from palimpsest.tools.shell.processes import HEAD, Running, start
 from palimpsest.tools.shell.watcher import GroupWatcher
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define
@@ -27,8 +28,16 @@ PATIENCE: Final = 1.0
 # The one of the system, because the search path may begin with a folder of the project.
 _BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(place).exists()), "bash")
 _LONGEST_PATH: Final = 4_096
-# The command runs first; then the directory that it ended in is written to a file, and its exit code stays.
-_SCRIPT: Final = '{command}\npal_code=$?\npwd -P 2>/dev/null > "$PAL_CWD_FILE"\nexit $pal_code\n'
+# The command runs first; then the directory that it ended in is written to a file, and its exit code stays. It is a word of its own, so
+# that an open quote, an open here-document or a backslash at its end cannot take what follows for a part of it.
+_SCRIPT: Final = """\
+pal_command=$1
+shift
+eval -- "$pal_command"
+pal_code=$?
+builtin pwd -P 2>/dev/null > "$PAL_CWD_FILE"
+builtin exit "$pal_code"
+"""
 # What became of the processes that outlived their command.
 _RESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "none": (),
@@ -68,7 +77,7 @@ class Shell(Struct):
 
     cwd: Path
     environment: Mapping[str, str] = field(default_factory=lambda: command_environment(os.environ))
-    sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda arguments: arguments
+    sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = kept
     background: dict[str, Running] = field(default_factory=dict)
     temp: Path | None = None
     keep_output: Callable[[int, str], str] | None = None
@@ -139,6 +148,8 @@ class Shell(Struct):
             try:
                 code = await asyncio.wait_for(running.process.wait(), seconds)
                 rest = await running.end_rest()
+                if place.with_name(place.name + LEFT).exists():
+                    rest = "ended"
             except TimeoutError:
                 await running.kill()
                 text = f"{running.output.text()}\n[ended after {seconds} s: the time limit]"
@@ -168,7 +179,7 @@ class Shell(Struct):
         return ToolOutput(f"Runs in the background with id {number}", events=(*ended, started))
 
     async def _start(self, command: str, more: Mapping[str, str]) -> Running:
-        arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT.format(command=command)))
+        arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT, _BASH, command))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
             return await start(arguments, command, self.cwd, {**self.environment, **temp, **more}, self.watcher)

@@ -4,15 +4,26 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from palimpsest.core.redaction import find_secrets
+from palimpsest.core.redaction.values import is_generated
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Names of variables, by their parts: keys of providers and services are named so by convention.
 _SECRET_PARTS: Final = frozenset(
-    {"KEY", "APIKEY", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT", "DSN", "COOKIE"}
+    {
+        *("KEY", "KEYS", "APIKEY", "TOKEN", "TOKENS", "SECRET", "SECRETS", "PAT", "DSN", "COOKIE", "COOKIES", "JWT", "BEARER", "SAS", "SK"),
+        *("PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASS", "PASSCODE", "PW", "PWD", "CREDENTIAL", "CREDENTIALS", "CREDS", "CRED"),
+        *("AUTH", "AUTHORIZATION", "PRIVATE", "SIGNING", "WEBHOOK", "SALT", "PEPPER", "OTP", "TOTP", "MNEMONIC", "NETRC"),
+    }
 )
-_SECRET_ENDINGS: Final = ("APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD_FILE")
+_SECRET_ENDINGS: Final = (
+    *("APIKEY", "SECRETKEY", "ACCESSKEY", "PRIVATEKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD_FILE", "JWT"),
+    *("CONNECTION_STRING", "CONNECTIONSTRING", "CONN_STR"),
+)
 # They hold the address of a key store or of a terminal, not a secret.
 _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
+# They hold folders and files, whose names may look generated.
+_PLACES: Final = ("PATH", "HOME", "DIR", "DIRS", "ROOT", "PREFIX", "SHELL", "FILE", "VIRTUAL_ENV", "TMPDIR", "LS_COLORS")
 # Bash reads a file, a search path or a function from them before the command begins.
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
 # Git runs it as a shell command, with the file to be edited as an argument.
@@ -28,6 +39,8 @@ _WITHOUT_TERMINAL: Final = {
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": _NO_TODO_EDITOR,
 }
+_SHORTEST_SECRET: Final = 8
+_WORDS: Final = lazy_pattern(r"[\s/;,&=?:@]+")
 _URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
 
 
@@ -36,7 +49,7 @@ def command_environment(
 ) -> dict[str, str]:
     """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, no pager and no editor.
 
-    A variable is secret by its name, because its value is a URL with a password, or because it is named in `withhold`, which wins.
+    A variable is secret by its name, by its value, or because it is named in `withhold`, which wins.
     """
     passed = {
         name: value
@@ -52,7 +65,17 @@ def is_secret(name: str, value: str = "") -> bool:
         return False
     upper = name.upper()
     named = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDINGS)
-    return named or _URL_PASSWORD.match(value) is not None
+    return named or _holds_secret(upper, value)
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    """Whether the value alone gives it away: a URL with a password, a secret of a known form, or a text that only a machine writes."""
+    if _URL_PASSWORD.search(value) is not None:
+        return True
+    if len(value) < _SHORTEST_SECRET:
+        return False
+    is_place = name.endswith(_PLACES) and value.startswith(("/", "~", "."))
+    return bool(find_secrets(f"{name}={value}")) or (not is_place and any(map(is_generated, _WORDS.split(value))))
 
 
 def _steers_bash(name: str) -> bool:

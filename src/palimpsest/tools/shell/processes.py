@@ -19,6 +19,8 @@ TAIL: Final = 400_000
 _CHUNK: Final = 65_536
 _GRACE: Final = 2.0
 _POLL: Final = 0.02
+# A process may start another one between the search and its end.
+_ROUNDS: Final = 5
 # Seconds that processes have to end after the shell that started them, such as the other end of a process substitution.
 _LINGER: Final = 0.5
 
@@ -118,6 +120,13 @@ class Running(Struct):
             raise
 
     def _signal(self, sign: signal.Signals) -> None:
+        """Send a signal to the group. Force reaches the processes below too, which may have left it."""
+        for _ in range(_ROUNDS if sign == signal.SIGKILL else 0):
+            if not (found := _below(self.process.pid)):
+                break
+            for each in found:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, sign)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, sign)
 
@@ -128,6 +137,21 @@ class Running(Struct):
             if not _is_alive(self.process.pid):
                 return
             await asyncio.sleep(_POLL)
+
+
+def _below(top: int) -> list[int]:
+    """The processes that a process started and those that they started, as far as they run and the system tells."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            # After the name, which may hold anything: state, parent.
+            state, parent, *_ = entry.read_bytes().rpartition(b")")[2].split()
+            if state not in (b"Z", b"X"):
+                parents.setdefault(int(parent), []).append(int(entry.parent.name))
+    found = [top]
+    for each in found:
+        found += parents.get(each, [])
+    return found[1:]
 
 
 def _is_alive(group: int) -> bool:

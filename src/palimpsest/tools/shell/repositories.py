@@ -24,10 +24,18 @@ def git_folders(project: Path, home: Path | None = None) -> tuple[Path, ...]:
         inner = [path.parent for path in islice(modules.glob("*/config"), _MOST_MODULES)] if modules.is_dir() else []
         return entry, *(folder for folder in inner if not folder.is_symlink())
     folder = _named(entry, "gitdir: ")
+    if folder is not None and any((parent / ".git" / "modules") in folder.parents for parent in entry.parent.parents):
+        return (folder,)
     if folder is None or _named(folder / "gitdir", "") != entry:
         return ()
     common = _named(folder / "commondir", "")
     return (common, folder) if common is not None and common / "worktrees" == folder.parent else ()
+
+
+def repository_tree(project: Path, home: Path) -> Path | None:
+    """The folder of the repository that a project is a part of, if it is not the project itself: builds read what lies beside."""
+    entry = _entry(project, home)
+    return None if entry is None or entry.parent == project else entry.parent
 
 
 def _entry(project: Path, home: Path) -> Path | None:

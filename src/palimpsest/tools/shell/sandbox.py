@@ -13,17 +13,14 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from palimpsest.tools.shell.repositories import git_folders
+from palimpsest.tools.shell.keeper import kept
+from palimpsest.tools.shell.repositories import git_folders, repository_tree
+from palimpsest.tools.shell.visible import visible_paths
 from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 Argv: TypeAlias = tuple[str, ...]
 _PROBE_SECONDS: Final = 20
-# Keys and accounts of the user; a command has no use for them inside.
-_SECRETS: Final = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".netrc", ".git-credentials", ".pypirc"),
-    *(".claude", ".codex", ".local/share/keyrings", ".password-store", ".mozilla", ".config/google-chrome", ".config/chromium"),
-)
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Isolated, because Python would import modules of the project from the working directory.
 _LAUNCH: Final = (
@@ -33,7 +30,10 @@ _LAUNCH: Final = (
 
 
 class Area(Struct, frozen=True):
-    """What commands may use: they write in `root`, `extra` and the private folder `temp`, and do not see `hidden`."""
+    """What commands may use: they write in `root`, `extra` and the private folder `temp`, and read the system and `shown`.
+
+    Of the home folder they see what building and testing need. `hidden` they do not see, wherever it is.
+    """
 
     root: Path
     extra: tuple[Path, ...]
@@ -41,21 +41,27 @@ class Area(Struct, frozen=True):
     network: bool = False
     hidden: tuple[Path, ...] = ()
     home: Path = field(default_factory=Path.home)
+    shown: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, workspace: Workspace, *, network: bool = False, hidden: tuple[Path, ...] = ()) -> "Area":
-        """The area of a workspace, with a new temp folder; `hidden` are further folders, such as that of the sessions."""
+    def of(cls, workspace: Workspace, *, network: bool = False, hidden: tuple[Path, ...] = (), shown: tuple[Path, ...] = ()) -> "Area":
+        """The area of a workspace, with a new temp folder; `hidden` are folders such as that of the sessions."""
         temp = Path(tempfile.mkdtemp(prefix="pal-")).resolve()
-        return cls(workspace.root, workspace.extra, temp, network, hidden)
+        return cls(workspace.root, workspace.extra, temp, network, hidden, shown=shown)
 
     @property
     def writable(self) -> tuple[Path, ...]:
         """The folders of the project."""
         return (self.root, *self.extra)
 
+    def visible(self) -> tuple[Path, ...]:
+        """Existing files and folders that commands may read beside those that they may write."""
+        around = [tree for folder in self.writable if (tree := repository_tree(folder, self.home)) is not None]
+        return (*visible_paths(self.home, self.shown), *dict.fromkeys(around))
+
     def concealed(self) -> tuple[Path, ...]:
         """Existing files and folders that commands do not see; one that the project lies in stays visible."""
-        found = [path.resolve() for path in (*(self.home / name for name in _SECRETS), *self.hidden) if path.exists()]
+        found = [path.resolve() for path in self.hidden if path.exists()]
         return tuple(path for path in dict.fromkeys(found) if not any(path == folder or path in folder.parents for folder in self.writable))
 
     def remove(self) -> None:
@@ -105,15 +111,23 @@ class Sandbox(Struct, frozen=True):
             case "bubblewrap":
                 return lambda arguments: (*bubblewrap_arguments(self.program, area), "--", *arguments)
             case "landlock":
-                return lambda arguments: (self.program, "-I", "-c", _LAUNCH, self.library, json.dumps(landlock_policy(area)), *arguments)
+                return lambda arguments: kept(
+                    (self.program, "-I", "-c", _LAUNCH, self.library, json.dumps(landlock_policy(area)), *arguments)
+                )
             case "none":
-                return lambda arguments: arguments
+                return kept
 
 
 def bubblewrap_arguments(program: str, area: Area) -> Argv:
-    """The call of bubblewrap, without the command: a read-only system, a fresh /proc and /dev, and the folders of the area."""
-    # Sockets of services lie below /run, and a socket on a read-only file system can be connected to.
-    arguments = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    """The call of bubblewrap, without the command: what is visible is named, on a new file system that is read-only otherwise.
+
+    A socket on a read-only file system can be connected to, so what is not needed is not there.
+    """
+    arguments = [program]
+    for path in area.visible():
+        linked = path.is_symlink() and path.parent == Path("/")
+        arguments += ["--symlink", str(path.readlink()), str(path)] if linked else ["--ro-bind", str(path), str(path)]
+    arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)]
     # Where NixOS keeps the programs.
     arguments += ["--ro-bind-try", "/run/current-system", "/run/current-system"]
     if area.network:
@@ -126,7 +140,7 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
             arguments += [option, str(path), str(path)]
     for path in area.concealed():
         arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
-    arguments += ["--unshare-all", *(["--share-net"] if area.network else [])]
+    arguments += ["--remount-ro", "/", "--unshare-all", *(["--share-net"] if area.network else [])]
     return (*arguments, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
@@ -152,11 +166,16 @@ def landlock_policy(area: Area) -> dict[str, list[str]]:
     hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder, area.home) if (git / "hooks").is_dir()]
     shared = [str(git) for folder in area.writable for git in git_folders(folder, area.home)]
     return {
-        "fs_readable": ["/"],
+        "fs_readable": [*map(str, area.visible()), "/proc", "/dev", *_name_service(area), str(area.temp)],
         "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],
         "fs_denied": [*hooks, *map(str, area.concealed())],
         "net_allow": ["*:*", "udp://*:*"] if area.network else [],
     }
+
+
+def _name_service(area: Area) -> list[str]:
+    places = ("/run/current-system", *(("/run/systemd/resolve",) if area.network else ()))
+    return [place for place in places if Path(place).exists()]
 
 
 def find_sandbox(area: Area) -> Sandbox:

@@ -17,6 +17,8 @@ exec 3<&0
       -) case $groups in *" $group "*) groups="${groups%% "$group" *} ${groups#* "$group" }" ;; esac ;;
     esac
   done
+  for group in $groups; do kill -15 "-$group"; done
+  sleep 2
   for group in $groups; do kill -9 "-$group"; done
 } <&3 >/dev/null 2>&1 &
 """

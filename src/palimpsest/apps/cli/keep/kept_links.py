@@ -1,7 +1,7 @@
 """Links of logs that were kept outside of the home: reads them from a word or a file, and notes them in git."""
 
-import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +14,15 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.format.texts import counted
 from palimpsest.core.log.verify import KeptLink
 from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.stores.snapshots.repository import borrowed_git
 
 NOTES = "palimpsest"
 _LINK = lazy_pattern(r"(?:(\d{1,18}):)?([0-9a-f]{64})")
 # A line of `pal verify` has about 120 bytes, so this holds the links of half a million sessions.
 _MOST_BYTES = 64 * 1024 * 1024
-_GIT_SECONDS = 20
+_GIT_SECONDS = 20.0
+# The name and address of the user are in settings that are not read.
+_AUTHOR = ("user.name=palimpsest", "user.email=notes@palimpsest.invalid")
 
 
 class SessionLink(NamedTuple):
@@ -107,18 +110,14 @@ def _note_in_git(found: SessionLink) -> bool:
     Notes are apart from commits, branches and files, and are not pushed unless the user does so. Raises `StoreError` if git fails.
     """
     line = _note_line(found)
-    if line in _git_notes(found.folder, "show", "HEAD").stdout.splitlines():
-        return False
-    done = _git_notes(found.folder, "append", "-m", line, "HEAD")
-    if done.returncode:
-        why = done.stderr.strip().splitlines()
-        raise StoreError(f"git could not note the link: {why[-1] if why else 'without a reason'}", where=found.folder or ".")
+    with borrowed_git(Path(found.folder or "."), seconds=_GIT_SECONDS) as git:
+        if git is None:
+            raise StoreError("there is no git repository, or no git", where=found.folder or ".")
+        notes = ("notes", f"--ref={NOTES}")
+        # An unknown commit fails here; one without a note does in `show`.
+        commit = git.run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        with suppress(StoreError):
+            if line in git.run(*notes, "show", commit).decode("utf-8", "replace").splitlines():
+                return False
+        git.run(*notes, "append", "-m", line, commit, settings=_AUTHOR)
     return True
-
-
-def _git_notes(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "-C", folder or ".", "notes", f"--ref={NOTES}", *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_GIT_SECONDS)  # noqa: S603 - no shell, and the folder is one argument
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StoreError(f"git could not be run: {error}", where=folder or ".") from error

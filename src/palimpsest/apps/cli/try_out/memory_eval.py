@@ -1,7 +1,6 @@
 """`pal memory eval`: recall measured on data with known evidence, its weights fitted, or its latency."""
 
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -27,7 +26,7 @@ from palimpsest.apps.cli.try_out.memory_tables import (
     rankings_markdown,
 )
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.lab.memory.coding_eval import CodingReport, eval_coding
 from palimpsest.lab.memory.evaluation import MemoryReport, eval_data, fit_data
 from palimpsest.lab.memory.gates import Gate, gates
@@ -35,8 +34,9 @@ from palimpsest.lab.memory.latency import UNITS, Latency, measure_latency, quant
 from palimpsest.lab.memory.levels import LevelsReport, eval_levels
 from palimpsest.lab.memory.turn_start import TurnStart, measure_turn_start
 from palimpsest.providers.embedding import Embedder
+from palimpsest.stores.snapshots.repository import borrowed_git
 
-_GIT_SECONDS = 5
+_GIT_SECONDS = 5.0
 _LATENCY_TABLE, _LEVELS_TABLE, _CODING_TABLE, _GATES_TABLE, _TURN_START_TABLE = "latency", "levels", "coding", "gates", "turn-start"
 
 Report: TypeAlias = MemoryReport | Latency | LevelsReport | CodingReport
@@ -220,13 +220,11 @@ def _command_line() -> str:
 @cache
 def _commit() -> str:
     """Return the commit of the checkout that the package is part of, as it was when first asked; empty if there is none."""
-    folder = Path(palimpsest.__file__).parent
-    command = ("git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)  # noqa: S603 - the user's own git
-    except (OSError, subprocess.TimeoutExpired):
+        with borrowed_git(Path(palimpsest.__file__).parent, seconds=_GIT_SECONDS) as git:
+            return "" if git is None else git.run("describe", "--always", "--dirty", "--abbrev=12").decode().strip()
+    except (OSError, StoreError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _announce(what: str) -> None:

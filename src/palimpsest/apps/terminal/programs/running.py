@@ -2,10 +2,12 @@
 
 import asyncio
 import os
-import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from palimpsest.tools.shell.keeper import kept
+from palimpsest.tools.shell.processes import Running
 
 _LARGEST: Final = 200_000
 _END_SECONDS: Final = 1.0
@@ -23,9 +25,7 @@ async def run_shell_line(line: str, cwd: Path, *, given: bytes = b"", seconds: f
     shell = os.environ.get("SHELL") or "/bin/sh"
     try:
         process = await asyncio.create_subprocess_exec(
-            shell,
-            "-c",
-            line,
+            *kept((shell, "-c", line)),
             cwd=cwd,
             stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -43,8 +43,7 @@ async def run_shell_line(line: str, cwd: Path, *, given: bytes = b"", seconds: f
         return ProgramOutcome(f"it took more than {seconds:g} seconds", None)
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            await Running(process, line).kill()
             # A full pipe that is not read would keep asyncio from noticing the end; what left the group may keep it open for ever.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):

@@ -2,13 +2,14 @@
 
 import os
 import stat
-import subprocess
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from palimpsest.core.errors import StoreError
 from palimpsest.memory.note import Note
 from palimpsest.memory.weighing.staleness import DIGEST_CHARACTERS, changed_paths, cited_files
+from palimpsest.stores.snapshots.repository import borrowed_git
 
 # Bytes; a larger file counts as changed, since a note cannot be checked against it in time.
 LARGEST_FILE: Final = 4 * 1024 * 1024
@@ -49,14 +50,14 @@ class StaleFiles:
             return ""
 
     def _look_up(self, commits: list[str]) -> None:
-        """Ask git once which commits there are; without git or a repository all count as there."""
+        """Ask git once which commits there are; without git or a repository that can be read all count as there."""
         names = [each for each in dict.fromkeys(commits) if each.isalnum()]
-        command = ("git", "-C", self._root, "cat-file", "--batch-check=%(objecttype)")
         data = "".join(f"{each}\n" for each in names).encode()
         try:
-            done = subprocess.run(command, input=data, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603 - fixed words
-        except (OSError, subprocess.TimeoutExpired):
+            with borrowed_git(Path(self._root), seconds=_SECONDS) as git:
+                output = b"" if git is None else git.run("cat-file", "--batch-check=%(objecttype)", data=data)
+        except (OSError, StoreError):
             return
-        lines = done.stdout.decode("ascii", "replace").splitlines()
-        if done.returncode == 0 and len(lines) == len(names):
+        lines = output.decode("ascii", "replace").splitlines()
+        if len(lines) == len(names):
             self._commits.update((name, line == "commit") for name, line in zip(names, lines, strict=True))

@@ -1,0 +1,66 @@
+"""What commands in a sandbox see of the system and of the home folder: what building and testing need, and no file with secrets."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from palimpsest.core.redaction import find_secrets
+
+SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys", "/nix", "/gnu", "/snap"),
+    *("/var/lib/dpkg", "/var/lib/rpm", "/var/lib/gems", "/var/lib/ghc", "/var/cache/fontconfig", "/home/linuxbrew/.linuxbrew"),
+)
+"""Programs, libraries and settings of the system. Data of services (`/var`, `/srv`), other disks and other users are not among it."""
+# Folders of a home with programs and downloaded packages. Files with accounts lie beside them, so no folder around is named.
+_TOOLCHAINS: Final = (
+    *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/pipx", ".local/share/mise", ".local/share/pnpm"),
+    *(".cache/pip", ".cache/uv", ".cache/pypoetry/cache", ".cache/pypoetry/artifacts", ".cache/pypoetry/virtualenvs", ".cache/pre-commit"),
+    *(".cache/go-build", ".cache/yarn", ".cache/node", ".cache/ms-playwright", ".cache/bazelisk", ".cache/coursier", ".cache/deno"),
+    *(".pyenv", ".conda/pkgs", ".conda/envs", "miniconda3", "anaconda3", "miniforge3", ".rye", ".virtualenvs"),
+    *(".nvm", ".fnm", ".local/share/fnm", ".volta", ".npm/_cacache", ".npm-global", ".bun/bin", ".bun/install/cache", ".deno/bin"),
+    *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".rustup", "go/bin", "go/pkg", ".asdf", ".sdkman/candidates"),
+    *(".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".ivy2/cache", ".sbt/boot", ".konan"),
+    *(".rbenv", ".rvm", ".gem/ruby", ".bundle/cache", ".ghcup/bin", ".ghcup/ghc", ".cabal/packages", ".cabal/bin", ".cabal/store", ".opam"),
+    *(".nuget/packages", ".dotnet", ".hex/packages", ".mix/archives", ".mix/elixir", ".julia/packages", ".julia/registries"),
+    *(".julia/artifacts", ".pub-cache/hosted", ".composer/cache", ".nix-profile", ".nix-defexpr", ".linuxbrew"),
+)
+# Settings without which git and builds do something else. Each is shown only if no secret is found in it.
+_JUDGED_FILES: Final = (
+    *(".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".cargo/config.toml", ".cargo/config"),
+    *(".tool-versions", ".config/mise/config.toml", ".python-version", ".node-version", ".nvmrc", ".ripgreprc"),
+)
+_LARGEST_JUDGED: Final = 200_000
+_ENVIRONMENT_FILES: Final = ("pyvenv.cfg", "conda-meta")
+
+
+def visible_paths(home: Path, shown: tuple[Path, ...] = (), search_path: str | None = None) -> tuple[Path, ...]:
+    """The existing files and folders beside the project that commands may read: of the system, of the home, and what a setting names."""
+    found = [*_existing(map(Path, SYSTEM)), *_existing(home / name for name in _TOOLCHAINS)]
+    found += [path for path in _existing(home / name for name in _JUDGED_FILES) if _is_harmless(path)]
+    found += _programs(home, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
+    found += _existing(path if path.is_absolute() else home / path for path in map(Path.expanduser, shown))
+    return tuple(dict.fromkeys(found))
+
+
+def _existing(paths: Iterator[Path]) -> Iterator[Path]:
+    return (path for path in paths if path.exists())
+
+
+def _is_harmless(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_JUDGED:
+            return False
+        return not find_secrets(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return False
+
+
+def _programs(home: Path, search_path: str) -> Iterator[Path]:
+    """The folders of the search path; with the whole environment if it is one of Python."""
+    for word in search_path.split(os.pathsep):
+        folder = Path(word)
+        if not folder.is_absolute() or not folder.is_dir() or folder in (home, *home.parents):
+            continue
+        around = folder.parent
+        yield around if any((around / name).exists() for name in _ENVIRONMENT_FILES) and around not in (home, *home.parents) else folder
