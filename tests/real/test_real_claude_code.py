@@ -1,10 +1,17 @@
 """Claude Code itself, from npm, against a scripted model on the loopback: `./run pytest -m real tests/real`."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from desks import ClaudeDesk
+
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid, UserTyped, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.foreign.claude.writer import claude_session
+from palimpsest.stores.home import Home
 
 pytestmark = pytest.mark.real
 RECALL = "mcp__plugin_pal_pal__recall"
@@ -62,3 +69,26 @@ def test_mi_13_after_unplugging_nothing_of_pal_is_in_a_request(desk: ClaudeDesk)
 
     assert contexts(first) == []
     assert "pal_pal" not in json.dumps(first)
+
+
+def test_an_exported_session_goes_on_with_what_its_view_shows(claude_desk: ClaudeDesk) -> None:
+    desk = claude_desk
+    home = Home(Path(desk.variables["PAL_HOME"]))
+    with home.new(cwd=str(desk.project), model="claude-sonnet-4-6") as log:
+        log.append(ModelReplied((Text("I am ready.", "assistant"),)))
+        log.append(UserSaid((Text("Read a.txt."),)))
+        log.append(ModelReplied((ToolCall("toolu_1", "Read", '{"file_path":"a.txt"}'),)))
+        result = log.append(ToolReturned(ToolResult("toolu_1", (Text("THE-WHOLE-FILE"),))))
+        log.append(ModelReplied((Text("Done.", "assistant"),)))
+        log.append(ViewEdited((Mask((f"{result.seq}.0",), "[cleared; recall it]"),), "pal"))
+        log.append(UserTyped((Text("And b.txt, when you are done."),)))
+        session = claude_session(log)
+    desk.pal("export", log.session, "--to", "claude", "--install")
+    [request] = [request for request in desk.claude("--resume", session, "Go on.") if request.get("tools")]
+    sent = json.dumps(request["messages"])
+
+    assert request["messages"][0]["role"] == "user"
+    assert "I am ready." in sent
+    assert "[cleared; recall it]" in sent
+    assert "THE-WHOLE-FILE" not in sent
+    assert "And b.txt, when you are done." in sent

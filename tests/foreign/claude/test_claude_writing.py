@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from claude_lines import chain_faults, lines_of, log_with, paired
-from claude_session import SESSION, prompt, readable, reply, text, written
+from claude_session import SESSION, Line, blocks_of, call, prompt, readable, reply, result, text, written
 from corpus import corpus, golden
 from generated import generate
 from readings import Home, called, returned, said
@@ -37,12 +37,22 @@ FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")
 COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "type", "uuid", "timestamp"}
 
 
+def without_added(lines: list[Line]) -> list[Line]:
+    """Lines of an export without the queued prompts that it added, each before the line that follows it."""
+    added = {line["uuid"]: line["parentUuid"] for line in lines if "palimpsest" in line}
+    kept = [line for line in lines if line.get("uuid") not in added]
+    for line in kept:
+        while line.get("parentUuid") in added:
+            line["parentUuid"] = added[line["parentUuid"]]
+    return kept
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
 def test_every_line_of_an_imported_session_comes_back_as_it_was(path: Path) -> None:
     home = Home()
     session = home.take(CLAUDE, path)[0].session
     log = Log.open(home.store, session, FixedClock())
-    assert lines_of(log, home.blobs) == readable(path)
+    assert without_added(lines_of(log, home.blobs)) == readable(path)
 
 
 def test_an_imported_session_that_goes_on_here_is_chained_to_its_last_line() -> None:
@@ -117,11 +127,11 @@ def test_a_session_of_any_origin_becomes_lines_that_are_chained_in_its_form() ->
     assert used["message"]["usage"]["cache_creation_input_tokens"] == 30
     assert answered["message"]["content"] == [{"tool_use_id": block["id"], "type": "tool_result", "content": "x = 1", "is_error": True}]
     assert answered["sourceToolAssistantUUID"] == used["uuid"]
-    assert (queued["type"], queued["operation"], queued["content"]) == ("queue-operation", "enqueue", "later")
-    lines = [stated, asked, thought, looked, used, answered]
+    assert queued["message"] == {"role": "user", "content": "later"}
+    lines = [stated, asked, thought, looked, used, answered, queued]
     assert [line["parentUuid"] for line in lines] == [None, *(line["uuid"] for line in lines[:-1])]
-    assert {line["sessionId"] for line in [*lines, queued]} == {claude_session(log)}
-    assert lines_of(log) == [*lines, queued]
+    assert {line["sessionId"] for line in lines} == {claude_session(log)}
+    assert lines_of(log) == lines
 
 
 def test_a_reply_beside_the_conversation_is_not_written_and_what_had_arrived_of_a_broken_one_is() -> None:
@@ -157,7 +167,8 @@ def test_a_call_is_answered_before_the_user_speaks_by_what_came_later_or_as_inte
         ToolReturned(ToolResult("c1", (Text("late"),))),
         ToolReturned(ToolResult("c3", (Text("of no call"),))),
     )
-    first, second, late, interrupted, spoken, stray = lines_of(log)
+    opening, first, second, late, interrupted, spoken, stray = lines_of(log)
+    assert (opening["message"], opening["isMeta"]) == ({"role": "user", "content": "Go on."}, True)
     assert late["message"]["content"] == [{"tool_use_id": "c1", "type": "tool_result", "content": "late"}]
     assert interrupted["message"]["content"][0]["is_error"] is True
     assert [late["sourceToolAssistantUUID"], interrupted["sourceToolAssistantUUID"]] == [first["uuid"], second["uuid"]]
@@ -299,3 +310,50 @@ def test_a_fork_of_an_imported_session_gets_an_id_of_its_own(path: Path) -> None
     assert {line["sessionId"] for line in lines if "sessionId" in line} == {claude_session(fork)}
     assert claude_session(fork) != claude_session(log)
     assert returned([event.body for event in fork.events()]) == returned([event.body for event in log.events()])
+
+
+def test_a_result_that_an_edit_made_here_covers_is_written_as_it_is_shown(tmp_path: Path) -> None:
+    home = Home()
+    lines = (
+        prompt("u1", None, "look"),
+        reply("a1", "u1", "m1", call("c1", "Read", file_path="a.py")),
+        result("r1", "a1", "c1", "the whole file", toolUseResult={"file": {"content": "the whole file"}}),
+        reply("a2", "r1", "m2", call("c2", "Read", file_path="b.py")),
+        result("r2", "a2", "c2", [{"type": "text", "text": "the other"}, {"type": "text", "text": " file"}]),
+    )
+    (done,) = home.take(CLAUDE, written(tmp_path, *lines))
+    with Log.open(home.store, done.session, FixedClock(), write=True) as log:
+        results = tuple(item.id for item in log.view.items if isinstance(item.content, ToolResult))
+        log.append(ToolReturned(ToolResult("c9", (Text("of no call"),))))
+        log.append(ViewEdited((Mask(results, "[cleared, recall 5.0]"),), "pal"))
+        found = lines_of(log, home.blobs)
+
+        assert [block["content"] for line in found[:5] for block in blocks_of(line) if block["type"] == "tool_result"] == [
+            "[cleared, recall 5.0]"
+        ] * 2
+        assert "whole file" not in json.dumps(found)
+        # What came from another machine with its own clearings stays as it was written there.
+        assert [line["uuid"] for line in found[:5]] == ["u1", "a1", "r1", "a2", "r2"]
+        assert "the whole file" in {text_of(item.content) for item in log.view.items}
+
+
+def test_a_prompt_that_only_the_queue_of_a_file_holds_is_a_line_of_the_user_before_its_answer(tmp_path: Path) -> None:
+    operation = {"type": "queue-operation", "timestamp": "2026-01-02T03:04:05.000Z", "sessionId": SESSION}
+    lines = (
+        prompt("u1", None, "look"),
+        reply("a1", "u1", "m1", call("c1", "Read", file_path="a.py")),
+        {**operation, "operation": "enqueue", "content": "and b.py"},
+        result("r1", "a1", "c1", "x"),
+        {**operation, "operation": "remove"},
+        reply("a2", "r1", "m2", text("Both.")),
+    )
+    home, other = Home(), Home()
+    (done,) = home.take(CLAUDE, written(tmp_path, *lines))
+    found = lines_of(Log.open(home.store, done.session, FixedClock()), home.blobs)
+    added = found[5]
+
+    assert (added["type"], added["message"], added["parentUuid"]) == ("user", {"role": "user", "content": "and b.py"}, "r1")
+    assert (found[6]["uuid"], found[6]["parentUuid"]) == ("a2", added["uuid"])
+    (again,) = other.take(CLAUDE, written(tmp_path, *found))
+    assert said(other.bodies(again.session)) == said(home.bodies(done.session)) == ["look", "and b.py"]
+    assert home.take(CLAUDE, written(tmp_path, *found))[0].counts.events == 0

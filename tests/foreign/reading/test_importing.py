@@ -35,11 +35,10 @@ from palimpsest.foreign.reading.importing import (
     _LogImport,
     foreign_key,
     import_session,
-    inserted_ids,
     provenance_of,
     session_id,
 )
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, inserted_ids
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
 
 TALK = (

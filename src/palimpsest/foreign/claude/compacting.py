@@ -1,15 +1,17 @@
 """Writes edits as the lines of Claude Code for them: boundaries, summaries, preserved lines and cleared results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import structs
+
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.core.edits import Fold, Insert, Mask, Put
-from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.events import Event, ToolReturned, ViewEdited
 from palimpsest.core.events.event_items import edit_items
-from palimpsest.core.items import Content, Item, ToolResult
+from palimpsest.core.items import Content, Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.view import ViewReplay
@@ -19,7 +21,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.foreign.claude.blocks import assistant_blocks, result_block, user_content
 from palimpsest.foreign.claude.layout import ItemRun, Layout, LineIndex, layout_of
 from palimpsest.foreign.file_ids import FileIds
-from palimpsest.wire.json_reading import Json
+from palimpsest.wire.json_reading import Json, table_at, tables_at, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +218,38 @@ _SUMMARY: Json = {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}
 def _is_not_append(edit: Insert) -> bool:
     """Whether an insertion does more than append texts at the end."""
     return bool(edit.before) or not all(isinstance(piece, Put) for piece in edit.contents)
+
+
+def covered_results(log: Log, imported: Container[int]) -> dict[str, ToolResult]:
+    """The results that edits made here have covered, as the view shows them.
+
+    The program reads no line that clears a result when it resumes, so the result has to be written as it is to be shown; the log keeps it.
+    """
+    edited = {
+        item_id
+        for event in log.events()
+        if isinstance(event.body, ViewEdited) and event.seq not in imported
+        for edit in event.body.edits
+        if isinstance(edit, Mask) and edit.text and edit.form == "shown"
+        for item_id in edit.ids
+    }
+    covered = ((item.id, shown(item)) for item in log.view.items if item.id in edited and item.mask is not None)
+    return {item_id: content for item_id, content in covered if isinstance(content, ToolResult)}
+
+
+def with_stub(event: Event, stubs: Mapping[str, ToolResult]) -> Event:
+    """An event as it is to be written: a result that is covered with its stub."""
+    stub = stubs.get(f"{event.seq}.0")
+    if stub is None or not isinstance(event.body, ToolReturned):
+        return event
+    result = structs.replace(stub, call_id=event.body.result.call_id)
+    return structs.replace(event, body=structs.replace(event.body, result=result))
+
+
+def put_stubs(line: Json, stubs: Mapping[str, ToolResult]) -> None:
+    """Replace covered results on an imported line, in its message and in the copy of the result beside it."""
+    for block in tables_at(table_at(line, "message"), "content"):
+        stub = stubs.get(text(block, "tool_use_id")) if block.get("type") == "tool_result" else None
+        if stub is not None:
+            block["content"] = text_of(stub)
+            line.pop("toolUseResult", None)

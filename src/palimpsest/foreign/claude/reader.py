@@ -51,6 +51,8 @@ class TranscriptReader:
         # Whether a boundary folded without a summary, and no reply followed since.
         self._folded = False
         self._prompt_queue = PromptQueue()
+        # The lines of the queue that inserted a prompt into a turn.
+        self._inserted_keys: dict[str, str] = {}
         self._request_shape = ""
         self._title = ""
         self._tags: tuple[str, ...] = ()
@@ -78,7 +80,11 @@ class TranscriptReader:
             case "queue-operation":
                 typed = self._prompt_queue.apply(line)
                 self._path.attach(source_line.uuid, text(line, "parentUuid"))
-                self._held.append(LineGroup("steering" if typed else "note", [source_line], typed_text=typed))
+                group = LineGroup("steering" if typed else "note", [source_line], typed_text=typed)
+                self._held.append(group)
+                if typed:
+                    self._inserted_keys[typed] = source_line.key
+                    self._path.assign(source_line.key, group)
             case "system" if text(line, "subtype") == "compact_boundary":
                 yield from self.flush()
                 self._begin_compaction(source_line)
@@ -216,7 +222,11 @@ class TranscriptReader:
                 self._after_boundary.append(original)
             self._hold_note(source_line)
             return
-        self._prompt_queue.delivered_by_line(source_line.json)
+        inserted = self._prompt_queue.delivered_by_line(source_line.json)
+        if inserted:
+            self._path.add_copy(source_line.uuid, self._inserted_keys[inserted])
+            self._hold_note(source_line)
+            return
         result = any(block.get("type") == "tool_result" for block in tables_at(table_at(source_line.json, "message"), "content"))
         yield from self._rewind_if_branch(source_line, is_message=not result)
         self._hold(

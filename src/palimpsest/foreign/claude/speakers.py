@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from palimpsest.core.events import Body, ContextStated, Recalled, Statement, UserSaid
 from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Content, Document, Image, Opaque, Part, Text, ToolResult
+from palimpsest.foreign.reading.transcript import FIELD
 from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
 # Older versions mark inserted text only by a tag at its start.
@@ -202,12 +203,16 @@ class PromptQueue:
                 pass
         return ""
 
-    def delivered_by_line(self, line: Json) -> None:
-        """Remove the prompts that a user line delivers."""
+    def delivered_by_line(self, line: Json) -> str:
+        """Remove the prompts that a user line delivers. Returns the one that was inserted already, if an export added the line for it."""
         message = table_at(line, "message")
         line_text = text(message, "content") or "\n".join(text(block, "text") for block in tables_at(message, "content"))
+        if FIELD in line and line_text in self._inserted:
+            self._inserted.remove(line_text)
+            return line_text
         if self._waiting and line_text:
             self._remove(next((prompt for prompt in self._waiting if prompt.strip() in line_text), ""))
+        return ""
 
     def delivered_by_attachment(self, attachment: Json) -> bool:
         """Whether an attachment delivers a prompt that was inserted already."""

@@ -28,16 +28,18 @@ from palimpsest.core.items import Content, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import assistant_blocks, plain_id, result_block, usage_of, user_content
-from palimpsest.foreign.claude.compacting import CompactionWriter, EditLine
+from palimpsest.foreign.claude.compacting import CompactionWriter, EditLine, covered_results, put_stubs, with_stub
 from palimpsest.foreign.claude.imported_lines import ImportedLines, pending_calls
 from palimpsest.foreign.claude.layout import LineIndex
 from palimpsest.foreign.file_ids import FileIds, paired_items
-from palimpsest.foreign.reading.importing import foreign_key
+from palimpsest.foreign.reading.importing import foreign_key, provenance_of
 from palimpsest.foreign.reading.transcript import FIELD, ExportOrigin, origin_of
 from palimpsest.wire.json_reading import Json, text
 
 VERSION = "2.1.325"
 _NO_RESULT = "The call was interrupted; there is no result."
+# As in a request that would begin with the assistant.
+_BEGIN_TEXT = "Go on."
 _RESUME_TEXT = "The conversation goes on from here."
 _NO_USAGE = Usage()
 # Bytes at the end of a file in which the program looks for titles and tags.
@@ -59,7 +61,8 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "", origin: ExportOrigin 
     """
     is_complete = log.opened.base is None
     events = log.reader.run(log.reader.first, log.tip) if is_complete else log.events()
-    imported = ImportedLines(blobs)
+    origin = origin or origin_of(log)
+    imported = ImportedLines(blobs, origin)
     new_events: list[Event] = []
     parents: dict[int, int] = {}
     results: dict[str, list[Event]] = {}
@@ -75,8 +78,13 @@ def write_claude(log: Log, blobs: Blobs, *, cwd: str = "", origin: ExportOrigin 
     for event in new_events:
         if isinstance(event.body, ToolReturned):
             results.setdefault(event.body.result.call_id, []).append(event)
-    writer = _TranscriptWriter(log, blobs, imported, parents, results, ids=ids, cwd=cwd, origin=origin or origin_of(log))
+    stubs = covered_results(log, imported.events)
+    new_events = [with_stub(event, stubs) for event in new_events]
+    writer = _TranscriptWriter(log, blobs, imported, parents, results, ids=ids, cwd=cwd, origin=origin)
+    stubs_by_call = {ids.of(item_id, result.call_id): result for item_id, result in stubs.items() if item_id in imported.sources}
     for line in imported.lines():
+        if stubs_by_call:
+            put_stubs(line, stubs_by_call)
         if not is_complete and "sessionId" in line:
             line["sessionId"] = writer.session
         if cwd and "cwd" in line:
@@ -181,6 +189,10 @@ class _TranscriptWriter:
             # After a compaction with preserved lines only a user line counts.
             yield self._marked(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
         for queued in self._queued_input.values():
+            if provenance_of(queued) is None:
+                # The program does not read its queue when it resumes, so that a prompt that waits here would be lost there.
+                yield from map(self._marked, self._user_line([], list(queued.parts), {"permissionMode": "default"}))
+                continue
             line: Json = {"type": "queue-operation", "operation": "enqueue", "timestamp": self._time(), "sessionId": self.session}
             yield self._marked({**line, "content": "\n".join(text_of(part) for part in queued.parts)})
         if self._has_written and self._title_lines and self._bytes_since_title > TITLE_WINDOW // 2:
@@ -270,6 +282,9 @@ class _TranscriptWriter:
         if not blocks:
             return
         yield from self._answer_pending()
+        if not self._parent:
+            # A conversation that begins with the assistant is refused by the provider.
+            yield self._line("user", {"message": {"role": "user", "content": _BEGIN_TEXT}, "isMeta": True})
         self._model = body.model or self._model
         own_id = body.message if isinstance(body, ModelReplied) else ""
         message = own_id if own_id.startswith("msg_") else self._message_id("message")

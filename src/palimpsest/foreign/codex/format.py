@@ -17,7 +17,16 @@ from palimpsest.foreign.codex.rollout import RolloutReader
 from palimpsest.foreign.codex.writer import rollout_name, write_codex
 from palimpsest.foreign.reading.files import changed, decoded, files_below, raw_of, reason, state_of
 from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import LineMark, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, mark_on
+from palimpsest.foreign.reading.transcript import (
+    LIVE,
+    LineMark,
+    ReadEvent,
+    ReadOutput,
+    ReadPosition,
+    ReadProblem,
+    TranscriptSource,
+    mark_on,
+)
 from palimpsest.wire.json_reading import Json, is_json, number, shorten, table_at, text
 
 __all__ = ["CodexFormat", "rollout_name", "write_codex"]
@@ -26,7 +35,6 @@ __all__ = ["CodexFormat", "rollout_name", "write_codex"]
 # wait.
 _MOMENT_SECONDS = 0.15
 _YOUNG_MS = 5_000
-_LIVE = "-live"
 _MAX_BASES = 16
 _LINE_NUMBER = re.compile(r"\d*")
 
@@ -69,7 +77,7 @@ def _source(path: Path) -> TranscriptSource | ReadProblem | None:
     try:
         start = rollout_start(path)
         if start is not None:
-            live = _LIVE if _is_fresh(path) else ""
+            live = LIVE if _is_fresh(path) else ""
             return TranscriptSource(NAME, str(path), start.thread, changed(path) + live, start.parent, start.origin)
         if not path.name.startswith("rollout-"):
             return None
@@ -96,7 +104,7 @@ class _RolloutPass:
     def __init__(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> None:
         self._path = Path(source.path)
         self._thread = source.session
-        self._is_live = source.changed.endswith(_LIVE)
+        self._is_live = source.changed.endswith(LIVE)
         self._rollout = RolloutReader(blobs)
         self._read_before = position.offset if position is not None else 0
         self._partial_offsets = (state_of(position, _PositionState) or _PositionState()).cuts

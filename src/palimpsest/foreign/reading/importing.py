@@ -7,13 +7,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from palimpsest.core.edits import Fold, Mask, Put, into_of
-from palimpsest.core.errors import BadEdit, BadInput, StoreError
+from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import (
     NULL,
     Body,
     CallStarted,
-    Event,
     EventRef,
     ModelReplied,
     Rewound,
@@ -22,7 +21,6 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs, Clock, SessionStore
@@ -30,6 +28,8 @@ from palimpsest.core.view import View
 from palimpsest.foreign.reading.buffering import BufferedStore
 from palimpsest.foreign.reading.estimates import CallEstimator
 from palimpsest.foreign.reading.transcript import (
+    UNFIT,
+    EventIndex,
     ExportOrigin,
     Format,
     ReadEvent,
@@ -37,6 +37,7 @@ from palimpsest.foreign.reading.transcript import (
     ReadPosition,
     ReadProblem,
     TranscriptSource,
+    built_body,
     is_original,
 )
 
@@ -151,7 +152,7 @@ def import_session(
     own_id = session_id(form.name, source.session)
     log_import = _LogImport(BufferedStore(store), into or own_id, clock, form.name if into not in {"", own_id} else "")
     try:
-        for output in _read_guarded(form, source, blobs, position if log_import.continues(since) else None):
+        for output in read_guarded(form, source, blobs, position if log_import.continues(since) else None):
             match output:
                 case ReadEvent():
                     log_import.add(output)
@@ -164,7 +165,7 @@ def import_session(
         log_import.close()
 
 
-def _read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
+def read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
     """What a format yields; an exception becomes the last problem, and what was yielded before it stays."""
     try:
         yield from form.read(source, blobs, position)
@@ -185,10 +186,7 @@ class _LogImport:
         self._clock = clock
         self._form = form
         self._origins: dict[ExportOrigin, bool] = {}
-        self._seqs: dict[str, int] = {}
-        # By event: how many items it added. For an edit the edit itself, replaced on first use by the ids of the items that it inserted.
-        self._added: dict[int, int | ViewEdited | tuple[str, ...]] = {}
-        self._last_key = ""
+        self._index = EventIndex()
         # The newest imported event, and the tip if events were recorded here after it, else -1.
         self._last_imported = self._local_tip = -1
         # The event at which the next event begins a branch; the rewind is written only if that event records something.
@@ -216,7 +214,7 @@ class _LogImport:
             provenance = provenance_of(event.body)
             if provenance is not None and provenance.form == self._form:
                 self._last_imported = event.seq
-                self._index(event, provenance.key)
+                self._index.add(event.seq, event.body, provenance.key)
             self._estimator.replay(event, log)
         self._estimator.count_pending_call(log)
         log.expect_jumps()
@@ -242,15 +240,11 @@ class _LogImport:
 
     def item_ids(self, key: str) -> tuple[str, ...]:
         """Ids of the items that the event of that key added."""
-        seq = self._seqs.get(key, -1)
-        added = self._added.get(seq, 0)
-        if isinstance(added, ViewEdited):
-            added = self._added[seq] = inserted_ids(seq, added)
-        return tuple(f"{seq}.{number}" for number in range(added)) if isinstance(added, int) else added
+        return self._index.item_ids(key)
 
     def add(self, read_event: ReadEvent) -> None:
         """Record one event, unless its key is recorded already. What does not fit the log becomes a problem."""
-        if read_event.key and read_event.key in self._seqs:
+        if read_event.key and read_event.key in self._index:
             return
         if self._log is None:
             self._create_log(read_event)
@@ -259,11 +253,11 @@ class _LogImport:
             return
         try:
             self._branch_from = self._branch_point(self._log, read_event)
-            body = read_event.body if isinstance(read_event.body, Value) else read_event.body(self)
+            body = built_body(read_event, self)
             if body is not None:
                 self._rewind(self._log, read_event)
                 self._append(self._log, body, read_event)
-        except (BadEdit, BadInput, UnicodeEncodeError) as error:
+        except UNFIT as error:
             self.problems.append(ReadProblem(read_event.key, f"it could not be taken over: {error}"))
 
     def _is_exported(self, log: Log, read_event: ReadEvent) -> bool:
@@ -280,7 +274,7 @@ class _LogImport:
         if self._local_tip <= mark.origin.tip:
             # Nothing was recorded here since the export, so what follows in the file continues the log.
             self._local_tip = -1
-        self._index(log.event(mark.seq), read_event.key)
+        self._index.add(mark.seq, log.event(mark.seq).body, read_event.key)
         return True
 
     def _create_log(self, read_event: ReadEvent) -> None:
@@ -289,13 +283,13 @@ class _LogImport:
         body = self._with_provenance(structs.replace(read_event.body, session=self._session), read_event)
         self._log = Log.create(self._store, body, _OpeningClock(read_event.at, self._clock))
         self._log.expect_jumps()
-        self._index(self._log.event(self._log.tip), read_event.key)
+        self._index.add(self._log.tip, body, read_event.key)
         self._last_imported = self._log.tip
         self._tally.add(body)
 
     def _branch_point(self, log: Log, read_event: ReadEvent) -> int | None:
         """The event to rewind to before this one: the one it follows, or the newest imported one if events were recorded here since."""
-        to = self._seqs.get(read_event.after) if read_event.after and read_event.after != self._last_key else None
+        to = self._index.branch_target(read_event)
         if to is None and self._local_tip >= 0:
             to = self._last_imported
         return to if to != log.tip else None
@@ -316,19 +310,11 @@ class _LogImport:
         event = log.append(self._with_provenance(body, read_event), at=read_event.at, foreign=True)
         self._estimator.count(event)
         self._last_imported = event.seq
-        self._index(event, read_event.key)
+        self._index.add(event.seq, event.body, read_event.key)
         self._tally.add(event.body)
 
     def _with_provenance(self, body: AnyBody, read_event: ReadEvent) -> AnyBody:
         return structs.replace(body, foreign=Raw(_encode(Provenance(read_event.key, read_event.line, self._form))))
-
-    def _index(self, event: Event, key: str) -> None:
-        if key:
-            self._seqs[key] = event.seq
-            self._last_key = key
-            added = event.body if isinstance(event.body, ViewEdited) else len(items_of(event.seq, event.body))
-            if added:
-                self._added[event.seq] = added
 
     def _require_log(self) -> Log:
         if self._log is None:
@@ -358,12 +344,6 @@ class _OpeningClock:
 
     def now(self) -> int:
         return next(self._times, None) or self._later.now()
-
-
-def inserted_ids(seq: int, body: ViewEdited) -> tuple[str, ...]:
-    """Ids of the items that the edits of an event inserted, in order."""
-    pieces = ((index, number, piece) for index, edit in enumerate(body.edits) for number, piece in enumerate(into_of(edit)))
-    return tuple(f"{seq}.{index}.{number}" for index, number, piece in pieces if isinstance(piece, Put))
 
 
 def provenance_of(body: Body) -> Provenance | None:

@@ -1,4 +1,4 @@
-"""The protocol of a transcript format, what reading a session yields, and the mark by which an exported line names its event."""
+"""The protocol of a transcript format, what reading a session yields and where it is placed, and the marks of exported lines."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -8,8 +8,10 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Raw, structs
 
-from palimpsest.core.edits import Fold, Insert, Into, Keep, Mask, Put
-from palimpsest.core.events import NULL, Body, ForeignNoted, ToolReturned, ViewEdited
+from palimpsest.core.edits import Fold, Insert, Into, Keep, Mask, Put, into_of
+from palimpsest.core.errors import BadEdit, BadInput
+from palimpsest.core.events import NULL, Body, Event, ForeignNoted, ToolReturned, ViewEdited
+from palimpsest.core.events.event_items import items_of
 from palimpsest.core.items import Text, ToolCall, Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
@@ -18,6 +20,11 @@ from palimpsest.wire.json_reading import Json, text
 
 # The field of a line. Other programs ignore fields that they do not know.
 FIELD = "palimpsest"
+# How the stamp of a file ends that is being written: a reply at its end may still be completed.
+LIVE = "-live"
+# Why a body does not fit a session; the event is then left out, and reading goes on.
+UNFIT = (BadEdit, BadInput, UnicodeEncodeError)
+_NO_VIEW = View()
 _LINK_DIGITS = 16
 _MARK = re.compile(r"([A-Za-z0-9._-]{1,128})@(\d{1,15})/(\d{1,15}):([0-9a-f]{16})")
 _MARK_FIELD = re.compile(rb'"palimpsest":"([^"\\]{1,200})"')
@@ -210,6 +217,96 @@ class DeferredCompaction:
             return ForeignNoted(self.by)
         fold = Fold(ids[0], ids[stop - 1], (Put("summary", Text(self.summary)),))
         return ViewEdited((fold,), self.by, "compaction", tokens_before=self.tokens_before, tokens_after=self.tokens_after)
+
+
+class EventIndex:
+    """The events of a session by the other program's keys, and the items that each of them added."""
+
+    def __init__(self) -> None:
+        self._seqs: dict[str, int] = {}
+        # By event: how many items it added. For an edit the edit itself, replaced on first use by the ids of the items that it inserted.
+        self._added: dict[int, int | ViewEdited | tuple[str, ...]] = {}
+        self._last_key = ""
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._seqs
+
+    def add(self, seq: int, body: Body, key: str) -> None:
+        """Add an event; one without a key cannot be found again."""
+        if key:
+            added = body if isinstance(body, ViewEdited) else len(items_of(seq, body))
+            self.add_items(seq, key, added)
+
+    def add_items(self, seq: int, key: str, added: int | ViewEdited) -> None:
+        """Add an event of which only the number of its items is known, or the edit that it is."""
+        self._seqs[key] = seq
+        self._last_key = key
+        if added:
+            self._added[seq] = added
+
+    def branch_target(self, event: ReadEvent) -> int | None:
+        """The event that a read event follows; `None` if that is the one before it, or not known."""
+        return self._seqs.get(event.after) if event.after and event.after != self._last_key else None
+
+    def item_ids(self, key: str) -> tuple[str, ...]:
+        """Ids of the items that the event of that key added."""
+        seq = self._seqs.get(key, -1)
+        added = self._added.get(seq, 0)
+        if isinstance(added, ViewEdited):
+            added = self._added[seq] = inserted_ids(seq, added)
+        return tuple(f"{seq}.{number}" for number in range(added)) if isinstance(added, int) else added
+
+
+def built_body(event: ReadEvent, context: ImportContext) -> Body | None:
+    """The body of a read event, built now if it was deferred; `None` if nothing is to be recorded. Raises one of `UNFIT`."""
+    return event.body if isinstance(event.body, Value) else event.body(context)
+
+
+def inserted_ids(seq: int, body: ViewEdited) -> tuple[str, ...]:
+    """Ids of the items that the edits of an event inserted, in order."""
+    pieces = ((index, number, piece) for index, edit in enumerate(body.edits) for number, piece in enumerate(into_of(edit)))
+    return tuple(f"{seq}.{index}.{number}" for index, number, piece in pieces if isinstance(piece, Put))
+
+
+class PlacedEvents:
+    """Places the events of a transcript without a log, behind event `first`: each gets its number and its parent.
+
+    There is no view, so edits are not those of an import, and only their places count. `after_reply` is the key of the last reply before
+    `first` and the number of its items: a reply may go on behind the place where an earlier reading stopped.
+    """
+
+    def __init__(self, first: int = 0, after_reply: tuple[str, int] = ("", 0)) -> None:
+        self._index = EventIndex()
+        self._seq = self._tip = first
+        key, items = after_reply
+        if key:
+            self._index.add_items(first, key, items)
+
+    @property
+    def view(self) -> View:
+        """An empty view."""
+        return _NO_VIEW
+
+    def item_ids(self, key: str) -> tuple[str, ...]:
+        """Ids of the items that the event of that key added."""
+        return self._index.item_ids(key)
+
+    def place(self, read: ReadEvent) -> Event | None:
+        """The event that a read event becomes; `None` if it is known already, or nothing is to be recorded."""
+        if read.key and read.key in self._index:
+            return None
+        target = self._index.branch_target(read)
+        try:
+            body = built_body(read, self)
+        except (*UNFIT, LookupError):
+            # An edit that names items of the view; it keeps its place, because a branch may begin behind it.
+            body = ForeignNoted(read.key)
+        if body is None:
+            return None
+        self._seq += 1
+        parent, self._tip = self._tip if target is None else target, self._seq
+        self._index.add(self._seq, body, read.key)
+        return Event(self._seq, parent, read.at, "", body)
 
 
 def origin_of(log: Log, seq: int | None = None) -> ExportOrigin:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from claude_session import SESSION, prompt, reply, text, written
+from corpus import golden
 
 from palimpsest.stores.home import Home
 
@@ -36,6 +37,19 @@ def test_after_a_compaction_the_hook_prints_one_json_value(transcript: Path, tmp
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert "- 2026-01-02 03:04: Keep the flag --fast." in json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+
+
+def test_after_a_compaction_of_claude_code_the_hook_shows_the_commands_that_ran_and_their_errors(tmp_path: Path) -> None:
+    transcript = golden("claude/2.1.325/projects/-repo-project/69901b92*.jsonl")[0]
+    done = run(tmp_path / "home", input_of(transcript, "SessionStart", source="compact"), "SessionStart")
+    lines = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"].splitlines()
+
+    assert lines[lines.index("Commands, newest first, with exit codes:") + 1 : lines.index("Messages of the user, verbatim:")] == [
+        "- [0] seq 1 30000",
+        "- [3] echo oops >&2; exit 3",
+        "Open errors:",
+        "- [3] oops | echo oops >&2; exit 3",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import click
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.plugin.hooks.answering import (
     AGENTS,
+    HOOK_BYTES,
     LIMIT,
     MOST_INPUT,
     Agent,
@@ -85,7 +86,8 @@ def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: f
 
 def _print(said: HookAnswer, given: HookInput) -> None:
     path = transcript_of(given) if said.background else None
-    if path is not None:
+    # A hook reads a short transcript whole, so that nothing of it has to be kept.
+    if path is not None and (said.background == "import" or path.stat().st_size > HOOK_BYTES):
         command = [sys.executable, "-m", "palimpsest.apps.cli", "hook", "--background", said.background, "--transcript", str(path)]
         nothing = subprocess.DEVNULL
         # In a session of its own, so that it outlives the agent, which does not wait for it.
@@ -103,7 +105,7 @@ def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
     lock = Lock(home.folder / "hooks" / "background.lock")
     lock.acquire()
     try:
-        refresh(digest_slot(home.folder, transcript), transcript)
+        refresh(digest_slot(home.folder, transcript), transcript, always=imports)
         if imports:
             _import(home, transcript)
     finally:

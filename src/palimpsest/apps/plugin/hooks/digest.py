@@ -1,8 +1,12 @@
-"""The digest of a transcript: evidence and messages of the user up to a byte, kept in the home, so that a hook reads only what is new."""
+"""The digest of a transcript: evidence and messages of the user, read as an import reads them.
+
+A hook reads a transcript of ordinary size whole. Of a longer one a process in the background keeps the digest in the home, and the hook
+reads what is new behind it.
+"""
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,27 +15,28 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from palimpsest.apps.plugin.hooks.answering import HOOK_BYTES
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Body, Event, ModelReplied, TaskChanged, ToolReturned, UserSaid
-from palimpsest.core.items import Text, Value
+from palimpsest.core.events import ModelReplied, UserSaid
+from palimpsest.core.items import Text
 from palimpsest.core.situation import Evidence
-from palimpsest.foreign.reading.transcript import ReadEvent, TranscriptSource
+from palimpsest.foreign.reading.files import digest_of
+from palimpsest.foreign.reading.importing import read_guarded
+from palimpsest.foreign.reading.opening import open_regular
+from palimpsest.foreign.reading.transcript import LIVE, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
 from palimpsest.stores.files import FileStateSlot, write_private
 
 if TYPE_CHECKING:
     from palimpsest.foreign.reading.transcript import Format
 
-# Bytes of a transcript that one step reads; a longer line is left out.
-STEP_BYTES: Final = 16 * 1024 * 1024
-# Bytes that a hook reads at most while its agent waits, about 0.15 s of work.
-HOOK_BYTES: Final = 3 * 1024 * 1024
+# Bytes before the kept digest that are parsed again: the calls that new results answer are there.
+CONTEXT_BYTES: Final = 256 * 1024
 # Characters of the user's messages that are kept, of one and of all; the newest stay.
 MESSAGE_CHARS: Final = 4_000
 ALL_CHARS: Final = 24_000
 _FINGERPRINT_BYTES: Final = 512
 _FOLDER: Final = "hooks"
-_WATCHED: Final = (UserSaid, ModelReplied, ToolReturned, TaskChanged)
+_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Said(Struct, frozen=True):
@@ -44,16 +49,18 @@ class Said(Struct, frozen=True):
 class Digest(Struct, frozen=True):
     """What the first `offset` bytes of a transcript prove, apart from `skipped` bytes that were not read.
 
-    `fingerprint` is of the bytes before `offset`: a file that was replaced has others there. `events` counts the events so far.
+    `fingerprint` is of the bytes before `offset`: a file that was replaced has others there. `events` counts the events so far. `reply`
+    is the key of the last reply and the number of its items.
     """
 
-    v: int = 1
+    v: int = 2
     offset: int = 0
     fingerprint: str = ""
     events: int = 0
     skipped: int = 0
     evidence: Evidence = Evidence()
     messages: tuple[Said, ...] = ()
+    reply: tuple[str, int] = ("", 0)
 
 
 def digest_slot(home: Path, transcript: Path) -> FileStateSlot:
@@ -71,59 +78,120 @@ def kept_digest(slot: FileStateSlot, transcript: Path) -> Digest:
     return found if found.v == Digest().v and found.fingerprint == _fingerprint(transcript, found.offset) else Digest()
 
 
-def refresh(slot: FileStateSlot, transcript: Path) -> Digest:
-    """Read all that is new in a transcript, step by step, keep the digest and return it. Raises `OSError` if it cannot be read."""
-    digest = kept_digest(slot, transcript)
-    while (read := advanced(digest, transcript, STEP_BYTES)) is not digest:
-        digest = read
-        slot.save(msgspec.json.encode(digest))
-    return digest
+def is_read_whole(transcript: Path, most: int = HOOK_BYTES) -> bool:
+    """Whether a hook reads all of a transcript, so that no digest of it is kept. Raises `OSError`."""
+    return transcript.stat().st_size <= most
 
 
-def newest(slot: FileStateSlot, transcript: Path) -> Digest:
-    """Return the kept digest with what is new in the transcript, at most its last 3 MiB; nothing is kept. Raises `OSError`."""
-    digest = kept_digest(slot, transcript)
-    size = transcript.stat().st_size
-    if size - digest.offset > HOOK_BYTES:
-        start = _line_start(transcript, size - HOOK_BYTES)
-        digest = replace(digest, offset=start, skipped=digest.skipped + start - digest.offset)
-    return advanced(digest, transcript, HOOK_BYTES)
+def refresh(slot: FileStateSlot, transcript: Path, *, always: bool = False, most: int = HOOK_BYTES) -> None:
+    """Keep the digest of a transcript of more than `most` bytes; unless `always`, only after it grew by a quarter of that.
+
+    Raises `OSError`.
+    """
+    if is_read_whole(transcript, most):
+        return
+    grown = transcript.stat().st_size - kept_digest(slot, transcript).offset
+    if grown >= (1 if always else most // 4):
+        slot.save(msgspec.json.encode(whole_digest(transcript, growing=True)))
 
 
-def advanced(digest: Digest, transcript: Path, most: int) -> Digest:
-    """Return the digest after the next lines of a transcript, at most `most` bytes; the same value if there is no further line."""
-    data, stop = _lines(transcript, digest.offset, most)
-    if stop == digest.offset:
-        return digest
-    found = _with_events(digest, _events(transcript, data, digest.offset))
-    skipped = digest.skipped + stop - digest.offset - len(data)
-    return replace(found, offset=stop, fingerprint=_fingerprint(transcript, stop), skipped=skipped)
+def newest(slot: FileStateSlot, transcript: Path, most: int = HOOK_BYTES) -> Digest:
+    """Return the digest of a transcript as it is now, of which at most `most` bytes are read; nothing is kept. Raises `OSError`."""
+    if is_read_whole(transcript, most):
+        return whole_digest(transcript)
+    return _with_tail(kept_digest(slot, transcript), transcript, most)
+
+
+def whole_digest(transcript: Path, *, growing: bool = False) -> Digest:
+    """Return the digest of a whole transcript, without what the user has taken back.
+
+    Of a file that is growing a reply that later lines may complete is left to them. Raises `OSError`.
+    """
+    form = _format(transcript)
+    found = _read(Digest(), form, TranscriptSource(form.name, str(transcript), transcript.stem, LIVE if growing else ""))
+    return replace(found, fingerprint=_fingerprint(transcript, found.offset))
 
 
 def session_digest(database: Path, session: str, before: str = "") -> Digest:
     """Return what a session in the database of OpenCode proves before one of its messages, by its id; all of it if there is none such."""
     from palimpsest.foreign.opencode.format import OpencodeFormat
 
-    read: list[tuple[int, Body | None]] = []
-    places: dict[str, int] = {}
-    for each in OpencodeFormat().read(TranscriptSource("opencode", str(database), session), _NoBlobs()):
-        if isinstance(each, ReadEvent):
-            if before and each.key.startswith(before):
-                break
-            _take(read, places, each)
-    return _with_events(Digest(), ((at, body) for at, body in read if body is not None))
+    return _read(Digest(), OpencodeFormat(), TranscriptSource("opencode", str(database), session), before=before)
 
 
-def _with_events(digest: Digest, events: Iterable[tuple[int, Body]]) -> Digest:
-    """Return the digest after some more events, each with its time in milliseconds since 1970."""
+def _with_tail(digest: Digest, transcript: Path, most: int) -> Digest:
+    """Return a digest with the lines behind it, at most the last `most` bytes.
+
+    The lines are read as a file of their own, with some that were read before. What the user takes back there stays in the digest if it
+    was said before these lines; the next digest of the whole file leaves it out.
+    """
+    form = _format(transcript)
+    size = transcript.stat().st_size
+    if size - digest.offset > most:
+        start = _line_start(transcript, size - most)
+        digest = replace(digest, offset=start, skipped=digest.skipped + start - digest.offset, reply=("", 0))
+    # A rollout needs its first line.
+    first = _bytes(transcript, 0, _line_start(transcript, 0)) if form.name == "codex" and digest.offset else b""
+    context = digest.offset - CONTEXT_BYTES
+    begin = min(digest.offset, len(first) if context <= len(first) else _line_start(transcript, context))
+    data = _bytes(transcript, begin, size)
+    with tempfile.TemporaryDirectory(prefix="pal-hook-") as folder:
+        copy = Path(folder) / transcript.name
+        write_private(copy, first + data, sync=False)
+        position = ReadPosition(digest.offset - begin + len(first))
+        # Keys of Codex are the numbers of lines, which are others in the copy.
+        known = replace(digest, reply=("", 0)) if form.name == "codex" else digest
+        found = _read(known, form, TranscriptSource(form.name, str(copy), transcript.stem), position)
+    return replace(found, offset=size)
+
+
+def _read(digest: Digest, form: "Format", source: TranscriptSource, position: ReadPosition | None = None, before: str = "") -> Digest:
+    """Return the digest after the events of a source; a second time if a branch was left, without the events on it."""
+    found, parents = _pass(digest, read_guarded(form, source, _NO_BLOBS, position), before)
+    left = _left(parents, digest.events)
+    return _pass(digest, read_guarded(form, source, _NO_BLOBS, position), before, left)[0] if left else found
+
+
+def _pass(digest: Digest, outputs: Iterable[ReadOutput], before: str, left: frozenset[int] = frozenset()) -> tuple[Digest, list[int]]:
+    """Return the digest after what was read, up to a message, without the events in `left`; and the parents of all events."""
     projection = EvidenceProjection()
     projection.start_from(digest.evidence)
-    messages, seq = list(digest.messages), digest.events
-    for seq, (at, body) in enumerate(events, digest.events + 1):
-        projection.take(Event(seq, seq - 1, at, "", body))
-        if isinstance(body, UserSaid):
-            messages.append(Said(at, "\n".join(part.text for part in body.parts if isinstance(part, Text))[:MESSAGE_CHARS]))
-    return replace(digest, events=seq, evidence=projection.value(), messages=_newest(messages))
+    messages, reply, parents = list(digest.messages), digest.reply, list[int]()
+    offset = digest.offset
+    placed = PlacedEvents(digest.events, digest.reply)
+    for each in outputs:
+        if isinstance(each, ReadPosition):
+            offset = each.offset
+        if not isinstance(each, ReadEvent):
+            continue
+        if before and each.key.startswith(before):
+            break
+        event = placed.place(each)
+        if event is None:
+            continue
+        parents.append(event.parent)
+        if event.seq in left:
+            continue
+        projection.take(event)
+        match event.body:
+            case UserSaid(parts=parts):
+                messages.append(Said(event.at, "\n".join(part.text for part in parts if isinstance(part, Text))[:MESSAGE_CHARS]))
+            case ModelReplied(parts=parts):
+                reply = each.key, len(parts)
+            case _:
+                pass
+    found = replace(digest, events=digest.events + len(parents), evidence=projection.value(), messages=_newest(messages), reply=reply)
+    return replace(found, offset=offset), parents
+
+
+def _left(parents: list[int], first: int) -> frozenset[int]:
+    """Return the events that are not on the way to the newest one; event `first` + 1 has the first parent."""
+    on_path: set[int] = set()
+    seq = first + len(parents)
+    while seq > first:
+        on_path.add(seq)
+        seq = parents[seq - first - 1]
+    return frozenset(seq for seq in range(first + 1, first + len(parents) + 1) if seq not in on_path)
 
 
 def _newest(messages: list[Said]) -> tuple[Said, ...]:
@@ -136,28 +204,17 @@ def _newest(messages: list[Said]) -> tuple[Said, ...]:
     return tuple(messages[len(messages) - kept :])
 
 
-def _lines(path: Path, start: int, most: int) -> tuple[bytes, int]:
-    """Return whole lines from a byte on and where they end; no bytes for a line that is longer than `most`, which is passed over."""
-    with path.open("rb") as file:
+def _bytes(path: Path, start: int, stop: int) -> bytes:
+    with open_regular(path) as file:
         file.seek(start)
-        data = file.read(most)
-        end = data.rfind(b"\n") + 1
-        if end or len(data) < most:
-            return data[:end], start + end
-        stop = start + len(data)
-        while chunk := file.read(most):
-            place = chunk.find(b"\n") + 1
-            if place:
-                return b"", stop + place
-            stop += len(chunk)
-    return b"", start
+        return file.read(stop - start)
 
 
 def _line_start(path: Path, start: int) -> int:
     """Return the first byte after a line end from `start` on; the size of the file if there is none."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(start)
-        while chunk := file.read(HOOK_BYTES):
+        while chunk := file.read(_CHUNK_BYTES):
             place = chunk.find(b"\n") + 1
             if place:
                 return start + place
@@ -166,54 +223,15 @@ def _line_start(path: Path, start: int) -> int:
 
 
 def _fingerprint(path: Path, offset: int) -> str:
-    if not offset:
-        return ""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, offset - _FINGERPRINT_BYTES))
-            data = file.read(min(offset, _FINGERPRINT_BYTES))
+        return digest_of(_bytes(path, max(0, offset - _FINGERPRINT_BYTES), offset)) if offset else ""
     except OSError:
         return "unreadable"
-    return sha256(data).hexdigest()[:16]
 
 
-def _events(path: Path, data: bytes, start: int) -> Iterator[tuple[int, Body]]:
-    """Yield the events of some lines that evidence rests on.
-
-    Those that the user has taken back are left out if the lines begin with the file; the tree of later lines is not known whole, and a
-    message too many is better than one that is missing.
-    """
-    with path.open("rb") as file:
-        head = file.readline(STEP_BYTES)
-    is_codex = b'"payload"' in head
-    # The lines are read as a file of their own by the reader of their format; a rollout needs its first line.
-    first = head if is_codex and start else b""
-    with tempfile.TemporaryDirectory(prefix="pal-hook-") as folder:
-        copy = Path(folder) / path.name
-        write_private(copy, first + data, sync=False)
-        read: list[tuple[int, Body | None]] = []
-        places: dict[str, int] = {}
-        try:
-            for each in _format(is_codex=is_codex).read(TranscriptSource("", str(copy), path.stem), _NoBlobs()):
-                if isinstance(each, ReadEvent):
-                    _take(read, {} if start else places, each)
-        except PalimpsestError:
-            # What was read before the damage counts.
-            pass
-    yield from ((at, body) for at, body in read if body is not None)
-
-
-def _take(read: list[tuple[int, Body | None]], places: dict[str, int], event: ReadEvent) -> None:
-    if event.after and event.after in places:
-        del read[places[event.after] + 1 :]
-    if event.key:
-        places[event.key] = len(read)
-    body = event.body if isinstance(event.body, Value) and isinstance(event.body, _WATCHED) else None
-    read.append((event.at, body))
-
-
-def _format(*, is_codex: bool) -> "Format":
-    if is_codex:
+def _format(path: Path) -> "Format":
+    """Return the format of a transcript: Codex begins its lines with the kind and the payload."""
+    if b'"payload"' in _bytes(path, 0, _CHUNK_BYTES).partition(b"\n")[0]:
         from palimpsest.foreign.codex.format import CodexFormat  # one of the two is needed
 
         return CodexFormat()
@@ -226,8 +244,8 @@ class _NoBlobs:
     """Takes images and documents and keeps none: evidence does not show them."""
 
     def put(self, data: bytes) -> str:
-        """Return the address that the bytes would have."""
-        return f"sha256-{sha256(data).hexdigest()}"
+        """Return an address under which nothing is found."""
+        return "sha256-0"
 
     def get(self, address: str) -> bytes:
         """Return nothing."""
@@ -235,3 +253,6 @@ class _NoBlobs:
 
     def __contains__(self, address: str) -> bool:
         return False
+
+
+_NO_BLOBS: Final = _NoBlobs()
