@@ -17,6 +17,7 @@ from palimpsest.engine.session import Session
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, RefusedChange, judge_change
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import KINDS, Note, NoteKind, check_note, name_of
+from palimpsest.memory.showing.newer import newer_among
 from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE
 from palimpsest.tools.memory.commands import TreeChange
 from palimpsest.tools.memory.paths import ROOT, checked_path
@@ -66,7 +67,9 @@ class SessionTree(Struct, frozen=True):
         """Return the text of each note by its path, and the generated files."""
         placed = self._placed()
         summaries = [text for notebook in self.memories.notebooks if (text := notebook.summary().strip())]
-        generated = {_GENERATED[0]: index_of(each.note for each in placed.values()).text}
+        notes = [each.note for each in placed.values()]
+        newer = newer_among(notes)
+        generated = {_GENERATED[0]: index_of(notes, {note.name: newer.of(note.name) for note in notes}).text}
         if summaries:
             generated[_GENERATED[1]] = "\n\n".join(summaries) + "\n"
         return {**{path: each.note.body for path, each in placed.items()}, **generated}
