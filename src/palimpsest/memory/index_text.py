@@ -45,7 +45,9 @@ def index_of(
     The index has at most so many lines, bytes and tokens; a warning in its last line names the first note that was left out, and how many.
     """
     shown = sorted((note for note in notes if note.status == "active" and note.trust != "quarantined"), key=lambda note: note.name)
-    shown = sorted(sorted(shown, key=lambda note: time_of(note.when), reverse=True), key=lambda note: (not note.pinned, KINDS.index(note.kind)))
+    shown = sorted(
+        sorted(shown, key=lambda note: time_of(note.when), reverse=True), key=lambda note: (not note.pinned, KINDS.index(note.kind))
+    )
     active = newest_first(shown, lambda note: note.name, newer)
     days = days_shared(note.when for note in active)
     whole = [line_of(note, newer.get(note.name, ()), is_finer=shown_time(note.when) in days) for note in active]

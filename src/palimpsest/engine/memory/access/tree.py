@@ -26,6 +26,8 @@ from palimpsest.tools.tool import ToolError
 MOST_FILES_A_CALL: Final = 20
 """Files that one delete or rename of a folder may change."""
 _PATH: Final = "path"
+# The folder says where these notes come from.
+_REPOSITORY: Final = "from_this_repository"
 _SUFFIX: Final = ".md"
 _BACKSTORY: Final = "written by the model with the memory tool"
 _GENERATED: Final = (f"{ROOT}/{INDEX_FILE}", f"{ROOT}/{SUMMARY_FILE}")
@@ -207,7 +209,12 @@ def _with_path(note: Note, path: str) -> Note:
 
 
 def _own_path(note: Note) -> str:
-    """Return the path that a note remembers, or the usual one; a path that a hand edit made invalid does not count."""
+    """Return the path that a note remembers, or the usual one; a path that a hand edit made invalid does not count.
+
+    A note of a repository has no say in it.
+    """
+    if note.trust == "repository":
+        return _usual_path(note)
     line = dict(note.other).get(_PATH, "")
     front = read_front_matter(f"---\n{line}\n---\n") if line else None
     try:
@@ -217,7 +224,7 @@ def _own_path(note: Note) -> str:
 
 
 def _usual_path(note: Note) -> str:
-    return f"{ROOT}/{note.kind}/{note.name}{_SUFFIX}"
+    return f"{ROOT}/{_REPOSITORY if note.trust == 'repository' else note.kind}/{note.name}{_SUFFIX}"
 
 
 def _kind_of(path: str) -> NoteKind:

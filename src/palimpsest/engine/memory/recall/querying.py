@@ -63,11 +63,13 @@ class MemorySearch:
             left -= estimate(block) + 2
         folder = self._memory.home.folder
         forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
-        for index, hits in ordered:
-            lines = select(index, hits, text, tokens=left)
+        for place, (index, hits) in enumerate(ordered, 1):
+            # Of several projects none takes all of the room.
+            room = left if place == len(ordered) else left // 2
+            lines = select(index, hits, text, tokens=room)
             if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
                 # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
-                lines = digest(index, hits, text, tokens=left, excluded=forgotten, corrected=corrected)
+                lines = digest(index, hits, text, tokens=room, excluded=forgotten, corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2

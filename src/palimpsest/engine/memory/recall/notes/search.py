@@ -50,9 +50,7 @@ def scored_notes(
     return newest_first(found, lambda each: each.note.name, newer)
 
 
-def _read(
-    notes: NoteIndex, files: StaleFiles, scores: Mapping[str, float], newer: Mapping[str, tuple[str, ...]]
-) -> Iterator[ScoredNote]:
+def _read(notes: NoteIndex, files: StaleFiles, scores: Mapping[str, float], newer: Mapping[str, tuple[str, ...]]) -> Iterator[ScoredNote]:
     for name, score in scores.items():
         note = notes.note(name)
         if note is not None and is_showable(note):
