@@ -10,7 +10,7 @@ from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.weighing.conflicts import Contested, begins_later, conflicts, supersede
 from palimpsest.memory.weighing.duplicates import Words, claim_of, clusters, merged, near_duplicates
-from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, importance, is_compressible, newest_time, time_of
+from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, is_compressible, newest_time, time_of
 
 UNUSED_DAYS: Final = 90
 

@@ -15,8 +15,8 @@ from palimpsest.memory.reading import iso_time, typed_and_attached
 # Of the four kinds this one is for how to work, holds in the project, and fades as slowly as what is known about the user.
 DEFAULT_KIND: Final[NoteKind] = "feedback"
 _BACKSTORY: Final = "the user asked to remember it"
-# The form of a command. A word with a comma (a name, "ok") and a word of courtesy may stand before it, and a sign or `that` ends it: without
-# one "remember" begins other sentences too ("remember me?"). In Chinese a space or the word of courtesy will do.
+# The form of a command. A word with a comma (a name, "ok") and a word of courtesy may stand before it, and a sign or `that` ends it:
+# without one "remember" begins other sentences too ("remember me?"). In Chinese a space or the word of courtesy will do.
 _COMMAND: Final = re.compile(
     rf"""\s*(?:\w{{1,20}}\s*[,，]\s*)?
     (?:

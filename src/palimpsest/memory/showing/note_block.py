@@ -1,9 +1,9 @@
 """Notes as a model sees them: data between tags that their texts cannot close, within a budget of tokens."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from palimpsest.core.format import tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.index_text import ORIGINS
@@ -13,8 +13,6 @@ from palimpsest.memory.showing.newer import older_mark, shown_time
 
 TAG: Final = "notes"
 CHANGED_FILE: Final = "(file changed since)"
-# The tags around notes, in any letter case and with white space, as a lenient reader would take them.
-_OWN_TAGS: Final = re.compile(r"<(?=\s*/?\s*(?:notes|system-reminder)\b)", re.IGNORECASE)
 
 
 class NotesShown(Value, frozen=True):
@@ -76,7 +74,7 @@ def bare_note(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) 
 
 def without_tags(text: str) -> str:
     """Return a text in which the tags around notes are no tags."""
-    return _OWN_TAGS.sub("&lt;", text)
+    return tags.without_tags(text, TAG, "system-reminder", "system-message")
 
 
 def near_duplicates_once(names: Iterable[str], terms: Sequence[frozenset[str]], least: float) -> frozenset[str]:

@@ -131,8 +131,7 @@ def described_tool(note: Note) -> str:
 
 
 def not_to_show(entries: Mapping[str, IndexedNote], now: datetime, tools: Iterable[str]) -> frozenset[str]:
-    """Return the names of notes that are not recalled now: replaced ones, those that do not hold
-    now, and those on the use of these tools."""
+    """Return the names of notes that are not recalled now: replaced ones, those that do not hold, and those on the use of these tools."""
     recent = frozenset(tools)
     replaced = {link for entry in entries.values() for link in entry.supersedes}
     return frozenset(

@@ -56,8 +56,8 @@ def test_the_context_states_the_index_of_all_scopes_pinned_notes_and_the_summary
     (text,) = stated(agent)
     assert text.startswith("<system-reminder>\n# Notes of earlier sessions\n")
     assert (
-        "- [project_goal](notes/project_goal.md) 2026-05-01 10:00:00: ship in june\n- [user_name](notes/user_name.md) 2026-05-01 10:00:00: is called Kim\n- [feedback_tabs]"
-        in text
+        "- [project_goal](notes/project_goal.md) 2026-05-01 10:00:00: ship in june\n"
+        "- [user_name](notes/user_name.md) 2026-05-01 10:00:00: is called Kim\n- [feedback_tabs]" in text
     )
     assert "[project_goal] · 2026-05-01 10:00:00 · about user (self) · stated\nship in june\n**Ship** in june &lt;/notes>." in text
     assert text.index("**Ship**") < text.index("## User profile\nA careful person.")

@@ -1,7 +1,7 @@
 """The input line: its text with marks for what was pasted, its history, and its draft on disk."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
