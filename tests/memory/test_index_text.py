@@ -25,12 +25,22 @@ def test_me_03_the_index_depends_on_the_active_notes_alone() -> None:
     pinned = replace(NOTE, name="project_c", kind="project", about="ships in May", pinned=True)
     hidden = (replace(NOTE, name="user_d", status="superseded"), replace(NOTE, name="user_e", trust="quarantined"))
     text = (
-        "- [project_c](notes/project_c.md): ships in May\n"
-        "- [user_a](notes/user_a.md): prefers tabs\n"
-        "- [reference_b](notes/reference_b.md): board: http://x\n"
+        "- [project_c](notes/project_c.md) 2026-05-01 00:00:00: ships in May\n"
+        "- [user_a](notes/user_a.md) 2026-05-01 00:00:00: prefers tabs\n"
+        "- [reference_b](notes/reference_b.md) 2026-05-01 00:00:00: board: http://x\n"
     )
     assert index_of([reference, *hidden, NOTE, pinned]) == index_of([pinned, NOTE, reference]) == IndexText(text)
     assert index_of([]) == IndexText("")
+
+
+def test_a_line_says_when_and_whose_word_it_is_and_the_newest_of_a_kind_stands_first() -> None:
+    seen = replace(NOTE, name="project_b", kind="project", about="needs docker", trust="observed", when="2026-05-03T00:00:00Z")
+    cloned = replace(NOTE, name="project_c", kind="project", about="ships in May", trust="repository", when="2026-05-04T01:00:00+02:00")
+    assert index_of([NOTE, seen, cloned]).text.splitlines() == [
+        "- [user_a](notes/user_a.md) 2026-05-01: prefers tabs",
+        "- [project_c](notes/project_c.md) 2026-05-03 23:00:00 · from this repository, not said by the user: ships in May",
+        "- [project_b](notes/project_b.md) 2026-05-03 00:00:00 · observed, not said by the user: needs docker",
+    ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -38,14 +48,15 @@ def test_me_03_the_index_depends_on_the_active_notes_alone() -> None:
 def test_me_03_cc_54_the_index_keeps_its_bounds_and_names_the_first_line_that_was_cut(count: int, length: int, letter: str) -> None:
     notes = [replace(NOTE, name=f"user_{number:04}", about=(letter * length)[:length].strip() or "a") for number in range(count)]
     index = index_of(notes)
+    whole = [line_of(note, is_finer=count > 1) for note in notes]
     lines = index.text.splitlines()
     assert len(lines) <= 200
     assert len(index.text.encode()) <= 25_000
     assert estimate(index.text) <= 2_500
     if index.first_left_out:
         kept = len(lines) - 2
-        assert index.first_left_out == line_of(notes[kept])
-        assert lines[-1] == f"> {count - kept:,} of {count:,} notes are not listed here; the first is: {line_of(notes[kept])}"
-        assert lines[:kept] == [line_of(note) for note in notes[:kept]]
+        assert index.first_left_out == whole[kept]
+        assert lines[-1] == f"> {count - kept:,} of {count:,} notes are not listed here; the first is: {whole[kept]}"
+        assert lines[:kept] == whole[:kept]
     else:
-        assert lines == [line_of(note) for note in notes]
+        assert lines == whole

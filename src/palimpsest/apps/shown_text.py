@@ -1,6 +1,9 @@
 """Texts and numbers as a terminal may show them: without control characters, short, and with units."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from palimpsest.core.events import NoteSaved
 
 # Control characters of a log, a model or a file must not reach the terminal; newline and tab are kept.
 _HARMLESS: Final = {ord("\n"), ord("\t")}
@@ -21,6 +24,12 @@ def plain(text: str) -> str:
 def escaped_json(text: str) -> str:
     """Return JSON in which every character that could act on a terminal is escaped; its value is the same."""
     return text.translate(_JSON_ESCAPES)
+
+
+def saved_note_line(saved: "NoteSaved") -> str:
+    """Return the line that tells the user what was noted, and how to take it back."""
+    about = f": {' '.join(saved.about.split())}" if saved.about else ""
+    return f"noted as {saved.name}{about} (`pal memory forget {saved.name}` takes it back)"
 
 
 def short(number: int) -> str:

@@ -80,12 +80,16 @@ class Signature(Value, frozen=True):
 
 
 class Text(Value, frozen=True, tag="text"):
-    """Plain text. Consecutive contents with the same `ref` are parts of one message of the provider."""
+    """Plain text. Consecutive contents with the same `ref` are parts of one message of the provider.
+
+    `attached` marks a text that came with the input of the user without being typed by the user: from a pipe, a file or a command.
+    """
 
     text: str
     role: Role = "user"
     phase: str = ""
     ref: str = ""
+    attached: bool = False
 
 
 class Thinking(Value, frozen=True, tag="thinking"):

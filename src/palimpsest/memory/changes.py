@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
-from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, Trust, check_note, name_of
+from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, Trust, check_note, name_of, trust_rank
 from palimpsest.memory.note_file import fitting
-from palimpsest.memory.weighing.conflicts import supersede
+from palimpsest.memory.weighing.conflicts import begins_later, supersede
 from palimpsest.memory.weighing.duplicates import claim_of
 from palimpsest.memory.weighing.importance import time_of
 from palimpsest.memory.weighing.quotation import LONGEST_QUOTE_WORDS, MOST_EVIDENCE, Draft, QuotableEvent, Quotation, Speaker, Unsupported
@@ -179,6 +179,9 @@ def _superseded(
         return result
     if result.saved[0].trust == "quarantined":
         return RefusedChange("a text from outside corrects nothing")
+    if begins_later(result.saved[0]):
+        # Until then the old one holds.
+        return AcceptedChange((result.saved[0], replace(old, valid_to=result.saved[0].valid_from, rev=old.rev + 1)), reason="corrected")
     winner, loser = supersede(result.saved[0], old)
     return AcceptedChange((winner,), (loser,), "corrected")
 
@@ -214,8 +217,7 @@ def _said_again(note: Note, quoted: Quotation) -> AcceptedChange | RefusedChange
 
 def _confirmed(note: Note, quoted: Quotation, trust: Trust) -> AcceptedChange:
     """Return a note with further evidence; nothing is saved if all of it was known, or if it is of less trust than the note."""
-    ranks = ("quarantined", "observed", "stated")
-    if ranks.index(trust) < ranks.index(note.trust):
+    if trust_rank(trust) < trust_rank(note.trust):
         return AcceptedChange(reason="confirmed")
     joined = tuple(dict.fromkeys((*note.evidence, *quoted.evidence)))[-MOST_EVIDENCE:]
     when = quoted.at if time_of(quoted.at) > time_of(note.when) else note.when

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.conflicts import Contested, conflicts, supersede
+from palimpsest.memory.weighing.conflicts import Contested, begins_later, conflicts, supersede
 from palimpsest.memory.weighing.duplicates import Words, claim_of, clusters, merged, near_duplicates
-from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, importance, is_compressible, newest_time, time_of
+from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, is_compressible, newest_time, time_of
 
 UNUSED_DAYS: Final = 90
 
@@ -88,7 +88,10 @@ def _settle(
                 contested.append((conflict.one.name, conflict.other.name))
             continue
         winner, loser = active.get(conflict.winner.name), active.get(conflict.loser.name)
-        if winner is not None and loser is not None:
+        if winner is not None and loser is not None and begins_later(winner):
+            ending = replace(loser, valid_to=winner.valid_from, rev=loser.rev + 1)
+            take(ConsolidationStep(f"{loser.name} holds until {winner.name} does: {conflict.reason}", (ending,), ()))
+        elif winner is not None and loser is not None:
             saved, past = supersede(winner, loser)
             take(ConsolidationStep(f"{winner.name} holds against {loser.name}: {conflict.reason}", (saved,), (past,)))
     return tuple(pair for pair in contested if pair[0] in active and pair[1] in active)
@@ -108,11 +111,8 @@ def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: 
     listed = list(active)
     near = near_duplicates(listed, words)
 
-    def weight(note: Note) -> float:
-        return importance(note, now, len(near[note.name]), weighing)
-
     steps = []
-    for cluster in clusters(listed, near, weight):
+    for cluster in clusters(listed, near):
         leaving = tuple(note for note in cluster.members if is_compressible(note, now, len(near[note.name]), weighing))
         standing = replace(cluster, members=leaving).standing_for_all() if leaving else cluster.representative
         if leaving:

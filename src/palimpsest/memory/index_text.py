@@ -1,17 +1,27 @@
 """MEMORY.md: the index of the active notes, one line a note, generated from them and bounded."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.note import KINDS, Note
+from palimpsest.memory.note import KINDS, Note, Trust
+from palimpsest.memory.showing.newer import days_shared, newest_first, older_mark, shown_time
+from palimpsest.memory.weighing.importance import time_of
 
 MOST_LINES: Final = 200
 MOST_BYTES: Final = 25_000
 MOST_TOKENS: Final = 2_500
 # Lines of the warning: an empty one and the sentence.
 _WARNING_LINES: Final = 2
+_NONE_NEWER: Final[Mapping[str, Sequence[str]]] = {}
+ORIGINS: Final[Mapping[Trust, str]] = {
+    "stated": "",
+    "observed": "observed, not said by the user",
+    "repository": "from this repository, not said by the user",
+    "quarantined": "quarantined",
+}
+"""What a line says about where a note comes from; nothing if the user stated it."""
 
 
 class IndexText(Value, frozen=True):
@@ -21,26 +31,36 @@ class IndexText(Value, frozen=True):
     first_left_out: str = ""
 
 
-def index_of(notes: Iterable[Note], *, lines: int = MOST_LINES, size: int = MOST_BYTES, tokens: int = MOST_TOKENS) -> IndexText:
-    """Return the index of the active notes: pinned ones first, then by kind and name, so that it depends on nothing but the notes.
+def index_of(
+    notes: Iterable[Note],
+    newer: Mapping[str, Sequence[str]] = _NONE_NEWER,
+    *,
+    lines: int = MOST_LINES,
+    size: int = MOST_BYTES,
+    tokens: int = MOST_TOKENS,
+) -> IndexText:
+    """Return the index of the active notes: pinned ones first, then by kind, the newest first; it depends on nothing but the notes.
 
-    It has at most so many lines, bytes and tokens; a warning in its last line names the first note that was left out, and how many.
+    `newer` are the names of newer notes about the same, by name: these stand before the older one, whose line names the newest of them.
+    The index has at most so many lines, bytes and tokens; a warning in its last line names the first note that was left out, and how many.
     """
-    active = sorted((note for note in notes if note.status == "active" and note.trust != "quarantined"), key=_place)
-    whole = [line_of(note) for note in active]
+    shown = sorted((note for note in notes if note.status == "active" and note.trust != "quarantined"), key=lambda note: note.name)
+    shown = sorted(
+        sorted(shown, key=lambda note: time_of(note.when), reverse=True), key=lambda note: (not note.pinned, KINDS.index(note.kind))
+    )
+    active = newest_first(shown, lambda note: note.name, newer)
+    days = days_shared(note.when for note in active)
+    whole = [line_of(note, newer.get(note.name, ()), is_finer=shown_time(note.when) in days) for note in active]
     if _fits(whole, lines, size, tokens):
         return IndexText("".join(f"{line}\n" for line in whole))
     kept = _most_that_fit(whole, lines, size, tokens)
     return IndexText("".join(f"{line}\n" for line in (*whole[:kept], *_warning(whole, kept))), whole[kept])
 
 
-def line_of(note: Note) -> str:
-    """Return the line of a note in the index."""
-    return f"- [{note.name}](notes/{note.name}.md): {' '.join(note.about.split())}"
-
-
-def _place(note: Note) -> tuple[bool, int, str]:
-    return not note.pinned, KINDS.index(note.kind), note.name
+def line_of(note: Note, newer: Sequence[str] = (), *, is_finer: bool = False) -> str:
+    """Return the line of a note in the index: its name, its time, whose word it is if not the user's, and what it is about."""
+    head = " · ".join(filter(None, (shown_time(note.when, is_finer=is_finer), ORIGINS[note.trust], older_mark(newer))))
+    return f"- [{note.name}](notes/{note.name}.md) {head}: {' '.join(note.about.split())}"
 
 
 def _warning(whole: list[str], kept: int) -> tuple[str, str]:

@@ -14,12 +14,16 @@ from palimpsest.core.tokens.estimate import estimate
 
 NoteKind: TypeAlias = Literal["user", "feedback", "project", "reference"]
 NoteStatus: TypeAlias = Literal["active", "superseded", "retracted"]
-Trust: TypeAlias = Literal["stated", "observed", "quarantined"]
+Trust: TypeAlias = Literal["stated", "observed", "repository", "quarantined"]
 ValuePolicy: TypeAlias = Literal["single", "history", "set"]
 NoteLevel: TypeAlias = Literal["fact", "representative", "rule"]
 Author: TypeAlias = Literal["extract", "remember", "memory_tool", "consolidate", "user", "import"]
 
 KINDS: Final[tuple[NoteKind, ...]] = get_args(NoteKind)
+TRUSTS: Final[tuple[Trust, ...]] = get_args(Trust)
+"""All trusts, the highest first."""
+WISHES: Final[frozenset[NoteKind]] = frozenset({"user", "feedback"})
+"""Kinds that state who the user is and what the user wants."""
 LONGEST_NAME: Final = 60
 LONGEST_ABOUT: Final = 150
 # Tokens.
@@ -103,7 +107,7 @@ def check_note(note: Note) -> Note:
         raise _bad(note, f"the field about is one line of at most {LONGEST_ABOUT} characters")
     if not 0 <= note.intensity <= 1:
         raise _bad(note, "intensity is a number from 0 to 1")
-    if note.kind in ("user", "feedback") and note.trust == "observed":
+    if note.kind in WISHES and note.trust in ("observed", "repository"):
         raise _bad(note, f"a {note.kind} note needs a statement of the user; what tools print is not one")
     if (size := estimate(note.body)) > LONGEST_BODY:
         raise _bad(note, f"the text has about {size:,} tokens; at most {LONGEST_BODY:,} fit in a note")
@@ -145,6 +149,11 @@ def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> s
     first = f"{kind}_{slug(redact(text))}"
     numbered = (f"{first[: LONGEST_NAME - 5]}_{number}" for number in range(2, 10_000))
     return first if first not in taken else next(name for name in numbered if name not in taken)
+
+
+def trust_rank(trust: Trust) -> int:
+    """Return a number that is higher for higher trust."""
+    return -TRUSTS.index(trust)
 
 
 def _is_time(text: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.format.texts import utc_text
-from palimpsest.core.items import Content, Text
+from palimpsest.core.items import Content, Part, Text
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.changes import QuotableEvent, Speaker
@@ -22,8 +22,8 @@ def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[To
     """Return the events of a session that can be quoted, without secrets; tool results are cut to their first 200 characters.
 
     `is_untrusted` says whether a result brings text from outside of the workspace, such as a web page. After such a result the replies of
-    the turn are untrusted too, for they may repeat it. The first text of an input is what the user wrote; further ones are attachments,
-    and untrusted.
+    the turn are untrusted too, for they may repeat it. What the user typed of an input is the user's; its other texts are
+    attachments, and untrusted.
     """
     found: list[QuotableEvent] = []
     is_tainted = False
@@ -33,7 +33,7 @@ def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[To
         match body:
             case UserSaid(parts=parts):
                 is_tainted = False
-                written, *attached = [part.text for part in parts if isinstance(part, Text)] or [""]
+                written, *attached = typed_and_attached(parts)
                 read = [("user", _shortened(written, MESSAGE_CHARACTERS)), ("untrusted", "\n".join(attached)[:RESULT_CHARACTERS])]
             case ModelReplied(parts=parts, purpose="turn"):
                 read = [("untrusted" if is_tainted else "assistant", _shortened(_texts(parts), REPLY_CHARACTERS))]
@@ -60,6 +60,16 @@ def newest_within(sources: Iterable[QuotableEvent], tokens: int) -> tuple[Quotab
                 left -= size
                 kept.add(place)
     return tuple(source for place, source in enumerate(listed) if place in kept)
+
+
+def typed_and_attached(parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """Return what the user typed of an input, empty if nothing was, and then the texts that came with it.
+
+    Of texts without a mark the first is what the user typed.
+    """
+    texts = [part for part in parts if isinstance(part, Text)]
+    typed = bool(texts) and not texts[0].attached
+    return ("" if not typed else texts[0].text, *(part.text for part in texts[typed:]))
 
 
 def line_of_source(source: QuotableEvent) -> str:

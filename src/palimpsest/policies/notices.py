@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.core.edits import Insert, Put
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Item, Text, text_of
 from palimpsest.core.policy import Outcome, Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -106,5 +107,5 @@ class AddEvidence:
         if place is None or not evidence:
             return ()
         before = items[place + 1].id if place + 1 < len(items) else ""
-        reminder = Put("reminder", Text(f"<system-reminder>\n{EVIDENCE_TITLE}\n{evidence}\n</system-reminder>"), EVIDENCE)
+        reminder = Put("reminder", Text(within("system-reminder", f"{EVIDENCE_TITLE}\n{evidence}")), EVIDENCE)
         return Proposal((Insert((reminder,), before),), "what the log proves, beside the summary")

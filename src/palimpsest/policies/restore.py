@@ -10,6 +10,7 @@ from palimpsest.audit.pins import same_path
 from palimpsest.audit.tools.calls import action_of, args_of, result_text
 from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value, text_of
 from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look_or_none, span
@@ -197,7 +198,7 @@ def visible_texts(view: View) -> VisibleTexts:
 
 def reminder(text: str, name: str) -> Put:
     """Return a text as a system reminder whose source is the prefix and the name."""
-    return Put("reminder", Text(f"<system-reminder>\n{text}\n</system-reminder>"), f"{SOURCE_PREFIX}{name}")
+    return Put("reminder", Text(within("system-reminder", text)), f"{SOURCE_PREFIX}{name}")
 
 
 def hide(ids: Iterable[str]) -> tuple[Mask, ...]:

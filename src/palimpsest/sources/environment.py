@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from palimpsest.core.format.tags import without_tags
 from palimpsest.sources.source import Fields, GitFacts, NetworkPolicy, Source, World, differing
 
 _YES_NO: Final = {True: "yes", False: "no"}
@@ -54,7 +55,8 @@ def _codex_block(fields: Fields, *, escaped: bool) -> str:
         elif name == "subagents":
             lines.append(f"  <subagents>\n{text}\n  </subagents>")
         else:
-            lines.append(f"  <{name}>{escape(text) if escaped and name != 'filesystem' else text}</{name}>")
+            value = escape(text) if escaped and name != "filesystem" else without_tags(text, name, "environment_context")
+            lines.append(f"  <{name}>{value}</{name}>")
     return "\n".join(("<environment_context>", *lines, "</environment_context>"))
 
 
@@ -77,7 +79,7 @@ def opencode_environment(*, workspace_root: bool = False) -> Source:
         return fields | {"Is directory a git repo": _YES_NO[git is not None], "Platform": state.platform, "Today's date": world.today()}
 
     def baseline(fields: Fields) -> str:
-        lines = [f"  {name}: {text}" for name, text in fields.items() if name != "model"]
+        lines = [f"  {name}: {without_tags(text, 'env')}" for name, text in fields.items() if name != "model"]
         files = () if workspace_root else ("<files>", "</files>")
         model = f"The model in use is {fields['model']}. The session runs in this environment:"
         return "\n".join((model, "<env>", *lines, "</env>", *files))
@@ -111,7 +113,7 @@ def claude_environment() -> Source:
         }
 
     def baseline(fields: Fields) -> str:
-        return "\n".join(("<env>", *(f"{name}: {text}" for name, text in fields.items() if text), "</env>"))
+        return "\n".join(("<env>", *(f"{name}: {without_tags(text, 'env')}" for name, text in fields.items() if text), "</env>"))
 
     return Source("environment", observed, baseline, _changed_lines, role="system", place="head")
 

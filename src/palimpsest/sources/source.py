@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import EMPTY_MAPPING, Role
 from palimpsest.wire.request import Tool
 
@@ -232,8 +233,7 @@ def _short(text: str) -> str:
 
 def reminder(text: str) -> str:
     """Return a text in the tag of a system reminder, for statements in the role of the user; the text cannot close the tag."""
-    inside = text.replace("</system-reminder", "<\\/system-reminder")
-    return f"<system-reminder>\n{inside}\n</system-reminder>"
+    return within("system-reminder", text)
 
 
 def given(key: str, role: Role = "user", place: Place = "start", frame: Callable[[str], str] = str.strip, removal: str = "") -> Source:

@@ -89,7 +89,7 @@ def test_me_09_after_forget_no_byte_of_the_text_is_left_in_any_file(book: Notebo
     assert events == (NoteForgotten("user", "user_lives_in_xanadu", 2, "forgotten", "user", "do not keep Xanadu", ("s1:1",)),)
     assert traces(folder, b"xanadu", b"kubla") == []
     assert book.notes().active == {"user_tea": TEA}
-    assert (folder / "MEMORY.md").read_text() == "- [user_tea](notes/user_tea.md): drinks green tea\n"
+    assert (folder / "MEMORY.md").read_text() == "- [user_tea](notes/user_tea.md) 2026-05-01: drinks green tea\n"
     assert (folder / "SUMMARY.md").read_text() == (
         "v1\n\n## User profile\nDrinks green tea.\n\n## Preferences\n## General tips\n## What is in memory\n- user_tea\n"
     )

@@ -143,11 +143,18 @@ def test_me_13_a_promotion_moves_a_note_out_of_quarantine_and_records_who(tmp_pa
     (event,) = book.promote("project_page", by="user")
     text = (tmp_path / "memory" / "notes" / "project_page.md").read_text()
     assert event == NoteSaved(
-        "project-a", "project_page", 2, digest_of(text), "user", "promoted from quarantine", ("s1:1", "memory.project-a:2")
+        "project-a",
+        "project_page",
+        2,
+        digest_of(text),
+        "user",
+        "promoted from quarantine",
+        ("s1:1", "memory.project-a:2"),
+        "limits of the API",
     )
     notes = book.notes()
     assert (notes.active["project_page"].trust, notes.active["project_page"].by, dict(notes.quarantine)) == ("stated", "user", {})
-    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [project_page](notes/project_page.md): limits of the API\n"
+    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [project_page](notes/project_page.md) 2026-05-28: limits of the API\n"
 
 
 def test_what_no_person_promotes_expires_with_an_event(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def saved(book: Notebook, *notes: Note) -> None:
 
 def test_an_added_note_is_a_file_an_event_and_a_line_of_the_index(book: Notebook, tmp_path: Path) -> None:
     events = book.apply(AcceptedChange((TABS,), reason="added"), "extract")
-    assert events == (NoteSaved("user", "user_indent", 1, digest_of(encode_note(TABS)), "extract", "added", ("s1:1",)),)
+    assert events == (NoteSaved("user", "user_indent", 1, digest_of(encode_note(TABS)), "extract", "added", ("s1:1",), "prefers tabs"),)
     assert book.notes().active == {"user_indent": TABS}
     assert (tmp_path / "memory" / "notes" / "user_indent.md").read_text() == encode_note(TABS)
-    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [user_indent](notes/user_indent.md): prefers tabs\n"
+    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [user_indent](notes/user_indent.md) 2026-05-01: prefers tabs\n"
 
 
 def test_me_04_a_hand_edit_is_recorded_once_as_by_the_user(book: Notebook, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_me_04_a_hand_edit_is_recorded_once_as_by_the_user(book: Notebook, tmp_p
     (event,) = book.pick_up_edits()
     assert event == NoteSaved("user", "user_indent", 1, digest_of(path.read_text()), "user", "edited by hand", ("s1:1",))
     assert book.pick_up_edits() == ()
-    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [user_indent](notes/user_indent.md): prefers two tabs\n"
+    assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [user_indent](notes/user_indent.md) 2026-05-28: prefers two tabs\n"
 
 
 def test_a_note_written_by_hand_in_the_short_form_is_picked_up_and_a_deleted_one_leaves(book: Notebook, tmp_path: Path) -> None:

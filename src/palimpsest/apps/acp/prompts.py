@@ -79,7 +79,7 @@ def _resource(resource: TextResourceContents | BlobResourceContents, root: Path,
     if isinstance(resource, TextResourceContents):
         if len(resource.text) > _LARGEST_TEXT:
             raise BadInput(f"the attached file has more than {_LARGEST_TEXT // 1024 // 1024} MiB; mention it instead", where=shown)
-        return Text(f"Attached file {shown}:\n\n{valid(resource.text)}")
+        return Text(f"Attached file {shown}:\n\n{valid(resource.text)}", attached=True)
     if resource.mime_type == _PDF:
         return Document(_PDF, keep(_decoded(resource.blob, shown)), name=Path(shown).name)
     return _image(resource.mime_type or "", resource.blob, keep, shown)

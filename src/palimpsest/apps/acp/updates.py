@@ -21,12 +21,14 @@ from acp.schema import (
 from palimpsest.apps.acp.calls import CODE_KINDS, ShownCall, shown_call
 from palimpsest.apps.acp.plans import SessionPlan
 from palimpsest.apps.acp.texts import image_block, result_content, text_block, valid
+from palimpsest.apps.shown_text import saved_note_line
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import (
     CallStarted,
     Event,
     Interrupted,
     ModelReplied,
+    NoteSaved,
     TaskChanged,
     Titled,
     ToolReturned,
@@ -124,6 +126,8 @@ class SessionUpdates:
             case TaskChanged() as body:
                 if self._plan.take(body):
                     yield self._plan.update()
+            case NoteSaved() as body if self._is_live:
+                yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(f"[{saved_note_line(body)}]"))
             case Titled(title=title):
                 yield SessionInfoUpdate(session_update="session_info_update", title=valid(title))
             case ViewEdited() as body if any(isinstance(edit, Fold) for edit in body.edits):

@@ -15,9 +15,10 @@ from palimpsest.apps.terminal.choosing import ENTER, Chooser, Lists, Row
 from palimpsest.apps.terminal.commands.room import CommandSide
 from palimpsest.apps.terminal.display import Device, Display
 from palimpsest.apps.terminal.frame import Frame
+from palimpsest.apps.terminal.input.attachments import texts_of
 from palimpsest.apps.terminal.input.completion import TerminalCompleter
 from palimpsest.apps.terminal.input.keys import key_bindings
-from palimpsest.apps.terminal.input.line import InputLine, texts_of
+from palimpsest.apps.terminal.input.line import InputLine
 from palimpsest.apps.terminal.programs.notifying import Notifier
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.questions import Questions

@@ -20,7 +20,7 @@ class NotesTaken(EventBody, frozen=True, tag="notes_taken"):
 
 
 class NoteSaved(EventBody, frozen=True, tag="note_saved"):
-    """A long-term note was saved; its text is in the note store."""
+    """A long-term note was saved; its text is in the note store. `about` is its first line, in the log of a session only."""
 
     scope: str
     name: str
@@ -29,6 +29,7 @@ class NoteSaved(EventBody, frozen=True, tag="note_saved"):
     by: str = ""
     reason: str = ""
     evidence: tuple[str, ...] = ()
+    about: str = ""
 
 
 class NoteForgotten(EventBody, frozen=True, tag="note_forgotten"):

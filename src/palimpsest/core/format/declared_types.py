@@ -70,7 +70,8 @@ def _is_plain_text(part: Any) -> bool:
 
 
 def _text(text: Any) -> bool:
-    return type(text.text) is type(text.phase) is type(text.ref) is str and type(text.role) is str and text.role in _ROLES
+    strings = type(text.text) is type(text.phase) is type(text.ref) is type(text.role) is str
+    return strings and text.role in _ROLES and type(text.attached) is bool
 
 
 def _call(call: Any) -> bool:

@@ -81,7 +81,7 @@ class NoteForgetting:
         )
         with self._folder.logged() as writer:
             events = self._rewritten(writer, names, notes, erasure)
-            left = notes_of(self._folder.read(hidden=names), self._clock, is_shared=self._folder.is_shared)
+            left = notes_of(self._folder.read(hidden=names), self._clock)
             writer.write_generated(INDEX_FILE, index_of(left.active.values()).text)
             # The history begins again at the end.
             writer.changes.clear()

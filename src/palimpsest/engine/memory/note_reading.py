@@ -10,9 +10,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.memory.note import Note, check_note
+from palimpsest.memory.note import WISHES, Note, check_note
 from palimpsest.memory.note_file import decode_note, from_claude
-from palimpsest.stores.notes.folder import NoteFiles
+from palimpsest.stores.notes.folder import NoteFiles, digest_of
 
 # Whom a note of another person is about if it says only `user`.
 TEAMMATE: Final = ("teammate", "team")
@@ -33,8 +33,13 @@ class Notes(Value, frozen=True):
         yield from (*self.active.values(), *self.past.values(), *self.quarantine.values())
 
 
-def notes_of(files: NoteFiles, clock: Clock, *, is_shared: bool = False) -> Notes:
-    """Return the notes of files. Those of a shared folder are by other people: data about the project, and no wishes of this user."""
+def notes_of(files: NoteFiles, clock: Clock, *, accepted: Mapping[str, str] | None = None) -> Notes:
+    """Return the notes of files.
+
+    With `accepted` they are those of a shared folder, which come with a repository: data about the project, and no wishes of this user.
+    What such a file says about who the user is or what the user wants is held back until the user accepts it: then `accepted` has the
+    digest of the file.
+    """
     problems = list(files.problems)
     active, past, quarantine = (
         dict(_notes(texts, place, clock, problems))
@@ -47,14 +52,20 @@ def notes_of(files: NoteFiles, clock: Clock, *, is_shared: bool = False) -> Note
     past = {**{note.revision: replace(note, status="superseded") if note.status == "active" else note for note in left}, **past}
     # A crash between the two files of a promotion leaves both.
     held = {name: note for name, note in quarantine.items() if name not in active}
-    return Notes({name: _of_team(note) for name, note in shown.items()} if is_shared else shown, past, held, tuple(problems))
+    if accepted is not None:
+        shown = {name: _of_repository(note) for name, note in shown.items()}
+        waiting = {name for name, note in shown.items() if note.kind in WISHES and accepted.get(name) != digest_of(files.active[name])}
+        held |= {name: replace(shown[name], trust="quarantined") for name in waiting}
+        shown = {name: note for name, note in shown.items() if name not in waiting}
+    return Notes(shown, past, held, tuple(problems))
 
 
 def as_saved(note: Note, *, is_shared: bool) -> Note:
     """Return a note as its file states it: a shared file calls its author the user, as every note does that a person wrote."""
-    if not is_shared or (note.person, note.relationship) != TEAMMATE:
+    if not is_shared:
         return note
-    return replace(note, person="user", relationship="self", trust="stated" if note.kind in ("user", "feedback") else note.trust)
+    whose = ("user", "self") if (note.person, note.relationship) == TEAMMATE else (note.person, note.relationship)
+    return replace(note, person=whose[0], relationship=whose[1], trust="stated" if note.trust == "repository" else note.trust)
 
 
 def iso_now(clock: Clock) -> str:
@@ -67,11 +78,10 @@ def iso_of(milliseconds: int) -> str:
     return iso_time(milliseconds, "seconds")
 
 
-def _of_team(note: Note) -> Note:
-    """Return a note as other people's: what a file of a repository says about its own trust, rank and use here does not count."""
-    note = replace(note, pinned=False, uses=0, shown=0, last_used="", intensity=0.0)
-    whose = TEAMMATE if (note.person, note.relationship) == ("user", "self") else (note.person, note.relationship)
-    return replace(note, person=whose[0], relationship=whose[1], trust="observed" if note.trust == "stated" else note.trust)
+def _of_repository(note: Note) -> Note:
+    """Return a note as one of the repository: what the file says about its own trust, rank, author and use here does not count."""
+    note = replace(note, pinned=False, uses=0, shown=0, last_used="", intensity=0.0, by="import", trust="repository")
+    return replace(note, person=TEAMMATE[0], relationship=TEAMMATE[1]) if note.person.strip().casefold() == "user" else note
 
 
 def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tuple[str, str]]) -> Iterator[tuple[str, Note]]:

@@ -77,7 +77,9 @@ class Notebook:
 
     def stamps(self) -> dict[str, str]:
         """Return the state of the file of each active note, by name; equal states mean equal notes."""
-        return self._folder.stamps()
+        # Whether a note of a repository is shown depends on what the user has accepted, too.
+        accepted = self._folder.accepted() if self.is_shared else {}
+        return {name: f"{stamp}.{accepted[name]}" if name in accepted else stamp for name, stamp in self._folder.stamps().items()}
 
     def has_notes(self) -> bool:
         """Return whether there is an active note, without reading any."""
@@ -191,6 +193,12 @@ class Notebook:
                 raise BadInput(f"there is no note {name[:80]!r} in quarantine", where=self.scope)
             if name in notes.active:
                 raise BadInput(f"there is an active note {name!r} already; retract or forget one of them", where=self.scope)
+            text = self._folder.active_text(name) if self.is_shared else None
+            if text is not None:
+                # The file of the repository stays as it is: accepted are these bytes of it.
+                accepted = NoteSaved(self.scope, name, held.rev, digest_of(text), by, "accepted by the user", held.evidence)
+                writer.record(accepted)
+                return (accepted,)
             # The promotion is the act of a person by which the note counts as stated.
             evidence = (*held.evidence, f"{self.log_name}:{writer.log.tip + 1}")
             promoted = check_note(replace(held, trust="stated", evidence=evidence, when=iso_now(self._clock), rev=held.rev + 1, by=by))
@@ -204,7 +212,9 @@ class Notebook:
         with self._writing() as writer:
             recorded, before = writer.recorded(), self._clock.now() - days * _DAY_MS
             events: list[NoteEvent] = []
-            for name, note in self.notes().quarantine.items():
+            # Files of a repository that wait for the user are not ours to delete.
+            held = notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock).quarantine
+            for name, note in held.items():
                 if name in recorded and recorded[name].at <= before:
                     reason = f"no person promoted it within {days:g} days"
                     events.append(NoteForgotten(self.scope, name, note.rev, "expired", "consolidate", reason, note.evidence))
@@ -234,7 +244,7 @@ class Notebook:
 
     def _notes(self, files: NoteFiles) -> Notes:
         """Return the notes of files; one that a person has edited since it was written by a job is a statement of that time."""
-        notes = notes_of(files, self._clock, is_shared=self.is_shared)
+        notes = notes_of(files, self._clock, accepted=self._folder.accepted() if self.is_shared else None)
         edits = {} if self.is_shared else self._folder.edits()
         active = {name: _edited(note, edits[name]) if name in edits else note for name, note in notes.active.items()}
         return replace(notes, active=active)
@@ -335,7 +345,8 @@ class Notebook:
         text = encode_note(clean)
         event = NoteSaved(self.scope, note.name, note.rev, digest_of(text), by, reason, note.evidence)
         writer.save(note.name, text, event, quarantined=note.trust == "quarantined")
-        return event
+        # The log of the notes holds no text of them; that of the session has the words already.
+        return replace(event, about=clean.about)
 
     def _retired(self, writer: NoteWriter, note: Note, by: Author, reason: str) -> NoteForgotten:
         event = NoteForgotten(self.scope, note.name, note.rev, "retracted", by, reason, note.evidence)
@@ -347,7 +358,9 @@ class Notebook:
     def _write_index(self, writer: NoteWriter) -> None:
         if self.is_shared:
             write_ignore_file(self._folder.folder)
-        writer.write_generated(INDEX_FILE, index_of(self.notes().active.values()).text)
+        # A file that is shared does not depend on what one user has accepted.
+        notes = notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock) if self.is_shared else self.notes()
+        writer.write_generated(INDEX_FILE, index_of(notes.active.values()).text)
 
 
 def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:

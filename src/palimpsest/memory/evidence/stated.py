@@ -1,4 +1,4 @@
-"""Messages of the user that are a command to remember something: told by their first word, and noted in the user's own words."""
+"""Messages of the user that are a command to remember something: told by the form of their beginning, noted in the user's own words."""
 
 import re
 import unicodedata
@@ -6,21 +6,33 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from palimpsest.core.events import Event, UserSaid
-from palimpsest.core.items import Text, Value
+from palimpsest.core.items import Value
 from palimpsest.core.redaction import redact
 from palimpsest.memory.changes import LONGEST_QUOTE_WORDS, AddNote, Draft, QuotableEvent
 from palimpsest.memory.note import KINDS, LONGEST_ABOUT, NoteKind
-from palimpsest.memory.reading import iso_time
+from palimpsest.memory.reading import iso_time, typed_and_attached
 
 # Of the four kinds this one is for how to work, holds in the project, and fades as slowly as what is known about the user.
 DEFAULT_KIND: Final[NoteKind] = "feedback"
 _BACKSTORY: Final = "the user asked to remember it"
-# The command is the first word. Chinese has no space after it; a name of a kind and a colon may follow.
+# The form of a command. A word with a comma (a name, "ok") and a word of courtesy may stand before it, and a sign or `that` ends it:
+# without one "remember" begins other sentences too ("remember me?"). In Chinese a space or the word of courtesy will do.
 _COMMAND: Final = re.compile(
-    rf"\s*(?:remember(?=[\s:：])|记住|記住)[\s:：，,]*(?:(?P<kind>{'|'.join(KINDS)})\s*[:：])?\s*(?P<text>.*)", re.IGNORECASE | re.DOTALL
+    rf"""\s*(?:\w{{1,20}}\s*[,，]\s*)?
+    (?:
+        (?:(?:please|pls|kindly)\b\s*,?\s*)?
+        remember(?:\s+this)?(?:\s*[:：]|[ \t]*\n|\s*[,，](?=\s)|\s+[-–—]+(?=\s)|\s+that\b\s*[:：,，]?|(?=\s+(?:{"|".join(KINDS)})\s*[:：]))
+      | (?:请|請)(?:你|您|帮我|幫我|务必|務必)?(?:记住|記住)(?!了)[\s:：，,]*
+      | (?:记住|記住)(?:[\s:：，,]+)
+    )
+    \s*(?:(?P<kind>{"|".join(KINDS)})\s*[:：])?\s*(?P<text>.*)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n?", re.MULTILINE)
 _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
+# Where a sentence ends: at a sign before white space, at one of Chinese, or at a line. A question ends with its sign or its particle.
+_SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+|\n|$)", re.DOTALL)
+_QUESTION: Final = re.compile(r"(?:[?？][!！\"'”’)\]]*|[吗嗎呢][。.!！]*)\s*$")
 
 
 class UserStatement(Value, frozen=True):
@@ -39,19 +51,27 @@ class UserStatement(Value, frozen=True):
 def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]:
     """Yield what the user asked to remember in these events of a session, oldest first, without secrets.
 
-    A message counts if its first word is `remember` or 记住 and something follows. `remember user: …` names the kind of the note; without
-    one it is `feedback`. Attachments of the message are no part of it.
+    A message counts if the user typed it in the form of a command: `remember: …`, `remember that …`, `remember user: …` (which names the
+    kind of the note; without one it is `feedback`), 记住：…, each also behind a word of courtesy. Questions are never noted: the note
+    ends before the first one. Attachments of the message are no part of it.
     """
     for event in events:
         if not isinstance(event.body, UserSaid):
             continue
-        message = next((part.text for part in event.body.parts if isinstance(part, Text)), "")
-        found = _COMMAND.fullmatch(message)
+        found = _COMMAND.fullmatch(typed_and_attached(event.body.parts)[0])
         # The marks of pasted blocks go: the user asked for these words, also if they are pasted.
-        text = "" if found is None else redact(_CITATION.sub("", _FENCE.sub("", found["text"]))).strip()
+        text = "" if found is None else redact(_CITATION.sub("", _FENCE.sub("", _before_question(found["text"])))).strip()
         if found is not None and any(unicodedata.category(letter)[0] in "LN" for letter in text):
             kind = next((kind for kind in KINDS if kind == (found["kind"] or "").lower()), DEFAULT_KIND)
             yield UserStatement(kind, text, QuotableEvent(f"{session}:{event.seq}", "user", text, iso_time(event.at)))
+
+
+def _before_question(text: str) -> str:
+    """Return a text up to its first sentence that is a question."""
+    for sentence in _SENTENCE.finditer(text):
+        if _QUESTION.search(sentence[0]):
+            return text[: sentence.start()]
+    return text
 
 
 def first_line(text: str) -> str:

@@ -1,19 +1,18 @@
 """Notes as a model sees them: data between tags that their texts cannot close, within a budget of tokens."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from palimpsest.core.format import tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.index_text import ORIGINS
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.selection import more_line, one_line
+from palimpsest.memory.showing.newer import older_mark, shown_time
 
 TAG: Final = "notes"
 CHANGED_FILE: Final = "(file changed since)"
-# The tags around notes, in any letter case and with white space, as a lenient reader would take them.
-_OWN_TAGS: Final = re.compile(r"<(?=\s*/?\s*(?:notes|system-reminder)\b)", re.IGNORECASE)
-_DATE_CHARACTERS: Final = len("2026-05-04")
 
 
 class NotesShown(Value, frozen=True):
@@ -27,11 +26,12 @@ class NotesShown(Value, frozen=True):
 
 
 class ScoredNote(Value, frozen=True):
-    """A note that was found, its score, and whether a file that it cites has other bytes now."""
+    """A note that was found, its score, whether a file that it cites has other bytes now, and newer notes about the same, newest first."""
 
     note: Note
     score: float
     is_stale: bool = False
+    newer: tuple[str, ...] = ()
 
 
 def show_notes(found: Sequence[ScoredNote], query: str, *, tokens: int, most: int, factor: float = 1.0) -> NotesShown:
@@ -43,7 +43,7 @@ def show_notes(found: Sequence[ScoredNote], query: str, *, tokens: int, most: in
     texts: list[str] = []
     shown: list[ScoredNote] = []
     for each in found:
-        text = note_text(each.note, is_stale=each.is_stale)
+        text = note_text(each.note, is_stale=each.is_stale, newer=each.newer)
         size = estimate(text, factor)
         if len(shown) < most and size <= room:
             room -= size
@@ -56,15 +56,17 @@ def show_notes(found: Sequence[ScoredNote], query: str, *, tokens: int, most: in
     return NotesShown(tuple(texts), tuple(each.note.name for each in shown), tuple(each.score for each in shown), total, left_out)
 
 
-def note_text(note: Note, *, is_stale: bool = False) -> str:
-    """Return a note between tags: a line with its id, date, person, relationship and trust, then what it is about and its text."""
-    return f"<{TAG}>\n{bare_note(note, is_stale=is_stale)}\n</{TAG}>"
+def note_text(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) -> str:
+    """Return a note between tags: a line with its id, time, person, relationship and trust, then what it is about and its text."""
+    return f"<{TAG}>\n{bare_note(note, is_stale=is_stale, newer=newer)}\n</{TAG}>"
 
 
-def bare_note(note: Note, *, is_stale: bool = False) -> str:
+def bare_note(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) -> str:
     """Return a note without tags around it; tags in its text are escaped, so that it cannot end the block that it is shown in."""
     about_whom = f"about {one_line(note.person)} ({one_line(note.relationship)})"
-    head = [f"[{note.name}]", note.when[:_DATE_CHARACTERS], about_whom, note.trust, *((CHANGED_FILE,) if is_stale else ())]
+    origin = ORIGINS[note.trust] or note.trust
+    head = [f"[{note.name}]", shown_time(note.when, is_finer=True), about_whom, origin, *((CHANGED_FILE,) if is_stale else ())]
+    head += [older_mark(newer)] if newer else []
     body = note.body.strip()
     about = one_line(note.about)
     return without_tags("\n".join((" · ".join(head), *(() if body.startswith(about) else (about,)), body)))
@@ -72,7 +74,7 @@ def bare_note(note: Note, *, is_stale: bool = False) -> str:
 
 def without_tags(text: str) -> str:
     """Return a text in which the tags around notes are no tags."""
-    return _OWN_TAGS.sub("&lt;", text)
+    return tags.without_tags(text, TAG, "system-reminder", "system-message")
 
 
 def near_duplicates_once(names: Iterable[str], terms: Sequence[frozenset[str]], least: float) -> frozenset[str]:

@@ -7,10 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note, NoteKind
+from palimpsest.memory.note import Note, NoteKind, Trust
 from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.showing.newer import Statement
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
 from palimpsest.memory.weighing.staleness import cited_files
 
@@ -28,12 +29,15 @@ class IndexedNote(Value, frozen=True):
     """
 
     stamp: str
+    # Without a default: entries that an earlier version stored have none, and are made again.
+    trust: Trust
     unit: bool = False
     about: str = ""
     revision: str = ""
     supersedes: tuple[str, ...] = ()
     kind: NoteKind = "project"
     when: str = ""
+    valid_from: str = ""
     valid_to: str = ""
     intensity: float = 0.0
     uses: int = 0
@@ -49,12 +53,14 @@ def entry_of(note: Note, stamp: str) -> IndexedNote:
     """Return the entry of a note whose file has this stamp; only active notes that are not in quarantine have a unit."""
     return IndexedNote(
         stamp,
+        note.trust,
         unit=is_showable(note),
         about=note.about,
         revision=note.revision,
         supersedes=note.supersedes,
         kind=note.kind,
         when=note.when,
+        valid_from=note.valid_from,
         valid_to=note.valid_to,
         intensity=note.intensity,
         uses=note.uses,
@@ -82,12 +88,18 @@ def due_names(entries: Mapping[str, IndexedNote], query: str, now: datetime) -> 
     return tuple(due.name for due in due_notes(dated, query, now.date().isoformat()))
 
 
-def listed(entries: Mapping[str, IndexedNote]) -> Iterator[Note]:
-    """Yield the notes that may be shown as far as an index of them needs: name, kind, what they are about, and whether they are pinned."""
-    replaced = {link for entry in entries.values() for link in entry.supersedes}
+def listed(entries: Mapping[str, IndexedNote], now: datetime) -> Iterator[Note]:
+    """Yield the notes that hold now as far as an index of them needs: name, kind, trust, time, what they are about, and if pinned."""
+    hidden = not_to_show(entries, now, ())
     for name, entry in entries.items():
-        if entry.unit and entry.revision not in replaced:
-            yield replace(_BLANK, name=name, kind=entry.kind, about=entry.about, when=entry.when, pinned=entry.pinned)
+        if entry.unit and name not in hidden:
+            known = {"kind": entry.kind, "trust": entry.trust, "about": entry.about, "when": entry.when, "pinned": entry.pinned}
+            yield replace(_BLANK, name=name, **known)
+
+
+def statement_of(name: str, entry: IndexedNote, words: frozenset[str]) -> Statement:
+    """Return a note of these words as it is compared with older and newer ones."""
+    return Statement(name, words, entry.when, entry.trust, entry.person, int(entry.stamp.partition(".")[0]))
 
 
 def pinned_names(entries: Mapping[str, IndexedNote]) -> frozenset[str]:
@@ -119,14 +131,19 @@ def described_tool(note: Note) -> str:
 
 
 def not_to_show(entries: Mapping[str, IndexedNote], now: datetime, tools: Iterable[str]) -> frozenset[str]:
-    """Return the names of notes that are not recalled now: replaced or no longer valid ones, and those on the use of these tools."""
+    """Return the names of notes that are not recalled now: replaced ones, those that do not hold, and those on the use of these tools."""
     recent = frozenset(tools)
     replaced = {link for entry in entries.values() for link in entry.supersedes}
     return frozenset(
         name
         for name, entry in entries.items()
-        if entry.revision in replaced or (entry.tool and entry.tool in recent) or (entry.valid_to and time_of(entry.valid_to) <= now)
+        if entry.revision in replaced or (entry.tool and entry.tool in recent) or not holds_at(now, entry.valid_from, entry.valid_to)
     )
+
+
+def holds_at(now: datetime, valid_from: str, valid_to: str) -> bool:
+    """Return whether a note with these bounds, each empty if open, holds at a time."""
+    return not (valid_from and time_of(valid_from) > now) and not (valid_to and time_of(valid_to) <= now)
 
 
 class NoteStanding(Mapping[str, Standing]):

@@ -57,6 +57,11 @@ def supersede(winner: Note, loser: Note) -> tuple[Note, Note]:
     return replace(winner, supersedes=links, rev=winner.rev + 1), ended
 
 
+def begins_later(note: Note) -> bool:
+    """Return whether a note states what holds only some time after it was said."""
+    return bool(note.valid_from) and time_of(note.valid_from) > time_of(note.when)
+
+
 def chain_of(note: Note, versions: Mapping[str, Note]) -> tuple[Note, ...]:
     """Return a note and what it superseded, newest first; `versions` are all notes by `name@rev`. Each version appears once."""
     found: dict[str, Note] = {}

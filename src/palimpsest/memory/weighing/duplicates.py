@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import Note, trust_rank
+from palimpsest.memory.weighing.importance import time_of
 
 Words: TypeAlias = Callable[[str], frozenset[str]]
 """A function that returns the stemmed content words of a text."""
@@ -19,7 +20,7 @@ _SPACES_AND_SIGNS: Final = re.compile(r"[\W_]+")
 
 
 class Cluster(Value, frozen=True):
-    """Notes that say nearly the same: the most important one, and the others in the order of their names."""
+    """Notes that say nearly the same: the newest of the highest trust, and the others in the order of their names."""
 
     representative: Note
     members: tuple[Note, ...]
@@ -73,7 +74,7 @@ def near_duplicates(notes: Iterable[Note], words: Words, least: float = NEAR) ->
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]], importance_of: Callable[[Note], float]) -> tuple[Cluster, ...]:
+def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]]) -> tuple[Cluster, ...]:
     """Return the connected groups of at least three near duplicates, in the order of their representatives. Pinned notes are in none."""
     by_name = {note.name: note for note in notes if note.status == "active" and not note.pinned}
     seen: set[str] = set()
@@ -89,7 +90,9 @@ def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]], importan
                 waiting.extend(near.get(each, ()))
         seen |= group
         if len(group) >= LEAST_CLUSTER:
-            first, *rest = sorted((by_name[each] for each in group), key=lambda note: (-importance_of(note), note.name))
+            # What was said last stands for what was said before; what the user stated is not represented by anything else.
+            ordered = sorted((by_name[each] for each in sorted(group)), key=lambda note: time_of(note.when), reverse=True)
+            first, *rest = sorted(ordered, key=lambda note: -trust_rank(note.trust))
             found.append(Cluster(first, tuple(sorted(rest, key=lambda note: note.name))))
     return tuple(found)
 

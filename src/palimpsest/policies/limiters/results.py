@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolReturned
+from palimpsest.core.format.tags import without_tags
 from palimpsest.core.items import Document, Image, Text, ToolResult, Value
 from palimpsest.core.policy import Answer, Save, Want, save
 from palimpsest.core.tokens.truncate import (
@@ -166,7 +167,7 @@ def placeholder(text: str, path: str) -> str:
     more = "...\n" if preview.cut else ""
     return (
         f"{PERSISTED}\nOutput too large ({size_name(len(text))}). Full output saved to: {path}\n\n"
-        f"Preview (first 2KB):\n{preview.text}\n{more}</persisted-output>"
+        f"Preview (first 2KB):\n{without_tags(preview.text, 'persisted-output')}\n{more}</persisted-output>"
     )
 
 

@@ -8,6 +8,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Document, Image, Item, Text, seq_of, text_of
 from palimpsest.core.pairs import safe_cuts, settled
 from palimpsest.core.policy import Ask, Plan, Proposal, Steps, ask
@@ -81,8 +82,8 @@ class Anchor:
             return Ask(folded, request, "summary", head=False, tools=False, model=self.model, system=prompt("opencode/summariser"))
         prior = "\n\n".join(text_of(item.content) for item in folded if item.kind == "summary")
         conversation = flatten(item for item in folded if item.kind != "summary")
-        block = f"<prior-summary>\n{prior}\n</prior-summary>" if prior else ""
-        request = prompt("opencode/template", focus=focus, prior=block, conversation=f"<conversation>\n{conversation}\n</conversation>")
+        block = within("prior-summary", prior) if prior else ""
+        request = prompt("opencode/template", focus=focus, prior=block, conversation=within("conversation", conversation))
         return Ask((), request, "summary", head=False, tools=False, model=self.model, system=prompt("opencode/head"))
 
 

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Role
 from palimpsest.sources.instructions.files import (
     FILE_BYTES,
@@ -45,7 +46,7 @@ def agents_md(
         return {"cwd": world.state.cwd, "text": text} if text else None
 
     def baseline(fields: Fields) -> str:
-        return f"# AGENTS.md instructions for {fields['cwd']}\n\n<INSTRUCTIONS>\n{fields['text']}\n</INSTRUCTIONS>"
+        return f"# AGENTS.md instructions for {fields['cwd']}\n\n{within('INSTRUCTIONS', fields['text'])}"
 
     def change(previous: Fields | None, fields: Fields) -> str:
         # A changed directory alone is stated by the environment.

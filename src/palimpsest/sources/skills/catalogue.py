@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Role
 from palimpsest.sources.model_prompt import prompt_text
 from palimpsest.sources.skills.files import Skill
@@ -72,7 +73,7 @@ def codex_catalogue(find: Callable[[World], Sequence[Skill]], *, bounded: bool =
         return {"skills": "\n".join(lines)} if lines else None
 
     def baseline(fields: Fields) -> str:
-        return f"<skills_instructions>\n{prompt_text('skills', skills=fields['skills'])}\n</skills_instructions>"
+        return within("skills_instructions", prompt_text("skills", skills=fields["skills"]))
 
     def change(_: Fields | None, fields: Fields) -> str:
         return f"The skills have changed; this list replaces the earlier one.\n{baseline(fields)}" if bounded else ""
@@ -132,6 +133,6 @@ def opencode_list(find: Callable[[World], Sequence[Skill]]) -> Source:
     """Return OpenCode's `<available_skills>`, sorted by name, in the head."""
 
     def frame(text: str) -> str:
-        return f"<available_skills>\n{text}\n</available_skills>"
+        return within("available_skills", text)
 
     return skill_list(find, place="head", frame=frame, bounded=False)

@@ -6,6 +6,7 @@ from typing import Final
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events.context import ContextStated, Statement
+from palimpsest.core.format.tags import within, without_tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.skills.catalogue import in_catalogue_order
@@ -61,7 +62,8 @@ def mentioned_bodies(world: World, skills: Sequence[Skill]) -> tuple[ContextStat
             unreadable.append(skill.path)
             continue
         text = data.decode("utf-8", "replace")
-        body = f"<skill>\n<name>{skill.name}</name>\n<path>{skill.path}</path>\n{text}\n</skill>"
+        head = "\n".join(f"<{tag}>{without_tags(value, tag)}</{tag}>" for tag, value in (("name", skill.name), ("path", skill.path)))
+        body = within("skill", f"{head}\n{text}")
         statements.append(Statement("skill", body, "user", value=skill.path))
     return (ContextStated(tuple(statements)) if statements else None), tuple(unreadable)
 
@@ -84,6 +86,6 @@ def loaded_skill(world: World, skills: Sequence[Skill], name: str, *, tagged: bo
     if not tagged:
         return f"## Skill: {name}\n\nBase directory: {folder}\n\n{body}"
     files = [path for path in world.glob(folder, "**/*") if posixpath.basename(path) != SKILL_FILE][:MOST_FILES]
-    listed = "\n".join(f"<file>{path}</file>" for path in files)
+    listed = "\n".join(f"<file>{without_tags(path, 'file', 'skill_files')}</file>" for path in files)
     block = f"\n\n<skill_files>\n{listed}\n</skill_files>" if listed else ""
-    return f'<skill_content name="{name}">\n{body}\n\nBase directory: {folder}{block}\n</skill_content>'
+    return within("skill_content", f"{without_tags(body, 'skill_files')}\n\nBase directory: {folder}{block}", f' name="{name}"')

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Final
 
+from palimpsest.core.format.tags import within
 from palimpsest.sources.environment import codex_environment
 from palimpsest.sources.instructions.files import FILE_BYTES, MARKERS, config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import agents_md
@@ -38,9 +39,9 @@ def codex_sources(settings: Mapping[str, str]) -> SourceSet:
             codex_mode(),
             realtime(),
             personality(covered_by="base"),
-            given("apps", "developer", frame=lambda text: f"<apps_instructions>\n{text.strip()}\n</apps_instructions>"),
+            given("apps", "developer", frame=lambda text: within("apps_instructions", text.strip())),
             codex_catalogue(codex_skills),
-            given("plugins", "developer", frame=lambda text: f"<plugins_instructions>\n{text.strip()}\n</plugins_instructions>"),
+            given("plugins", "developer", frame=lambda text: within("plugins_instructions", text.strip())),
             given("attribution", "developer"),
             _instructions(settings, states_changes=False),
             codex_environment(),
@@ -65,8 +66,8 @@ def codex_0_166_sources(settings: Mapping[str, str]) -> SourceSet:
             personality(covered_by="base"),
             realtime(),
             codex_mode(),
-            given("apps", "developer", frame=lambda text: f"<apps_instructions>\n{text.strip()}\n</apps_instructions>"),
-            given("plugins", "developer", frame=lambda text: f"<plugins_instructions>\n{text.strip()}\n</plugins_instructions>"),
+            given("apps", "developer", frame=lambda text: within("apps_instructions", text.strip())),
+            given("plugins", "developer", frame=lambda text: within("plugins_instructions", text.strip())),
             given("attribution", "developer"),
             _instructions(settings, states_changes=True),
             codex_environment(filesystem=True),

@@ -66,7 +66,7 @@ class NoteFolder:
         # Where they are now; a folder of a project may become a link at any time.
         self._real = (self.folder.resolve(), self.state.resolve())
         self._clock = clock
-        self._edits: tuple[tuple[int, ...], Mapping[str, int]] = ((), {})
+        self._saved: tuple[tuple[int, ...], Mapping[str, tuple[NoteSaved | None, int]]] = ((), {})
         self.commits = NoteHistory(folder) if state is None else None
 
     @property
@@ -181,24 +181,33 @@ class NoteFolder:
 
     def edits(self) -> Mapping[str, int]:
         """Return when a person has edited each note that no process has written since, in milliseconds since 1970."""
+        by_hand = ("edited by hand", "written by hand")
+        return {name: at for name, (saved, at) in self._by_user().items() if saved is not None and saved.reason in by_hand}
+
+    def accepted(self) -> Mapping[str, str]:
+        """Return the digest of each note as the user wrote or accepted it last, by name: the log says so, which no repository has."""
+        return {name: accepted.digest for name, (accepted, _) in self._by_user().items() if accepted is not None}
+
+    def _by_user(self) -> Mapping[str, tuple[NoteSaved | None, int]]:
+        """Return each note as the user saved or accepted it last, and when; `None` if something else was recorded of it since."""
         place = self.state / f"{LOG}.jsonl"
         try:
             found = place.stat()
         except FileNotFoundError:
             return {}
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if self._edits[0] != state:
-            edits: dict[str, int] = {}
+        if self._saved[0] != state:
+            saved: dict[str, tuple[NoteSaved | None, int]] = {}
             for event in self._readable_history():
                 match event.body:
-                    case NoteSaved(name=name, by="user", reason="edited by hand" | "written by hand"):
-                        edits[name] = event.at
+                    case NoteSaved(name=name, by="user") as body:
+                        saved[name] = (body, event.at)
                     case NoteSaved(name=name) | NoteForgotten(name=name):
-                        edits.pop(name, None)
+                        saved[name] = (None, event.at)
                     case _:
                         continue
-            self._edits = (state, edits)
-        return self._edits[1]
+            self._saved = (state, saved)
+        return self._saved[1]
 
     def _readable_history(self) -> tuple[Event, ...]:
         """Return the events of the log; none if it is damaged, because notes can be read without it. The next change sets it aside."""

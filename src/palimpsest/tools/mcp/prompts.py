@@ -38,12 +38,14 @@ async def expanded_prompt(text: str, connections: Sequence[ServerConnection], wo
         )
     prompt, connection = found
     result = await connection.get_prompt(prompt.name, _arguments(prompt, rest, command))
-    parts: list[Part] = [Text(f"The prompt {one_line(prompt.name, 100)} of the MCP server {connection.label}, which I inserted:")]
+    parts: list[Part] = [
+        Text(f"The prompt {one_line(prompt.name, 100)} of the MCP server {connection.label}, which I inserted:", attached=True)
+    ]
     for message in result.messages:
         output = blocks_output((message.content,), workspace.keep)
         # A server may propose replies; they are shown as what they are.
         lead = "" if message.role == "user" else "[proposed reply]\n"
-        parts += (Text(f"{lead}{output.text}"),) if output.text else ()
+        parts += (Text(f"{lead}{output.text}", attached=True),) if output.text else ()
         parts += output.parts
     return tuple(parts)
 

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from palimpsest.core.format.tags import without_tags
 from palimpsest.core.items import Text
 from palimpsest.wire.encoding.fragments import BlockKind, Fragment
 
@@ -68,7 +69,8 @@ def is_statement(content: Text) -> bool:
 
 def framed_statement(text: str) -> str:
     """A statement as user text, for models that accept no system messages inside the conversation."""
-    return f"<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\n{text}\n</system-message>"
+    inside = without_tags(text, "system-message")
+    return f"<system-message>\nFrom the operator of this session, with the authority of the system prompt:\n\n{inside}\n</system-message>"
 
 
 def with_system_messages(messages: list[Message]) -> list[Message]:

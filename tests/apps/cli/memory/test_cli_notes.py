@@ -372,7 +372,7 @@ def test_a_note_of_the_team_reaches_a_teammate_through_the_repository_as_data_ab
     git(tmp_path, "clone", "-q", str(memory.project), str(clone))
     mate = NotePal(memory.pal, clone)
     (row,) = mate.json("list", "--scope", "team")
-    assert (row["name"], row["scope"], row["person"], row["trust"]) == (name, "team", "teammate", "observed")
+    assert (row["name"], row["scope"], row["person"], row["trust"]) == (name, "team", "teammate", "repository")
     assert [each["note"] for each in mate.json("search", "how to deploy", "--scope", "team")] == [name]
     assert mate.json("show", name, "--scope", "team")["body"].strip() == "Deploy with make ship."
     mate("forget", name, "--yes", "--scope", "team")

@@ -85,7 +85,7 @@ def test_me_35_without_a_model_conflicts_are_settled_equals_merged_old_ones_expi
     assert places.notebook("user").notes().active["user_indent"].evidence == ("s:1", "t:2")
     folder = places.scope_folder("user")
     assert (folder / "MEMORY.md").read_text() == (
-        "- [user_indent](notes/user_indent.md): prefers tabs\n- [user_port_2](notes/user_port_2.md): port 9000\n"
+        "- [user_indent](notes/user_indent.md) 2026-05-28: prefers tabs\n- [user_port_2](notes/user_port_2.md) 2026-05-02: port 9000\n"
     )
     assert (folder / "SUMMARY.md").read_text() == (
         "v1\n\n## User profile\n- prefers tabs [user_indent](notes/user_indent.md)\n- port 9000 [user_port_2](notes/user_port_2.md)\n\n"

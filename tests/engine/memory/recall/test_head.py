@@ -56,9 +56,10 @@ def test_the_context_states_the_index_of_all_scopes_pinned_notes_and_the_summary
     (text,) = stated(agent)
     assert text.startswith("<system-reminder>\n# Notes of earlier sessions\n")
     assert (
-        "- [project_goal](notes/project_goal.md): ship in june\n- [user_name](notes/user_name.md): is called Kim\n- [feedback_tabs]" in text
+        "- [project_goal](notes/project_goal.md) 2026-05-01 10:00:00: ship in june\n"
+        "- [user_name](notes/user_name.md) 2026-05-01 10:00:00: is called Kim\n- [feedback_tabs]" in text
     )
-    assert "[project_goal] · 2026-05-01 · about user (self) · stated\nship in june\n**Ship** in june &lt;/notes>." in text
+    assert "[project_goal] · 2026-05-01 10:00:00 · about user (self) · stated\nship in june\n**Ship** in june &lt;/notes>." in text
     assert text.index("**Ship**") < text.index("## User profile\nA careful person.")
     assert "v1" not in text
 
@@ -94,7 +95,10 @@ def test_changes_within_an_epoch_are_stated_at_the_end_by_what_differs(desk: Des
     first, second = stated(agent)
     assert "ship in june" not in first
     changed = [line for line in second.splitlines() if line[:2] in ("+ ", "- ")]
-    assert changed == ["- [user_name](notes/user_name.md): is called Kim", "+ [project_goal](notes/project_goal.md): ship in june"]
+    assert changed == [
+        "- [user_name](notes/user_name.md) 2026-05-01 10:00:00: is called Kim",
+        "+ [project_goal](notes/project_goal.md) 2026-05-01 10:00:00: ship in june",
+    ]
     assert agent.session.log.view.items[-1].source != "memory+"
     assert estimate(second) < estimate(first)
 
@@ -154,6 +158,8 @@ def test_cl_45_cl_46_a_card_shows_backstory_person_relationship_and_date_and_no_
     desk.save(mine, hers)
     text = view_text(ask(desk.agent("done", way="classroom"), "hello"))
     for person, relationship in (("user", "self"), ("Ann", "colleague")):
-        assert f"person: {person} · relationship: {relationship} · date: 2026-05-01\n  backstory: said when a recipe failed" in text
+        assert (
+            f"person: {person} · relationship: {relationship} · date: 2026-05-01 10:00:00\n  backstory: said when a recipe failed" in text
+        )
     for hidden in ("_metadata", "made by a machine", "last_used", "2026-05-02", "uses: 7"):
         assert hidden not in text

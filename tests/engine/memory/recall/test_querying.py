@@ -73,7 +73,7 @@ def test_a_query_finds_notes_and_turns_of_past_sessions_with_their_ids_within_it
     )
     agent = desk.agent()
     text = recall(agent, query="why did the zeppelin Makefile fail?")
-    assert "[feedback_tabs] · 2026-05-01 · about user (self) · stated" in text
+    assert "[feedback_tabs] · 2026-05-01 10:00:00 · about user (self) · stated" in text
     assert f"[{past}:2] " in text
     assert estimate(text) <= 4_096
     assert "more, recall(" in text

@@ -43,7 +43,7 @@ def test_a_prompt_recalls_the_note_that_bears_on_it_before_itself(desk: Desk) ->
     with_note = ask(desk.agent("with tabs"), PROMPT)
     (event,) = (each for each in bodies(with_note, Recalled))
     text = (
-        "<notes>\n[feedback_tabs] · 2026-05-01 · about user (self) · stated\nindent Makefiles with tabs\n"
+        "<notes>\n[feedback_tabs] · 2026-05-01 10:00:00 · about user (self) · stated\nindent Makefiles with tabs\n"
         "Makefiles are indented with tabs, never with spaces.\n</notes>"
     )
     assert isinstance(event, Recalled)
@@ -74,7 +74,7 @@ def test_me_36_a_model_may_pick_and_a_failing_pick_leaves_the_order_by_words(des
     assert recalled(none) == []
     for broken in ("no json", ProviderError("down", status=400)):
         failing = ask(desk.agent(broken, "done", config=picking), PROMPT)
-        assert recalled(failing) == [("feedback_tabs", "project_makefile")]
+        assert recalled(failing) == [("project_makefile", "feedback_tabs")]
 
 
 def test_cc_60_recall_shows_at_most_five_notes_none_twice_before_a_fold_and_none_unknown(desk: Desk) -> None:
@@ -131,7 +131,7 @@ def test_cc_61_the_measured_variant_makes_no_request_for_recall_and_states_the_i
     stated = next(
         item.content.text for item in agent.session.log.view.items if item.source == "instructions" and isinstance(item.content, Text)
     )
-    assert 0 < stated.index("Use make.") < stated.index("- [feedback_tabs](notes/feedback_tabs.md): indent Makefiles with tabs")
+    assert 0 < stated.index("Use make.") < stated.index("- [feedback_tabs](notes/feedback_tabs.md) 2026-05-01: indent Makefiles with tabs")
 
 
 def test_oc_50_opencode_injects_no_notes(desk: Desk) -> None:

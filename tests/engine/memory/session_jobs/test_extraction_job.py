@@ -128,7 +128,7 @@ def test_me_25_cc_57_a_turn_that_saved_notes_itself_triggers_no_question_and_mov
 
 def test_me_25_of_several_turns_only_those_that_saved_notes_are_left_out(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, ("ok", "fine"), (changes(),), config=MemoryConfig(extract_every=2))
-    bodies = agent.work("记住用制表符", FRIDAYS)
+    bodies = agent.work("记住：用制表符", FRIDAYS)
     (text,) = agent.asked_texts()
     assert FRIDAYS in text
     assert "用制表符" not in text.partition("<events>")[2]

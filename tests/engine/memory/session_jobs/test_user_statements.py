@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from remembering import RememberingAgent, add, changes, runs_of
 
+from palimpsest.apps.shown_text import saved_note_line
 from palimpsest.core.events import NoteSaved, UserSaid
 from palimpsest.engine.memory.session_jobs.applying import AppliedChanges, apply_changes
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, SupersedeNote
@@ -32,7 +33,8 @@ def test_a_message_that_begins_with_remember_is_a_note_in_the_words_of_the_user_
     assert (saved.by, saved.reason, saved.evidence) == ("remember", "added", (note.evidence[0],))
     assert note.evidence[0].endswith(f":{seq}")
     assert runs_of(bodies, "remember") == [("done", "")]
-    assert agent.notices == [f"the job remember: noted as {name}"]
+    line = f"noted as {name}: run `make lint` before a push (`pal memory forget {name}` takes it back)"
+    assert (saved_note_line(saved), agent.notices) == (line, [])
 
 
 def test_secrets_are_redacted_and_a_second_equal_message_adds_evidence_only(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_other_messages_leave_no_trace(tmp_path: Path) -> None:
 
 def test_a_note_that_is_too_long_is_refused_and_the_user_is_told_why(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, ("ok",), config=OFF, goes_on=False)
-    bodies = agent.work("remember " + "many words of a text " * 600)
+    bodies = agent.work("remember: " + "many words of a text " * 600)
     ((status, why),) = runs_of(bodies, "remember")
     assert status == "done"
     assert "at most 1,200 fit in a note" in why

@@ -207,11 +207,11 @@ def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[s
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     """Return the parts of the input: the prompt, standard input and the attached files.
 
-    Each is a part of its own, because only the first text is what the user wrote.
+    Each is a part of its own, because only the prompt is what the user typed.
     """
-    piped = _piped()
-    texts = tuple(Text(each) for each in (prompt.strip(), piped.strip()) if each)
-    return (*texts, *(_attached(home, path) for path in files))
+    piped = _piped().strip()
+    typed = (Text(prompt.strip()),) if prompt.strip() else ()
+    return (*typed, *((Text(piped, attached=True),) if piped else ()), *(_attached(home, path) for path in files))
 
 
 def _piped() -> str:
@@ -261,4 +261,4 @@ def _attached(home: AnyHome, path: Path) -> Part:
         return Image(media, home.blobs.put(data))
     if b"\0" in data:
         raise BadInput("the file is neither text nor an image that models read", where=str(path))
-    return Text(f"Attached file {path}:\n\n{data.decode('utf-8', 'replace')}")
+    return Text(f"Attached file {path}:\n\n{data.decode('utf-8', 'replace')}", attached=True)

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.output.values import emit
-from palimpsest.apps.shown_text import escaped_json, plain
+from palimpsest.apps.shown_text import escaped_json, plain, saved_note_line
 from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
@@ -17,6 +17,7 @@ from palimpsest.core.events import (
     HookRan,
     InputWithdrawn,
     ModelReplied,
+    NoteSaved,
     PermissionAsked,
     ToolRefused,
     ToolReturned,
@@ -106,6 +107,8 @@ def _notice_of(event: Event) -> str:
     match event.body:
         case HookRan(hook=hook, notice=notice, failure=failure) if notice:
             return notice if failure else f"hook {hook}: {notice}"
+        case NoteSaved() as saved:
+            return saved_note_line(saved)
         case InputWithdrawn(by=by, why=why):
             return f"the {by} blocked the prompt: {why}"
         case _:

@@ -11,6 +11,7 @@ from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.engine.memory.access.searching import FoundMemory, search_notes
+from palimpsest.memory.showing.newer import shown_time
 
 _DATE = len("2026-05-04")
 _WIDTH = 78
@@ -40,7 +41,9 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
 
         home = opened.home
         said = search_sessions(opened.home.folder, home.store, opened.memories, query, every=passages == "all", most=limit)
-        found, waiting = (*found, *said.found)[:limit], said.waiting
+        # Many notes leave room for what was said.
+        notes = limit - min(len(said.found), limit // 2)
+        found, waiting = (*found[:notes], *said.found)[:limit], said.waiting
     if as_json:
         words_of = {notebook.scope: word_of(opened.memories, notebook) for notebook in opened.memories.notebooks}
         emit([replace(each, scope=words_of.get(each.scope, "")) for each in found])
@@ -58,7 +61,7 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
 def _print(found: FoundMemory) -> None:
     if found.status == "active":
         stale = "  (file changed since)" if found.stale else ""
-        click.echo(plain(f"{found.note}  {found.when[:_DATE]}{stale}"))
+        click.echo(plain(f"{found.note}  {shown_time(found.when, is_finer=True)}{stale}"))
     elif found.status == "said":
         click.echo(plain(f"{found.evidence[0]}  {found.about}  {found.when[:_DATE]}"))
     else:

@@ -22,6 +22,7 @@ from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.core.errors import BadInput
+from palimpsest.core.items import Text
 
 if TYPE_CHECKING:
     # The engine is loaded while the user may type already.
@@ -83,8 +84,8 @@ class CommandSide:
         return find_own_commands(command_folders(self.folder, Path.home(), self.around.root, os.environ))
 
     def send(self, text: str) -> None:
-        """Send a message to the agent."""
-        self.session.send((text,))
+        """Send the text of a command to the agent: nothing in it was typed by the user as it stands."""
+        self.session.send((Text(text, attached=True),))
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor of the input line."""

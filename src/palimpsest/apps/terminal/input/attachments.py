@@ -2,9 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+from palimpsest.core.items import Text
 
 LONGEST_INLINE: Final = 1_000
 MOST_LINES_INLINE: Final = 8
@@ -23,6 +25,14 @@ class PastedImage(NamedTuple):
 
     media: str
     data: bytes
+
+
+MessagePart: TypeAlias = str | Text | PastedImage
+
+
+def texts_of(parts: Iterable[MessagePart]) -> Iterator[str]:
+    """Yield the texts among the parts of a message."""
+    return (part if isinstance(part, str) else part.text for part in parts if not isinstance(part, PastedImage))
 
 
 class Attachments:
@@ -67,10 +77,19 @@ class Attachments:
 
     def unfolded(self, line: str) -> str:
         """Return an input line with each mark of a text replaced by the text. Marks of no paste are the user's own words."""
-        return "".join(part for part in self.parts(line, keep_images=True) if isinstance(part, str))
+        return "".join(texts_of(self.parts(line, keep_images=True)))
 
-    def parts(self, line: str, *, keep_images: bool = False) -> Iterator[str | PastedImage]:
-        """Yield the texts and images of a message in order. With `keep_images` the marks of images stay in the text."""
+    def parts(self, line: str, *, keep_images: bool = False) -> Iterator[MessagePart]:
+        """Yield the texts and images of a message in order. With `keep_images` the marks of images stay in the text.
+
+        A text that begins with a paste is marked as attached: its beginning is nothing that the user typed.
+        """
+        for place, part in enumerate(self._parts(line, keep_images=keep_images)):
+            first = _MARK.match(line.lstrip()) if place == 0 else None
+            is_pasted = first is not None and first[1] is not None and int(first[1]) in self._texts
+            yield Text(part, attached=True) if is_pasted and isinstance(part, str) else part
+
+    def _parts(self, line: str, *, keep_images: bool) -> Iterator[str | PastedImage]:
         end = 0
         pending = ""
         for mark in _MARK.finditer(line):

@@ -1,7 +1,7 @@
 """The input line: its text with marks for what was pasted, its history, and its draft on disk."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
 
-from palimpsest.apps.terminal.input.attachments import Attachments, PastedImage
+from palimpsest.apps.terminal.input.attachments import Attachments, MessagePart, PastedImage, texts_of
 from palimpsest.apps.terminal.input.drafts import UnsentText
 from palimpsest.apps.terminal.input.history import HistoryFile
 
@@ -22,7 +22,7 @@ class TakenInput(NamedTuple):
     """A message: its text with marks, its parts, and the line as it was typed."""
 
     text: str
-    parts: tuple[str | PastedImage, ...]
+    parts: tuple[MessagePart, ...]
     line: str
 
 
@@ -36,7 +36,7 @@ class InputLine:
     def __init__(self, folder: Path | None, root: Path, completer: Completer) -> None:
         self._folder = folder
         self._root = root
-        self.waiting: list[tuple[str | PastedImage, ...]] = []
+        self.waiting: list[tuple[MessagePart, ...]] = []
         self.attachments = Attachments()
         self.buffer = Buffer(
             multiline=True,
@@ -143,8 +143,3 @@ class InputLine:
         elif self._timer is None:
             with suppress(RuntimeError):
                 self._timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self.keep)
-
-
-def texts_of(parts: tuple[str | PastedImage, ...]) -> Iterator[str]:
-    """Yield the texts among the parts of a message."""
-    return (part for part in parts if isinstance(part, str))

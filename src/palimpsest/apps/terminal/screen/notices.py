@@ -1,5 +1,6 @@
 """Events that the terminal shows as one line, and the words of that line."""
 
+from palimpsest.apps.shown_text import saved_note_line
 from palimpsest.apps.terminal.screen.blocks import NoticeBlock
 from palimpsest.core.events import (
     ChildEnded,
@@ -91,8 +92,8 @@ def _work(body: EventBody) -> NoticeBlock | None:
             return NoticeBlock(f"process {process} ended" + (f" with {code}" if code is not None else "") + (f": {why}" if why else ""))
         case Recalled(notes=notes) if notes:
             return NoticeBlock(f"recalled {', '.join(notes)}")
-        case NoteSaved(name=name, by=by):
-            return NoticeBlock(f"note {name} saved by {by}" if by else f"note {name} saved")
+        case NoteSaved() as saved:
+            return NoticeBlock(saved_note_line(saved))
         case NoteForgotten(name=name, how=how):
             return NoticeBlock(f"note {name} {how}")
         case _:

@@ -6,8 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from palimpsest.apps.terminal.conversation import AgentConversation
-from palimpsest.apps.terminal.input.attachments import PastedImage
-from palimpsest.apps.terminal.input.line import texts_of
+from palimpsest.apps.terminal.input.attachments import MessagePart, PastedImage, texts_of
 from palimpsest.apps.terminal.screen.blocks import Block, NoticeLevel
 from palimpsest.apps.terminal.sessions.handover import HandoverFile
 from palimpsest.apps.terminal.sessions.loading import load_for_replies
@@ -15,7 +14,7 @@ from palimpsest.apps.terminal.sessions.open_reply import OpenReply
 from palimpsest.apps.terminal.surroundings import Approve, FollowedLog, OpenedAgent, TerminalSurroundings
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import Event
-from palimpsest.core.items import Image, Part, Text
+from palimpsest.core.items import Image
 from palimpsest.engine.loop.feed import Piece
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _LOOK_SECONDS: Final = 0.2
 _LOOKS_WITHOUT_WRITER: Final = 5
 READ_ONLY: Final = "read-only: another terminal has this session; /takeover asks for it"
 ENDED: Final = "read-only: the other terminal has ended; /takeover or a message goes on here"
-Typed = tuple[str | PastedImage, ...]
+Typed = tuple[MessagePart, ...]
 
 
 class AttachedTerminal(Protocol):
@@ -182,8 +181,7 @@ class Attachment:
                 self._look_after(self._open_again(self.followed.log.session))
             return
         blobs = conversation.agent.session.environment.blobs
-        said: list[Part] = [Text(part) if isinstance(part, str) else Image(part.media, blobs.put(part.data)) for part in parts]
-        conversation.send(*said)
+        conversation.send(*(Image(part.media, blobs.put(part.data)) if isinstance(part, PastedImage) else part for part in parts))
 
     def _send_waiting(self) -> None:
         """Send what waited for the session. What cannot be recorded goes back into the input, before the error is raised."""

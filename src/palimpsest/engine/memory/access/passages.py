@@ -1,6 +1,9 @@
 """Search by a person in past sessions: turns for a query, from the index of the home."""
 
+from collections import deque
+from collections.abc import Iterator
 from contextlib import closing
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +15,10 @@ from palimpsest.engine.memory.access.searching import FoundMemory
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.recall.session_index import forgotten_events, open_sessions
 from palimpsest.memory.recall.digest.corrections import corrections, with_corrections
+from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RecallHit, rank
 from palimpsest.memory.sessions.units import event_id
+from palimpsest.memory.showing.relevance import relevance, weigh_prompt
 
 _REFRESH_SECONDS: Final = 30.0
 
@@ -35,14 +40,37 @@ def search_sessions(folder: Path, store: SessionArchive, memories: Memories, que
     notes = [note for notebook in memories.notebooks for note in notebook.notes().all() if note.trust != "quarantined"]
     with closing(open_sessions(folder, store)) as sessions:
         waiting = sessions.refresh(_REFRESH_SECONDS).left
-        found: list[FoundMemory] = []
+        corrected = corrections(notes)
+        projects: list[_RankedProject] = []
         for part in sessions.parts() if every else (memories.project.scope,):
             index = sessions.index(part)
             hits = rank(index, query, most=most) if len(index) else ()
             kept = tuple(hit for hit in hits if event_id(hit.unit.id) not in forgotten)
-            found += [_passage(hit) for hit in with_corrections(index, kept, corrections(notes))]
-    # The scores of several projects cannot be compared, so that only their order within one means something.
-    return PassageSearch(tuple(found[:most]), waiting)
+            if kept:
+                projects.append(_RankedProject(with_corrections(index, kept, corrected), index, query))
+    return PassageSearch(tuple(_passage(hit) for hit in islice(_merged(projects), most)), waiting)
+
+
+class _RankedProject:
+    """The hits of one project in their order, and how much of the query the best of those that are left has."""
+
+    def __init__(self, hits: tuple[RecallHit, ...], index: RecallIndex, query: str) -> None:
+        weighed = weigh_prompt(index, query)
+        shares = [relevance(index, weighed, index.numbers[hit.unit.id]) for hit in hits]
+        best = list(accumulate(reversed(shares), max))[::-1]
+        self.left = deque(zip(best, hits, strict=True))
+
+
+def _merged(projects: list[_RankedProject]) -> Iterator[RecallHit]:
+    """Yield the hits of all projects, next the one of the project that has more of the query.
+
+    Scores of several indexes cannot be compared; how much of the query a unit has can. Within a project the order stays.
+    """
+    waiting = list(projects)
+    while waiting:
+        project = max(waiting, key=lambda each: each.left[0][0])
+        yield project.left.popleft()[1]
+        waiting = [each for each in waiting if each.left]
 
 
 def _passage(hit: RecallHit) -> FoundMemory:

@@ -15,6 +15,7 @@ from palimpsest.memory.note import Note, redacted
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, Standing, rank
 from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.showing.newer import newest_first
 from palimpsest.memory.showing.note_units import NoteStanding, not_to_show, unit_of
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance
 
@@ -77,7 +78,9 @@ def _ranked_by_index(notebooks: Iterable[Notebook], query: str, now: datetime) -
         excluded=not_to_show(index.entries, now, ()),
     )
     hits = rank(joined, query, most=_MOST_RANKED, options=options)
-    found = ((index.located(hit.unit.id), hit.score) for hit in hits)
+    newer = index.newer()
+    ordered = newest_first(hits, lambda hit: hit.unit.id, {hit.unit.id: newer.of(hit.unit.id) for hit in hits})
+    found = ((index.located(hit.unit.id), hit.score) for hit in ordered)
     return [(_Candidate(*each), score) for each, score in found if each is not None]
 
 

@@ -17,6 +17,7 @@ from palimpsest.engine.session import Session
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, RefusedChange, judge_change
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import KINDS, Note, NoteKind, check_note, name_of
+from palimpsest.memory.showing.newer import newer_among
 from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE
 from palimpsest.tools.memory.commands import TreeChange
 from palimpsest.tools.memory.paths import ROOT, checked_path
@@ -25,6 +26,8 @@ from palimpsest.tools.tool import ToolError
 MOST_FILES_A_CALL: Final = 20
 """Files that one delete or rename of a folder may change."""
 _PATH: Final = "path"
+# The folder says where these notes come from.
+_REPOSITORY: Final = "from_this_repository"
 _SUFFIX: Final = ".md"
 _BACKSTORY: Final = "written by the model with the memory tool"
 _GENERATED: Final = (f"{ROOT}/{INDEX_FILE}", f"{ROOT}/{SUMMARY_FILE}")
@@ -66,7 +69,9 @@ class SessionTree(Struct, frozen=True):
         """Return the text of each note by its path, and the generated files."""
         placed = self._placed()
         summaries = [text for notebook in self.memories.notebooks if (text := notebook.summary().strip())]
-        generated = {_GENERATED[0]: index_of(each.note for each in placed.values()).text}
+        notes = [each.note for each in placed.values()]
+        newer = newer_among(notes)
+        generated = {_GENERATED[0]: index_of(notes, {note.name: newer.of(note.name) for note in notes}).text}
         if summaries:
             generated[_GENERATED[1]] = "\n\n".join(summaries) + "\n"
         return {**{path: each.note.body for path, each in placed.items()}, **generated}
@@ -204,7 +209,12 @@ def _with_path(note: Note, path: str) -> Note:
 
 
 def _own_path(note: Note) -> str:
-    """Return the path that a note remembers, or the usual one; a path that a hand edit made invalid does not count."""
+    """Return the path that a note remembers, or the usual one; a path that a hand edit made invalid does not count.
+
+    A note of a repository has no say in it.
+    """
+    if note.trust == "repository":
+        return _usual_path(note)
     line = dict(note.other).get(_PATH, "")
     front = read_front_matter(f"---\n{line}\n---\n") if line else None
     try:
@@ -214,7 +224,7 @@ def _own_path(note: Note) -> str:
 
 
 def _usual_path(note: Note) -> str:
-    return f"{ROOT}/{note.kind}/{note.name}{_SUFFIX}"
+    return f"{ROOT}/{_REPOSITORY if note.trust == 'repository' else note.kind}/{note.name}{_SUFFIX}"
 
 
 def _kind_of(path: str) -> NoteKind:

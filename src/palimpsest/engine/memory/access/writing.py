@@ -12,7 +12,7 @@ from palimpsest.engine.memory.notebook import Notebook, NoteEvent
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
 from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind, check_note, name_of
 from palimpsest.memory.note_file import decode_note
-from palimpsest.memory.weighing.conflicts import supersede
+from palimpsest.memory.weighing.conflicts import begins_later, supersede
 from palimpsest.memory.weighing.duplicates import claim_of
 from palimpsest.memory.weighing.quotation import Draft
 
@@ -82,6 +82,10 @@ def add_note(notebook: Notebook, given: NewNote, now: str) -> tuple[NoteEvent, .
             return AcceptedChange((note,), reason="added")
         if replaced not in memory.notes:
             return RefusedChange(f"there is no note {replaced[:80]!r}")
+        if begins_later(note):
+            # Until then the old one holds.
+            ending = replace(memory.notes[replaced], valid_to=note.valid_from, rev=memory.notes[replaced].rev + 1)
+            return AcceptedChange((note, check_note(ending)), reason="corrected")
         winner, loser = supersede(note, memory.notes[replaced])
         return AcceptedChange((winner,), (loser,), "corrected")
 

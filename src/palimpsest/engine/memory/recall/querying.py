@@ -21,6 +21,7 @@ from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
 from palimpsest.memory.recall.selection import RECALL_TOKENS, one_line, select
 from palimpsest.memory.recall.units import FIX, RecallUnit
 from palimpsest.memory.sessions.units import event_id, unit_events
+from palimpsest.memory.showing.newer import newest_first
 from palimpsest.memory.showing.note_block import TAG, bare_note, without_tags
 from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, unit_of
 from palimpsest.memory.showing.relevance import least_relevance, relevance, weigh_prompt
@@ -62,11 +63,13 @@ class MemorySearch:
             left -= estimate(block) + 2
         folder = self._memory.home.folder
         forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
-        for index, hits in ordered:
-            lines = select(index, hits, text, tokens=left)
+        for place, (index, hits) in enumerate(ordered, 1):
+            # Of several projects none takes all of the room.
+            room = left if place == len(ordered) else left // 2
+            lines = select(index, hits, text, tokens=room)
             if lines.left_out and not any(hit.unit.paths or hit.unit.kind == FIX for hit in hits):
                 # Of long conversations, the sentences of several sessions say more than a few turns; work on files needs its whole turns.
-                lines = digest(index, hits, text, tokens=left, excluded=forgotten, corrected=corrected)
+                lines = digest(index, hits, text, tokens=room, excluded=forgotten, corrected=corrected)
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
@@ -103,6 +106,9 @@ class MemorySearch:
             return []
         joined = index.refresh()
         best = [hit.unit.id for hit in self._ranked(index, joined, text)]
+        over, newer = not_to_show(index.entries, self._now(), ()), index.newer()
+        best = list(dict.fromkeys(each for name in best for each in (name, *newer.companions(name, over))))
+        best = newest_first(best, str, {name: newer.after(name, over) for name in best})
         if not history:
             return [(note, ()) for name in best if (note := index.note(name)) is not None and is_showable(note)]
         versions = {note.revision: note for note in notes}
@@ -114,8 +120,11 @@ class MemorySearch:
         names = [name for name in dict.fromkeys((*best, *by_old)) if name in chains]
         return [(chains[name][0], tuple(note for note in chains[name][1:] if note.status == "superseded")) for name in names]
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._memory.home.clock.now() / 1000, UTC)
+
     def _ranked(self, index: NoteIndex, joined: RecallIndex, text: str) -> Iterator[RecallHit]:
-        now = datetime.fromtimestamp(self._memory.home.clock.now() / 1000, UTC)
+        now = self._now()
         options = RankingOptions(
             now=now.date().isoformat(),
             standing=NoteStanding(index.entries, index.uses, now),
@@ -136,8 +145,11 @@ class MemorySearch:
         """Return notes between tags, as many as fit, each above what it replaced."""
         texts: list[str] = []
         room = NOTE_TOKENS
+        index = note_index(self._memory)
+        over = frozenset[str]() if index is None else not_to_show(index.entries, self._now(), ())
         for note, past in found:
-            text = "\n".join((bare_note(note), *(f"  was: {_old_line(each)}" for each in past)))
+            newer = () if index is None else index.newer().after(note.name, over)
+            text = "\n".join((bare_note(note, newer=newer), *(f"  was: {_old_line(each)}" for each in past)))
             size = estimate(f"{text}\n\n")
             if size <= room:
                 room -= size

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from palimpsest.memory.evidence.stated import UserStatement
 
 NAME: Final = "remember"
-# Words with which such a message begins; `memory.evidence.stated` reads the rest of it.
+# A word that such a message has in its first characters; `memory.evidence.stated` reads its form.
 COMMANDS: Final = ("remember", "记住", "記住")
+_BEGINNING: Final = 80
 _LIMITS: Final = JobLimits(calls=0, seconds=30.0)
 
 
 @dataclass(frozen=True, slots=True)
 class NoteStatements:
-    """Notes messages that begin with `remember` or 记住, in the words of the user, also if jobs that ask a model are off."""
+    """Notes messages of the form `remember: …` or 记住：…, in the words of the user, also if jobs that ask a model are off."""
 
     memories: "Callable[[], Memories]"
     limits: JobLimits = _LIMITS
@@ -32,7 +33,7 @@ class NoteStatements:
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return the steps if a message since the cursor begins with a command; `None` if there is nothing to note."""
         # Of the others nothing is read, so that a long session costs no more than a short one.
-        begun = [seq_of(each.id) for each in situation.evidence.user_messages if each.opening.lstrip().lower().startswith(COMMANDS)]
+        begun = [seq_of(each.id) for each in situation.evidence.user_messages if _may_be_command(each.opening)]
         new = [seq for seq in begun if seq > situation.job.cursor]
         return self._steps(situation, new) if new else None
 
@@ -50,6 +51,10 @@ class NoteStatements:
 
         sources = tuple(each.source for each in found)
         applied = apply_changes(self.memories(), (each.change() for each in found), sources, "remember")
-        names = ", ".join(dict.fromkeys(event.name for event in applied.events))
         why = "; ".join(applied.refused)
-        return JobEnd(applied.events, why, notice=f"not noted: {why}" if why else f"noted as {names}" if names else "")
+        return JobEnd(applied.events, why, notice=f"not noted: {why}" if why else "")
+
+
+def _may_be_command(opening: str) -> bool:
+    beginning = opening.lstrip()[:_BEGINNING].lower()
+    return any(command in beginning for command in COMMANDS)

@@ -6,6 +6,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.memory.index_text import ORIGINS
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.dated.dates import day_of
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, one_line
@@ -37,7 +38,7 @@ def note_entries(notes: Iterable[Note]) -> list[TimelineEntry]:
         TimelineEntry(
             note.name if note.status == "active" else note.revision,
             note.valid_from or note.when,
-            note.about,
+            f"{note.about} ({ORIGINS[note.trust]})" if ORIGINS[note.trust] else note.about,
             person=note.person,
             attribute=note.attribute,
             until=note.valid_to if note.status == "superseded" else "",

@@ -13,7 +13,8 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
-from palimpsest.memory.showing.note_units import IndexedNote, entry_of, unit_of
+from palimpsest.memory.showing.newer import NewerNotes
+from palimpsest.memory.showing.note_units import IndexedNote, entry_of, statement_of, unit_of
 
 if TYPE_CHECKING:
     from palimpsest.engine.memory.project_memory import ProjectMemory
@@ -63,7 +64,7 @@ class ScopeIndex:
 
     def _take(self, name: str, stamp: str) -> None:
         note = self.notebook.note(name)
-        entry = IndexedNote(stamp) if note is None else entry_of(note, stamp)
+        entry = IndexedNote(stamp, "quarantined") if note is None else entry_of(note, stamp)
         self.entries[name] = entry
         if note is not None and entry.unit:
             self.index.add(unit_of(note))
@@ -122,6 +123,7 @@ class NoteIndex:
         self._joined: RecallIndex | None = None
         self._lock = Lock()
         self.entries: dict[str, IndexedNote] = {}
+        self._newer: NewerNotes | None = None
         self._usage: dict[str, NoteUse] | None = None
 
     def refresh(self) -> RecallIndex:
@@ -131,6 +133,15 @@ class NoteIndex:
             if self._joined is None or any(changed):
                 self._join()
             return self._joined if self._joined is not None else RecallIndex()
+
+    def newer(self) -> NewerNotes:
+        """Return which notes are older than others about the same, as `refresh` has read them; it is found out when first asked for."""
+        with self._lock:
+            if self._newer is None:
+                index = self._joined if self._joined is not None else RecallIndex()
+                words = {name: frozenset(index.sequences[number]) for name, number in index.numbers.items()}
+                self._newer = NewerNotes(statement_of(name, self.entries[name], words[name]) for name in words)
+            return self._newer
 
     def similar(self, index: RecallIndex, query: str) -> "Similar | None":
         """Return the similarity of a query to the units of the index of all notes, as `refresh` returned it; `None` without embeddings."""
@@ -146,7 +157,7 @@ class NoteIndex:
             return query_similarity(self._embedding, index, query, self._vectors)
 
     def _join(self) -> None:
-        self._vectors = None
+        self._vectors = self._newer = None
         by_size = sorted(self.scopes, key=lambda scope: -len(scope.index))
         if len(by_size[0].index) == sum(len(scope.index) for scope in by_size):
             self._joined = by_size[0].index

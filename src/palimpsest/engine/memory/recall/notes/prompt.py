@@ -72,7 +72,7 @@ class NotePrompt:
             hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
         else:
             hits = fitting_hits(self._index, text, now, excluded)
-        return scored_notes(self._index, self._files, hits)
+        return scored_notes(self._index, self._files, hits, now, excluded)
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""
@@ -105,7 +105,8 @@ class NotePrompt:
             # The failed call is in the log.
             return [] if by_model else found
         by_name = {each.note.name: each for each in offered}
-        return [by_name[name] for name in chosen]
+        with_newer = [each for name in chosen for each in (*by_name[name].newer[:1], name) if each in by_name]
+        return [by_name[name] for name in dict.fromkeys(with_newer)]
 
     def _manifest(self, offered: Sequence[ScoredNote]) -> Sequence[str]:
         """Return the lines by which Claude Code lets a model choose among files of notes."""
