@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.search import MOST_LINES, glob_expression, glob_tool, grep_tool
+from palimpsest.tools.files.globs import glob_expression
+from palimpsest.tools.files.search import MOST_LINES, glob_tool, grep_tool
 from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.workspace import Workspace
 

@@ -22,7 +22,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from palimpsest.core.ports import Clock
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
-from palimpsest.tools.files.search import SKIPPED, glob_expression
+from palimpsest.tools.files.globs import glob_expression
+from palimpsest.tools.files.search import SKIPPED
 from palimpsest.tools.permissions.git_trust import git_only_reads
 from palimpsest.tools.shell.environment import command_environment
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.tools.files.search import glob_expression
+from palimpsest.tools.files.globs import glob_expression
 
 Effect: TypeAlias = Literal["allow", "ask", "deny"]
 Specificity: TypeAlias = tuple[int, int, int]
