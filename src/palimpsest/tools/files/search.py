@@ -19,6 +19,7 @@ from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_
 from palimpsest.tools.workspace import Workspace
 
 GREP: Final = "grep"
+GLOB: Final = "glob"
 MOST_LINES: Final = 500
 LONGEST_LINE: Final = 400
 """Characters of one line that are shown."""
@@ -70,7 +71,7 @@ def glob_tool() -> AgentTool:
     return define(
         GlobArguments,
         _glob,
-        name="glob",
+        name=GLOB,
         description=f"List files of the project by a pattern such as `src/**/*.py`, newest first, at most {MOST_FILES}.",
         kind="reads",
         parallel=True,
