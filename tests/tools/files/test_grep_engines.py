@@ -59,7 +59,9 @@ def both(workspace: Workspace, searches: list[dict[str, str]]) -> tuple[dict[str
 
 def test_every_form_of_glob_chooses_the_same_files(workspace: Workspace) -> None:
     searches = [{"pattern": "word", "glob": glob} for glob in GLOBS]
-    searches += [{"pattern": "word", "glob": glob, "path": path} for glob in ("*.py", "src/*.py", "!src", "!deep") for path in ("src", "a.py")]
+    searches += [
+        {"pattern": "word", "glob": glob, "path": path} for glob in ("*.py", "src/*.py", "!src", "!deep") for path in ("src", "a.py")
+    ]
     with_ripgrep, with_python = both(workspace, searches)
     assert with_python == with_ripgrep
     counts = {glob: with_python[f"word {glob}"].count(":4:") for glob in ("src/*.py", "**/*.py", "*.{py,ts}", "src/**/*.py")}

@@ -17,8 +17,8 @@ from palimpsest.engine.loop.limits import Limits
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
-from palimpsest.wire.models.cards import ModelCard, card, recorded_card, stand_in_note
 from palimpsest.tools.permissions.rules import check_reach, parse_rule
+from palimpsest.wire.models.cards import ModelCard, card, recorded_card, stand_in_note
 
 
 class RecordedChoice(NamedTuple):

@@ -61,7 +61,7 @@ def equip(
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     mode = _live_mode(session, settings)
     installed = _installed(settings)
-    limits, complaints = _limits(home, root, settings, rules, mode, [tool.name for tool in installed.tools])
+    limits, complaints = _limits(home, root, settings, rules, mode=mode, tools=[tool.name for tool in installed.tools])
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,))
     agent.resources.callback(area.remove)
     inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
@@ -126,6 +126,7 @@ def _limits(
     root: Path,
     settings: CodingSettings,
     rules: MemoryPermissionRules | FilePermissionRules,
+    *,
     mode: LiveMode,
     tools: Collection[str],
 ) -> tuple[RuleSet, tuple[str, ...]]:

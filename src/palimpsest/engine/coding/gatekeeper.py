@@ -33,7 +33,9 @@ class RuleSet(NamedTuple):
     denied: tuple[Rule, ...]
 
 
-def user_rules(kept: KeptRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+def user_rules(
+    kept: KeptRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
+) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
     """The rules of the user, and complaints about answers "always" that cannot be read any more, which are asked about again.
 
     `tools` are the tools beside our own. Raises `BadInput` for any other rule that cannot be read, names no tool or can match nothing.

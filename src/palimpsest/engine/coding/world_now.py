@@ -96,7 +96,11 @@ class WorldNow:
         # Asking git starts processes; while its statement is visible, only another branch or commit is worth stating.
         head, previous = git_head(self._root), self._head
         same = "git_status" in self._session.log.view.facts and head is not None and head == previous
-        world = LocalWorld(state, clock, wrap=self._wrap, hides=self._hides) if self._world is None else self._world.observing(state, same_commit=same)
+        world = (
+            LocalWorld(state, clock, wrap=self._wrap, hides=self._hides)
+            if self._world is None
+            else self._world.observing(state, same_commit=same)
+        )
         self._world, self._head = world, head
         return world
 

@@ -17,8 +17,8 @@ _RANGE: Final = lazy_pattern(r"(.)-(.)", re.DOTALL)
 def glob_expression(pattern: str, *, strict: bool = False) -> str:
     """A glob pattern as a regular expression for whole paths.
 
-    `**` crosses folders, `*` and `?` do not, `{a,b}` is a choice, `[a-z]` and `[!a]` are classes, `\\` takes the next character as it
-    is. Names with brackets are common, so that a pattern with a class also matches the text of the class itself, unless `strict`.
+    `**` crosses folders, `*` and `?` do not, `{a,b}` is a choice, `[a-z]` and `[!a]` are classes, a backslash takes the next character
+    as it is. Names with brackets are common, so that a pattern with a class also matches the text of the class itself, unless `strict`.
     Raises `ToolError` if the pattern is so complicated that matching could take very long, or has a class that cannot be read.
     """
     if pattern.count("**") > MOST_CROSSINGS:

@@ -71,10 +71,10 @@ def main() -> int:
                 break
             sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
     except ToolError as error:
-        print(f"the glob cannot be read: {error.message}")
+        sys.stdout.write(f"the glob cannot be read: {error.message}\n")
         return WRONG_PATTERN
     except (re.error, ValueError, RecursionError, OverflowError) as error:
-        print(f"the pattern is no regular expression: {error}")
+        sys.stdout.write(f"the pattern is no regular expression: {error}\n")
         return WRONG_PATTERN
     return 0
 

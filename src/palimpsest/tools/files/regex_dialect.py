@@ -10,24 +10,55 @@ _PROPERTY: Final = re.compile(r"\\([pP])(?:\{(\^?)([^{}]*)\}|([A-Za-z]))")
 _POSIX: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 _CODE: Final = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}")
 _CATEGORIES: Final = {
-    **{"letter": "L", "uppercaseletter": "Lu", "lowercaseletter": "Ll", "titlecaseletter": "Lt", "modifierletter": "Lm"},
-    **{"otherletter": "Lo", "mark": "M", "number": "N", "decimalnumber": "Nd", "letternumber": "Nl", "othernumber": "No"},
-    **{"punctuation": "P", "symbol": "S", "mathsymbol": "Sm", "currencysymbol": "Sc", "separator": "Z", "spaceseparator": "Zs"},
-    **{"other": "C", "control": "Cc", "format": "Cf"},
+    "letter": "L",
+    "uppercaseletter": "Lu",
+    "lowercaseletter": "Ll",
+    "titlecaseletter": "Lt",
+    "modifierletter": "Lm",
+    "otherletter": "Lo",
+    "mark": "M",
+    "number": "N",
+    "decimalnumber": "Nd",
+    "letternumber": "Nl",
+    "othernumber": "No",
+    "punctuation": "P",
+    "symbol": "S",
+    "mathsymbol": "Sm",
+    "currencysymbol": "Sc",
+    "separator": "Z",
+    "spaceseparator": "Zs",
+    "other": "C",
+    "control": "Cc",
+    "format": "Cf",
 }
 _TESTS: Final[dict[str, Callable[[str], bool]]] = {
-    **{"alphabetic": str.isalpha, "uppercase": str.isupper, "lowercase": str.islower, "whitespace": str.isspace, "any": lambda _: True},
+    "alphabetic": str.isalpha,
+    "uppercase": str.isupper,
+    "lowercase": str.islower,
+    "whitespace": str.isspace,
+    "any": lambda _: True,
     "ascii": str.isascii,
 }
 # Python has no table of scripts; the names of characters begin with them.
 _SCRIPTS: Final = {
-    **{"han": ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI RADICAL", "IDEOGRAPHIC ITERATION")},
+    "han": ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI RADICAL", "IDEOGRAPHIC ITERATION"),
     **{name: (name.upper(),) for name in ("latin", "greek", "cyrillic", "hebrew", "arabic", "thai", "hiragana", "katakana", "hangul")},
     **{name: (name.upper(),) for name in ("devanagari", "armenian", "georgian", "tamil", "bengali")},
 }
 _POSIX_CLASSES: Final = {
-    **{"alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\t-\r ", "blank": r"\t "},
-    **{"punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f", "graph": "!-~", "print": " -~"},
+    "alpha": "A-Za-z",
+    "digit": "0-9",
+    "alnum": "A-Za-z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\t-\r ",
+    "blank": r"\t ",
+    "punct": r"!-/:-@\[-`{-~",
+    "xdigit": "0-9A-Fa-f",
+    "word": r"\w",
+    "cntrl": r"\x00-\x1f\x7f",
+    "graph": "!-~",
+    "print": " -~",
 }
 
 

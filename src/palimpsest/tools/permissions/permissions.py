@@ -145,7 +145,9 @@ class Permissions:
     def _command(self, line: str, *, sandboxed: bool, cwd: Path) -> Decision:
         own = (*self.rules, *self.project_rules)
         command_rules = tuple(rule for rule in own if rule.tool in (ANY, *COMMAND_TOOLS))
-        files, edited = (FileRules(tuple(rule for rule in own if rule.tool == tool), self.workspace, self.home) for tool in ("read", "edit"))
+        files, edited = (
+            FileRules(tuple(rule for rule in own if rule.tool == tool), self.workspace, self.home) for tool in ("read", "edit")
+        )
         folder = real_path(cwd) or self.workspace.root
         started = started_commands(line)
         places = Places(self.workspace, (folder,), self.home, self.search_path)

@@ -37,7 +37,9 @@ _ALIASES: Final = {
     **dict.fromkeys(word_set("task agent"), "spawn_agent"),
     **dict.fromkeys(word_set("todowrite updateplan"), "todo"),
     **dict.fromkeys(word_set("killshell killbash taskstop"), "kill"),
-    **{"webfetch": "fetch", "taskoutput": "bash_output", "listmcpresourcestool": "list_mcp_resources"},
+    "webfetch": "fetch",
+    "taskoutput": "bash_output",
+    "listmcpresourcestool": "list_mcp_resources",
     "readmcpresourcetool": "read_mcp_resource",
     **{re.sub("_", "", name): name for name in OWN_TOOLS if name != "web_fetch"},
 }

@@ -146,8 +146,8 @@ def check_path_pattern(pattern: str, where: str) -> None:
         reason = "the home folder is written `~/`; name that of another user by its path, `//home/NAME`"
     elif re.match(r"[A-Za-z][\w+.-]*://", plain):
         reason = "a path is no address; write an absolute path with two slashes, `//home/NAME`"
-    elif plain.count("(") != plain.count(")") or re.search(r"[)\]}*\w], *\w+\(|\), ", plain) or ", " in plain:
-        reason = "one rule has one pattern; write the others as rules of their own"
+    elif _is_list(plain):
+        reason = "one rule has one pattern; write the others as rules of their own, and `\\,` for a comma itself"
     elif re.search(r"\[[^\]]*$", re.sub(r"\[[!^]?\]?[^\]/]*\]", "", plain)):
         reason = "a class is not closed; write `\\[` for a bracket itself"
     elif ".." in parts[wildcard:]:
@@ -160,9 +160,15 @@ def check_path_pattern(pattern: str, where: str) -> None:
         raise BadInput(f"the pattern cannot be read: {getattr(error, 'message', error)}", where=where) from error
 
 
+def _is_list(pattern: str) -> bool:
+    """Whether a pattern looks like several: parentheses that end before they begin, or a comma that is not in braces."""
+    depth = [pattern[: place + 1].count("(") - pattern[: place + 1].count(")") for place in range(len(pattern))]
+    return min(depth) < 0 or depth[-1] != 0 or "," in re.sub(r"\{[^{}]*\}", "", re.sub(r"\{[^{}]*\}", "", pattern))
+
+
 def escaped_path(path: str) -> str:
     """The pattern that matches exactly one path, and what lies in it."""
-    return GLOB_LETTERS.sub(r"\\\1", path)
+    return re.sub(r"([*?\[\]{}\\(),])", r"\\\1", path)
 
 
 class PathForm(NamedTuple):
@@ -203,7 +209,7 @@ def path_forms(pattern: str, *, wide: bool, root: Path | None, home: Path | None
 def _normal(glob: str) -> str:
     """A pattern without `.`, empty and, where they are certain, `..` parts; the project itself is an empty one."""
     found = os.path.normpath(glob) if glob else "."
-    return "" if found == "." else found.removeprefix("/") if found.startswith("//") and not glob.startswith("/") else re.sub("^//", "/", found)
+    return "" if found == "." else re.sub("^//", "/", found)
 
 
 def _followed(form: PathForm, root: Path) -> PathForm | None:

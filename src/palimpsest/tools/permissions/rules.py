@@ -106,7 +106,7 @@ def _checked(rule: Rule, where: str) -> Rule:
         except BadInput as error:
             raise BadInput(error.message, where=where) from error
         if rule.effect == "allow" and not read.literal[0]:
-            advice = f"; write `bash({rule.pattern.partition('*')[0]}:*)`" if rule.pattern[0] not in "*" else ""
+            advice = f"; write `bash({rule.pattern.partition('*')[0]}:*)`" if rule.pattern[0] != ANY else ""
             raise BadInput(f"an allowed program is named exactly{advice}", where=where)
         return rule
     if rule.tool in FETCH_TOOLS:
@@ -188,7 +188,8 @@ def path_specificity(rule: Rule, path: str, root: Path | None = None, home: Path
         if path_expression(form, wide=wide).fullmatch(of_form) is None:
             continue
         plain = re.sub(r"\\(.)", r"\1", form.glob)
-        if not GLOB_LETTERS.search(re.sub(r"\\.", "", form.glob)) and (of_form == plain or (form.floating and of_form.endswith(f"/{plain}"))):
+        is_literal = not GLOB_LETTERS.search(re.sub(r"\\.", "", form.glob))
+        if is_literal and (of_form == plain or (form.floating and of_form.endswith(f"/{plain}"))):
             return 2, 2, len(plain)
         if wide and not names_folder(rule.pattern):
             return 2, 1, len(rule.pattern)
