@@ -13,7 +13,8 @@ from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision
-from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule, parse_rule
+from palimpsest.tools.permissions.rule_names import FETCH_TOOLS
+from palimpsest.tools.permissions.rules import Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Sandbox
 from palimpsest.tools.tool import AgentTool, ToolOutput

@@ -19,11 +19,8 @@ from palimpsest.tools.permissions.commands import LineJudge
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
+from palimpsest.tools.permissions.rule_names import ANY, COMMAND_TOOLS, FETCH_TOOLS, SERVED
 from palimpsest.tools.permissions.rules import (
-    ANY,
-    COMMAND_TOOLS,
-    FETCH_TOOLS,
-    SERVED,
     Rule,
     Specificity,
     domain_specificity,

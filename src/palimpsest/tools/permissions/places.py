@@ -134,6 +134,8 @@ def _expanded(pattern: str, folder: Path) -> list[str] | None:
     wider = [_GLOB.sub("*", re.sub(r"\[.*", "*", part)) for part in parts]
     # Before version 5.2, bash also finds the folder itself and the one above it where the pattern begins with a dot.
     choices = [(part, *(name for name in (".", "..") if part[:1] == "." and "*" in part and fnmatchcase(name, part))) for part in wider]
-    found = (glob.iglob("/".join(each), root_dir=folder, include_hidden=True, recursive=False) for each in product(*choices))  # noqa: PTH207  # Path.glob follows other rules
+    ways = ["/".join(each) for each in product(*choices)]
+    found = (glob.iglob(way, root_dir=folder, include_hidden=True, recursive=False) for way in ways)  # noqa: PTH207  # Path.glob follows other rules
+    certain = [way for way in ways if "*" not in way]
     matches = list(islice(chain.from_iterable(found), _MOST_MATCHES + 1))
-    return [pattern, *matches] if len(matches) <= _MOST_MATCHES else None
+    return [pattern, *certain, *matches] if len(matches) <= _MOST_MATCHES else None
