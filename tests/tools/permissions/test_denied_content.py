@@ -119,118 +119,131 @@ def spelled(chance: random.Random, tree: Tree) -> str:
     path = chance.choice([*(each for names in tree.tokens.values() for each in names), *tree.links, *filter(None, FOLDERS), "linked", "."])
     folder, _, name = path.rpartition("/")
     quoted = "'" + path + "'"
-    return chance.choice(
-        [
-            *(
-                quoted,
-                quoted,
-                f"./{quoted}",
-                f"sub/../{quoted}",
-                f"'{tree.root}/{path}'",
-                f'"$PWD/{path}"',
-                f"{folder or '.'}/*".replace("[id]", "?id?"),
-            ),
-            *(
-                f"{folder or '.'}/.*".replace("[id]", "*"),
-                f"{name[:2]}*" if not folder else quoted,
-                "*",
-                ".*",
-                ".[!.]*",
-                "*/*",
-                ".e?v",
-                "{.env,a.py}",
-            ),
-            *(
-                "linked/*",
-                "linked",
-                "hard*",
-                "link?",
-                ".",
-                "sub",
-                "s*",
-                "~/x",
-                f"{quoted} a.py",
-                path.replace(" ", "\\ ").replace("[", "\\["),
-            ),
-        ]
-    )
+    plain = folder.replace("[id]", "?id?") or "."
+    words = (quoted, quoted, f"./{quoted}", f"sub/../{quoted}", f"'{tree.root}/{path}'", f'"$PWD/{path}"', f"{plain}/*", f"{plain}/.*")
+    bare = path.replace(" ", "\\ ").replace("[", "\\[")
+    globs = "* .* .[!.]* */* .e?v {.env,a.py} linked/* linked hard* link? . sub s* ~/x"
+    return chance.choice((*words, *globs.split(), f"{quoted} a.py", bare, f"{name[:2]}*"))
 
 
-READERS = (
-    *("cat W", "cat W W", "head -n 3 W", "tail -c 40 W", "sed -n '1,5p' W", "sort W", "uniq W", "cut -c 1-40 W", "nl W", "tac W", "rev W"),
-    *("fold -w 80 W", "paste W W", "comm W W", "diff W W", "diff -r W W", "grep API W", "grep -r API W", "grep -rn . W", "grep -R API W"),
-    *("grep -r API", "grep -rh API . --include='*'", "egrep -r KEY W", "rg API", "rg API W", "rg -uu API W", "rg --hidden --no-ignore . W"),
-    *(
-        "wc -l W",
-        "ls -la W",
-        "ls -R",
-        "find . -type f",
-        "find W -type f -print",
-        "tree -a",
-        "stat W",
-        "file W",
-        "strings W",
-        "xxd W",
-        "less W",
-    ),
-    *(
-        "awk 1 W",
-        "base64 W",
-        "tar cf - W",
-        "python3 -c 'print(open(\".env\").read())'",
-        "find . -exec cat {} +",
-        "find . -type f | xargs cat",
-    ),
-    *(
-        "git diff",
-        "git diff HEAD~1",
-        "git diff --cached",
-        "git diff --stat",
-        "git diff -- W",
-        "git diff HEAD~1 -- W",
-        "git log -p",
-        "git log",
-    ),
-    *(
-        "git log --stat",
-        "git log -p -- W",
-        "git log -p --follow -- W",
-        "git log -S API -p",
-        "git show",
-        "git show HEAD~1",
-        "git show --stat",
-    ),
-    *("git show HEAD:P", "git show HEAD~1:P", "git show :P", "git show HEAD:./P", "git cat-file -p HEAD:P", "git cat-file -p HEAD~1:P"),
-    *("git cat-file -t HEAD:P", "git grep API", "git grep API HEAD~1", "git grep -h . -- W", "git blame W", "git blame HEAD~1 -- P"),
-    *(
-        "git status -v",
-        "git status",
-        "git ls-files -s",
-        "git stash list",
-        "git archive HEAD",
-        "git log -L 1,2:P",
-        "git show $(git rev-parse HEAD:P)",
-    ),
-    *("cat < W", "echo $(< W)", 'echo "$(cat W)"', "cat <(cat W)", 'cat <<< "$(cat W)"', "while read -r x; do echo $x; done < W"),
-)
-FRAMES = (
-    *(
-        "X",
-        "X",
-        "X",
-        "X | cat",
-        "X | head -50",
-        "X; Y",
-        "X && Y",
-        "X || Y",
-        "cd sub && X",
-        "cd secrets; X",
-        "cd sub; cd ..; X",
-        "(X)",
-        "{ X; }",
-    ),
-    *("timeout 5 X", "env LC_ALL=C X", "if X; then Y; fi", "command X", "! X", "X 2>/dev/null", "X 2>&1", "LC_ALL=C X"),
-)
+# W is a word that names something, % the path of a file.
+READERS = r"""
+cat W
+cat W W
+head -n 3 W
+tail -c 40 W
+sed -n '1,5p' W
+sed -n 'r %' a.py
+sed 's/a/b/' W
+sort W
+sort --files0-from=W
+uniq W
+cut -c 1-40 W
+nl W
+tac W
+rev W
+paste W W
+comm W W
+diff W W
+diff -r W W
+diff sub W
+grep API W
+grep -r API W
+grep -rn . W
+grep -R API W
+grep -r API
+grep -f% -r .
+/bin/grep -r API .
+egrep -rh KEY . --include='*'
+rg API
+rg API W
+rg -uu API W
+rg --hidden --no-ignore . W
+wc -l W
+ls -la W
+ls -R
+find . -type f
+find W -type f -print
+find . -exec cat {} +
+find . -type f | xargs cat
+tree -a
+stat W
+strings W
+xxd W
+awk 1 W
+tar cf - W
+python3 -c 'print(open(".env").read())'
+git diff
+git diff HEAD~1
+git diff --cached
+git diff --stat
+git diff -- W
+git diff HEAD~1 -- W
+git -C . diff HEAD~1
+git log
+git log -p
+git log --stat
+git log -p -- W
+git log -p --follow -- W
+git log -S API -p
+git log -L 1,2:%
+git show
+git show HEAD~1
+git show --stat
+git show HEAD:%
+git show HEAD~1:%
+git show :%
+git show HEAD:./%
+git show :/first
+git show 'HEAD@{0}'
+git show 'HEAD@{2099-01-01 00:00:00}'
+git show $(git rev-parse HEAD:%)
+git cat-file -p HEAD:%
+git cat-file -t HEAD:%
+git cat-file -p HEAD~1:%
+git grep API
+git grep API HEAD~1
+git grep -h . -- W
+git blame W
+git blame HEAD~1 -- %
+git blame % HEAD~1
+git status -v
+git status
+git ls-files -s
+git stash list
+git stash show -p
+git archive HEAD
+git format-patch --stdout HEAD~1
+cat < W
+echo $(< W)
+echo "$(cat W)"
+cat <(cat W)
+cat <<< "$(cat W)"
+while read -r x; do echo $x; done < W
+""".strip().splitlines()
+# Readers that the user allowed with any arguments: what they are known to show is judged all the same.
+ALLOWED = ((), (), ("bash(cat:*)", "bash(head:*)"), ("bash(grep:*)", "bash(rg:*)"), ("bash(git:*)",), ("bash(diff:*)", "bash(sed:*)"))
+FRAMES = """
+X
+X
+X
+X | cat
+X; Y
+X && Y
+X || Y
+cd sub && X
+cd secrets; X
+cd sub; cd ..; X
+(X)
+{ X; }
+timeout 5 X
+env LC_ALL=C X
+if X; then Y; fi
+command X
+! X
+X 2>&1
+LC_ALL=C X
+""".strip().splitlines()
 
 
 def command_of(chance: random.Random, tree: Tree) -> str:
@@ -242,7 +255,15 @@ def command_of(chance: random.Random, tree: Tree) -> str:
             head, _, rest = text.partition("W")
             text = head + spelled(chance, tree).replace("W", "\0") + rest
         path = chance.choice([each for names in tree.tokens.values() for each in names])
-        return text.replace("\0", "W").replace(":P", f":'{path}'").replace("./P", f"./'{path}'").replace("-- P", f"-- '{path}'")
+        return (
+            text.replace("\0", "W")
+            .replace(":P", f":'{path}'")
+            .replace("./P", f"./'{path}'")
+            .replace("-- P", f"-- '{path}'")
+            .replace("r P'", f"r {path}'")
+            .replace("-fP", f"-f'{path}'")
+            .replace("e P H", f"e '{path}' H")
+        )
 
     return chance.choice(FRAMES).replace("X", reader()).replace("Y", reader())
 
@@ -276,7 +297,8 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
     for _ in range(max(1, commands // 25)):
         text, covers = rule_of(chance, tree)
-        permissions = [Permissions(mode, Workspace(tree.root), (parse_rule(f"deny {text}"),), home=tmp_path) for mode in MODES]
+        allowed = tuple(map(parse_rule, chance.choice(ALLOWED)))
+        permissions = [Permissions(mode, Workspace(tree.root), (parse_rule(f"deny {text}"), *allowed), home=tmp_path) for mode in MODES]
         for source, output in tool_results(tree, permissions[0], chance):
             assert leaked(tree, covers, output) == [], f"seed {seed}: deny {text}: {source}"
             assert source != "glob" or not any(map(covers, output.split("\n"))), f"seed {seed}: deny {text}: {output}"

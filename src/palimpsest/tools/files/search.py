@@ -105,7 +105,7 @@ def _ripgrep(workspace: Workspace) -> str | None:
 
 async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str] | None:
     """The lines that ripgrep finds, or `None` if it does not know the pattern: it has no look-around and no back-references."""
-    options = ["--line-number", "--no-heading", "--color=never", "--with-filename", "--no-messages", "--sort=path"]
+    options = ["--line-number", "--no-heading", "--color=never", "--with-filename", "--null", "--no-messages", "--sort=path"]
     options += [f"--max-columns={LONGEST_LINE}", "--max-columns-preview"]
     options += ["--ignore-case"] if arguments.ignore_case else []
     options += ["--glob", arguments.glob] if arguments.glob else []
@@ -113,7 +113,17 @@ async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, worksp
     options += ["--hidden", *(f"--glob=!**/{name}/" for name in sorted(SKIPPED))]
     lines, code = await _lines_of((program, *options, "--regexp", arguments.pattern, "--", workspace.shown(path)), workspace, seconds)
     # Exit code 2 is also returned if a file could not be read, but then there are usually lines.
-    return None if code == 2 and not lines else [line.removeprefix("./") for line in lines]
+    return None if code == 2 and not lines else list(_with_colons(lines))
+
+
+def _with_colons(lines: list[str]) -> Iterator[str]:
+    """Lines with a colon behind the path in place of the zero byte; a path with a line break could pass for another, and is left out."""
+    broken = False
+    for line in lines:
+        path, mark, text = line.partition("\0")
+        if mark and not broken:
+            yield f"{path.removeprefix('./')}:{text}"
+        broken = not mark
 
 
 async def _by_python(arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str]:
@@ -169,7 +179,7 @@ def _globbed(path: Path, pattern: str, workspace: Workspace) -> list[str]:
     for file in files_below(path):
         if time.monotonic() > end:
             raise ToolError(f"the search took more than {SECONDS} s; narrow it to a folder")
-        if wanted.fullmatch(file.relative_to(path).as_posix()):
+        if "\n" not in str(file) and wanted.fullmatch(file.relative_to(path).as_posix()):
             # A file may vanish while its folder is listed.
             with suppress(OSError):
                 matching.append((-file.stat().st_mtime_ns, workspace.shown(file)))

@@ -56,7 +56,7 @@ class FileRules:
         if not self.restrict:
             return None
         for path in _files(folder):
-            rule = self.restricting(path)
+            rule = self.restricting(path.resolve() if path.is_symlink() else path, path)
             if rule is not None:
                 return path, rule
         return None

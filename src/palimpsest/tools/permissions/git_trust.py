@@ -132,8 +132,14 @@ def tracked_files(folder: Path) -> tuple[Path, ...] | None:
 
 def repository_of(folder: Path) -> Path | None:
     """The top of the repository that a folder belongs to; `None` if there is none, or its data lie elsewhere."""
-    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
-    return top if top is not None and (top / ".git").is_dir() else None
+    for each in (folder, *folder.parents):
+        place = each / ".git"
+        # Git goes on above a folder that only has the name of a repository.
+        if (place / "HEAD").exists() and (place / "objects").exists():
+            return each
+        if place.is_file() or place.is_symlink():
+            return None
+    return None
 
 
 def _index_bytes(index: Path) -> bytes:

@@ -38,7 +38,7 @@ from palimpsest.tools.workspace import Workspace
 _MOST_REASONS: Final = 3
 _MOST_PARTS: Final = 20
 _COLON: Final = re.compile(":")
-_MOST_COLONS: Final = 8
+_MOST_COLONS: Final = 64
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
@@ -187,7 +187,10 @@ class Permissions:
             return Deny("workspace", f"{error.message}; the user can grant another folder")
         shown = self.workspace.shown(path)
         files = FileRules(self._rules_of(tool), self.workspace, self.home)
-        rule = files.rule_for(path, self.workspace.root / os.path.expanduser(name))  # noqa: PTH111  # Path.expanduser raises for unknown users
+        try:
+            rule = files.rule_for(path, self.workspace.root / os.path.expanduser(name))  # noqa: PTH111  # Path.expanduser raises for unknown users
+        except ValueError as error:
+            return AskUser(f"{tool.name} {displayable(shown)}? (it may be another name of a file that a rule restricts: {error})")
         printed = displayable(shown).replace("\n", "\\n")
         if rule is not None and rule.effect == "deny":
             return Deny(f"rule {rule}", f"the rule `{rule}` denies {printed}")

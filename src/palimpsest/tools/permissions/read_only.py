@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from palimpsest.audit.tools.executed import word_set
+from palimpsest.audit.tools.executed import program_name, word_set
 from palimpsest.tools.permissions.command_line import LineCommand, Word
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "none"]
@@ -279,13 +279,13 @@ def paths_read(command: LineCommand) -> tuple[Word, ...] | None:
 
 def searches_folders(command: LineCommand) -> bool | None:
     """Whether a program that reads goes through folders by itself; `None` if its options are not known."""
-    name = command.texts[0]
+    name = program_name(command.texts[0])
     if name not in SEARCHERS:
         return False
     if paths_read(command) is None:
         return None
     parsed = parse_options(command.words[1:], _OPTIONS[name])
-    return name == "rg" or parsed is None or bool({"-r", "--recursive"} & set(parsed.options))
+    return name in ("rg", "diff") or parsed is None or bool({"-r", "--recursive"} & set(parsed.options))
 
 
 SEARCHERS: Final = word_set("grep egrep fgrep rg diff")
@@ -296,6 +296,16 @@ def is_reader(name: str) -> bool:
     """Whether a program prints the files that its arguments name."""
     options = _OPTIONS.get(name)
     return name == "sed" or (options is not None and options.operands in ("paths", "pattern") and name not in _LISTERS)
+
+
+_REPLACED: Final = r"s(?P<mark>[/|#,])(?:\\.|(?!(?P=mark)).)*(?P=mark)(?:\\.|(?!(?P=mark)).)*(?P=mark)[gipI\d]*"
+_SUBSTITUTION: Final = re.compile(rf"(?:\d+(?:,\d+)?)?(?:{_REPLACED}|d|p)", re.DOTALL)
+
+
+def substitutes(command: LineCommand) -> bool:
+    """Whether a command is `sed` with one script that only replaces, deletes or prints lines of the files that are named."""
+    texts = [word.text for word in command.words[1:] if word.text not in ("-n", "-E", "-r", "-e", "-i")]
+    return program_name(command.texts[0]) == "sed" and bool(texts) and _SUBSTITUTION.fullmatch(texts[0]) is not None
 
 
 _LISTERS: Final = word_set("ls tree stat file du df realpath readlink")

@@ -76,6 +76,12 @@ _PATCH: Final = word_set("-p -u -c -m -U -L -R --patch --unified --word-diff --c
 _NAMES: Final = word_set("-s -q --stat --name-only --name-status --numstat --shortstat --summary --raw --no-patch --quiet --dirstat")
 _NO_CONTENT: Final = word_set("shortlog ls-files ls-tree rev-parse rev-list merge-base describe branch remote stash tag worktree --version")
 _COMMIT: Final = re.compile(r"(?:HEAD|@)(?:[~^]\d*)*")
+_CHANGING: Final = word_set(
+    "add commit checkout switch restore branch tag mv rm push pull fetch merge rebase reset cherry-pick revert init clone remote clean"
+)
+_PRINTING: Final = word_set("-p -v -vv --patch --verbose --interactive -i")
+# A colon also begins a search for a commit, `:/text`, and stands in a date, `@{12:00}`.
+_BLOB: Final = re.compile(r"(?:[\w.~^@+-][\w./~^@+-]*)?:(?:\d:)?[^:/].*", re.DOTALL)
 _PLAIN_PATH: Final = re.compile(r"[^:*?\[\]{}\\]+")
 GitShows: TypeAlias = tuple[str, ...] | Literal["anything", "index"]
 """What a git command can print of files: these paths (`:PATH` is one from the top), any file of any time, or files of the index."""
@@ -107,7 +113,7 @@ def git_shows(command: LineCommand) -> GitShows:
             return ()
         case "cat-file" if given and not given - {"-t", "-s", "-e"}:
             return ()
-        case "show" | "cat-file" if operands and all(":" in each for each in operands) and not paths:
+        case "show" | "cat-file" if operands and all(map(_BLOB.fullmatch, operands)) and not paths:
             return tuple(map(_blob_path, operands))
         case "diff" if not operands and not given & {"--cached", "--staged", "--merge-base"}:
             return "index"
@@ -117,6 +123,14 @@ def git_shows(command: LineCommand) -> GitShows:
             # `show` prints a blob whatever paths follow it.
             return paths if name != "show" or all(map(_COMMIT.fullmatch, before)) else "anything"
     return "anything"
+
+
+def git_prints_no_file(command: LineCommand) -> bool:
+    """Whether a git command that changes something prints no content of files."""
+    texts = [word.text for word in _without_pager(command)]
+    if not texts or not all(word.static for word in command.words) or any(text in _PRINTING for text in texts):
+        return False
+    return texts[0] in _CHANGING or texts[:2] in (["stash"], ["stash", "push"], ["stash", "pop"], ["stash", "apply"], ["stash", "drop"])
 
 
 def _blob_path(operand: str) -> str:

@@ -9,8 +9,8 @@ from palimpsest.tools.permissions.command_line import LineCommand, Word
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import repository_of, tracked_files
 from palimpsest.tools.permissions.places import Places, real_path
-from palimpsest.tools.permissions.read_only import is_reader, paths_read, searches_folders
-from palimpsest.tools.permissions.read_only_git import git_reads, git_shows
+from palimpsest.tools.permissions.read_only import is_reader, paths_read, searches_folders, substitutes
+from palimpsest.tools.permissions.read_only_git import git_prints_no_file, git_reads, git_shows
 from palimpsest.tools.permissions.rules import Rule
 
 
@@ -39,7 +39,7 @@ class ShownFiles:
         name = program_name(command.texts[0])
         try:
             if name == "git":
-                return self._git(command, places) if git_reads(command) else ""
+                return self._git(command, places)
             return self._reader(name, command, places) if is_reader(name) else ""
         except ValueError:
             return f"`{name}` reads more files than can be checked against the rules"
@@ -47,7 +47,8 @@ class ShownFiles:
     def _reader(self, name: str, command: LineCommand, places: Places) -> str:
         unsure = f"`{name}` may show a file that a rule restricts"
         paths, recursive = paths_read(command), searches_folders(command)
-        if recursive is None:
+        # With other options a program may take files from its arguments in another way; a script of `sed` can too.
+        if recursive is None or (paths is None and not substitutes(command)):
             return unsure
         for word in command.words[1:] if paths is None else paths:
             found = places.named(word)
@@ -64,7 +65,7 @@ class ShownFiles:
 
     def _git(self, command: LineCommand, places: Places) -> str:
         unsure = "`git` may show a file that a rule restricts"
-        shown = git_shows(command)
+        shown = git_shows(command) if git_reads(command) else () if git_prints_no_file(command) else "anything"
         for folder in places.folders:
             if shown == "anything":
                 return unsure
