@@ -27,10 +27,8 @@ from palimpsest.tools.files.confined import LARGEST_FILE
 from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Allow, AskUser, Deny, Mode
 from palimpsest.tools.permissions.permissions import Permissions
+from palimpsest.tools.permissions.rule_names import COMMAND_TOOLS, FETCH_TOOLS, SERVED
 from palimpsest.tools.permissions.rules import (
-    COMMAND_TOOLS,
-    FETCH_TOOLS,
-    SERVED,
     command_specificity,
     domain_specificity,
     names_tool,

@@ -13,7 +13,7 @@ from palimpsest.core.policy import complete
 from palimpsest.engine.loop.context import state_context
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World
-from palimpsest.tools.files.search import glob_expression
+from palimpsest.tools.files.globs import glob_expression
 
 DATE = "2026-11-16"
 STATE = SessionState(

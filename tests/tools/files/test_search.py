@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.search import MOST_LINES, glob_expression, glob_tool, grep_tool
+from palimpsest.tools.files.globs import glob_expression
+from palimpsest.tools.files.search import MOST_LINES, glob_tool, grep_tool
 from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.workspace import Workspace
 
@@ -41,6 +42,7 @@ def test_lines_are_found_by_a_regular_expression(workspace: Workspace, ripgrep: 
     assert grep(workspace, ripgrep, pattern="parse", glob="*.txt") == ToolOutput("b.txt:1:parse me")
     assert grep(workspace, ripgrep, pattern="PARSE", path="src", ignore_case=True) == ToolOutput("src/a.py:1:def Parse():")
     assert grep(workspace, ripgrep, pattern="nothing like it") == ToolOutput("no line matches")
+    assert grep(workspace, ripgrep, pattern=r"\p{Lu}arse", glob="{src,lib}/**/*.py") == ToolOutput("src/a.py:1:def Parse():")
     # ripgrep does not know look-around; Python is asked then.
     assert grep(workspace, ripgrep, pattern="parse(?= me)") == ToolOutput("b.txt:1:parse me")
 

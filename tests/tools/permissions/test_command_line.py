@@ -82,10 +82,11 @@ def test_what_is_not_understood_is_said(line: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("line", "started"),
     [
-        ("timeout 5 nice -n 3 ls", [("ls",)]),
-        ("env A=1 ls", [("ls",)]),
-        ("bash -c 'a; b c'", [(), ("a",), ("b", "c")]),
-        ("eval 'a b'", [(), ("a", "b")]),
+        ("timeout 5 nice -n 3 ls", [("timeout", "5", "nice", "-n", "3", "ls"), ("nice", "-n", "3", "ls"), ("ls",)]),
+        ("env A=1 ls", [("env", "A=1", "ls"), ("ls",)]),
+        ("bash -c 'a; b c'", [("bash", "-c", "a; b c"), (), ("a",), ("b", "c")]),
+        ("eval 'a b'", [("eval", "a b"), (), ("a", "b")]),
+        ("busybox a b", [("busybox", "a", "b"), ("a", "b")]),
         ("sudo -u x a b", [("sudo", "-u", "x", "a", "b"), ("a", "b")]),
         ("find . -exec a {} ';'", [("find", ".", "-exec", "a", "{}", ";"), ("a", "{}")]),
         ("bash -lc 'a b'", [("bash", "-lc", "a b"), ("a", "b")]),
@@ -98,7 +99,7 @@ def test_wrappers_and_scripts_lead_to_the_commands_that_they_start(line: str, st
 
 
 def test_a_variable_of_a_wrapper_belongs_to_the_command_that_it_starts() -> None:
-    assert started_commands("A=1 env B=2 timeout 5 ls").commands[0] == command("ls", assignments=(Word("A=1"), Word("B=2")))
+    assert started_commands("A=1 env B=2 timeout 5 ls").commands[-1] == command("ls", assignments=(Word("A=1"), Word("B=2")))
 
 
 def test_a_program_or_script_that_only_the_shell_knows_is_unclear() -> None:

@@ -134,23 +134,13 @@ def test_a_rule_for_a_command_is_offered_only_if_its_text_says_exactly_that_comm
     assert [command_rule(words, open_end=False) for words in ((), ("rm", "*"), ("x", "a:*"), ("x", "a\nb"), ("x", "y" * 2_000))] == [""] * 5
 
 
-def test_a_project_can_only_deny() -> None:
-    assert deny_rules(("deny bash(rm:*)", "bash(rm:*)", "ask edit", "?")) == (
-        (Rule("bash", "rm:*", "deny"),),
-        (
-            "bash(rm:*): a project can only deny; add this rule yourself if you want it",
-            "ask edit: a project can only deny; add this rule yourself if you want it",
-            "?: not a rule; write a tool name, then a pattern in parentheses, such as `deny bash(rm:*)`",
-        ),
-    )
+@pytest.mark.parametrize("text", ["bash(rm:*)", "ask edit", "?", "deny reed(.env)", "deny read([)"])
+def test_a_project_can_only_deny_and_a_denial_that_cannot_be_read_is_not_left_out(text: str) -> None:
+    assert deny_rules(("deny bash(rm:*)",)) == (Rule("bash", "rm:*", "deny"),)
+    with pytest.raises(BadInput):
+        deny_rules(("deny bash(rm:*)", text), tools=())
 
 
-def test_a_project_cannot_hold_up_decisions_or_fill_the_screen_with_its_rules() -> None:
+def test_a_project_cannot_hold_up_decisions_with_its_rules() -> None:
     with pytest.raises(BadInput, match="the project has 1,001 permission rules; at most 1,000 are used"):
         deny_rules(["deny read(a)"] * 1_001)
-    rules, complaints = deny_rules(["deny read(a)", *["allow bash"] * 30])
-    assert rules == (Rule("read", "a", "deny"),)
-    assert complaints == (
-        *["allow bash: a project can only deny; add this rule yourself if you want it"] * 20,
-        "and 10 more texts that are no rules that deny",
-    )

@@ -19,6 +19,7 @@ from palimpsest.stores.config.project_hooks import project_hooks, trust_of
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
 from palimpsest.tools.permissions.decision import Mode
+from palimpsest.tools.permissions.rules import check_reach, parse_rule
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card, stand_in_note
 
 
@@ -100,9 +101,13 @@ def coding_settings(
     """Return what the agent may do: the settings, with further rules and folders of this run.
 
     A session that exists goes on in its mode, unless another one is given now. It is never wider than that of the settings: a log is data.
+    Raises `BadInput` if a rule of this run cannot be read, or allows files that no tool reaches.
     With `end_with_turn` sub-agents end with the turn of the agent, and no job of memory asks a model after it.
     """
     config, rules = settings.config, settings.config.permissions
+    for text in allow:
+        # Rules of files hold for other projects too; one of this run must be able to match here.
+        check_reach(parse_rule(text), (Path.cwd(), *folders))
     return CodingSettings(
         mode=_mode(settings, recorded),
         allow=(*(f"ask {text}" for text in rules.ask), *rules.allow, *allow),

@@ -1,7 +1,7 @@
 """Equips an agent for coding: the standard tools, permissions, a sandbox, context sources and recall, in a project folder."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.children import ChildAgents
 from palimpsest.engine.children.tools import child_tools
 from palimpsest.engine.children.tree import AgentTree, new_tree
-from palimpsest.engine.coding.gatekeeper import Gatekeeper, LiveRules, RuleSet
+from palimpsest.engine.coding.gatekeeper import Gatekeeper, LiveRules, RuleSet, user_rules
 from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.coding.servers import serve
 from palimpsest.engine.coding.settings import CodingSettings, Inherited, narrowed
@@ -34,9 +34,9 @@ from palimpsest.stores.home import AnyHome
 from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.stores.snapshots.taking import SnapshotLimits
 from palimpsest.tools.files.confined import confined_writer
-from palimpsest.tools.files.search import GREP
+from palimpsest.tools.files.search import GLOB, GREP
 from palimpsest.tools.functions import InstalledTools, installed_tools
-from palimpsest.tools.permissions.rules import deny_rules, parse_rule
+from palimpsest.tools.permissions.rules import deny_rules
 from palimpsest.tools.session.tool_search import SEARCH
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.environment import command_environment
@@ -61,7 +61,8 @@ def equip(
     tasks = task_graph(workspace, owner=agent.id)
     rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
     mode = _live_mode(session, settings)
-    limits, complaints = _limits(home, root, settings, rules, mode)
+    installed = _installed(settings)
+    limits, complaints = _limits(home, root, settings, rules, mode=mode, tools=[tool.name for tool in installed.tools])
     area = Area.of(workspace, network=settings.network, hidden=() if home.folder is None else (home.folder,), shown=settings.shown)
     agent.resources.callback(area.remove)
     inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
@@ -73,26 +74,26 @@ def equip(
     memory = session_memory(agent, home, settings.memory)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
-    installed = _installed(settings)
+    gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
     toolset = standard_tools(
         shell,
         tasks=tasks,
         archive=archive,
-        skills=skill_folders(LocalWorld(session_state(session, root), home.clock)),
+        skills=skill_folders(LocalWorld(session_state(session, root), home.clock, hides=gate.hides)),
         lists_skills=all(source.key != "skills" for source in session.profile.sources.sources),
         fetcher=settings.fetcher,
         installed=installed,
     )
     agent.business = None if settings.states is None else BusinessState(session, settings.states)
-    gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
     below = structs.replace(inherited, mode=mode)
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
-    if GREP in tools:
-        tools[GREP] = gate.screened(tools[GREP])
+    for name in (GREP, GLOB):
+        if name in tools:
+            tools[name] = gate.screened(tools[name])
     session.environment = replace(session.environment, look=gate.permitted(session.environment.look))
-    world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode)
+    world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode, hides=gate.hides)
     folders = (root, *workspace.extra) if settings.snapshots else ()
     files, unsaved = turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files, children.settle)
     toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
@@ -122,12 +123,18 @@ def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) 
 
 
 def _limits(
-    home: AnyHome, root: Path, settings: CodingSettings, rules: MemoryPermissionRules | FilePermissionRules, mode: LiveMode
+    home: AnyHome,
+    root: Path,
+    settings: CodingSettings,
+    rules: MemoryPermissionRules | FilePermissionRules,
+    *,
+    mode: LiveMode,
+    tools: Collection[str],
 ) -> tuple[RuleSet, tuple[str, ...]]:
-    """The mode and the rules of the user and of the project, and complaints about those of the project that cannot be read."""
-    denied, complaints = deny_rules(project_denials(root, None if home.folder is None else home.folder / FILE_NAME))
-    given = (*rules.load(), *settings.allow, *(f"deny {text}" for text in settings.deny))
-    return RuleSet(mode, tuple(parse_rule(text) for text in given), denied), complaints
+    """The mode and the rules of the user and of the project, and complaints about kept answers that cannot be read."""
+    denied = deny_rules(project_denials(root, None if home.folder is None else home.folder / FILE_NAME), tools)
+    given, complaints = user_rules(rules, settings.allow, settings.deny, tools)
+    return RuleSet(mode, given, denied), complaints
 
 
 def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:

@@ -1,9 +1,11 @@
 """Decides about the tool calls of a coding agent by its mode and rules, which grow with each answer "always"."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ToolCall
 from palimpsest.core.policy import Look
 from palimpsest.engine.children.tools import DELEGATING
@@ -11,7 +13,8 @@ from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision
-from palimpsest.tools.permissions.rules import FETCH_TOOLS, Rule, parse_rule
+from palimpsest.tools.permissions.rule_names import FETCH_TOOLS
+from palimpsest.tools.permissions.rules import Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Sandbox
 from palimpsest.tools.tool import AgentTool, ToolOutput
@@ -29,6 +32,24 @@ class RuleSet(NamedTuple):
     mode: LiveMode
     given: tuple[Rule, ...]
     denied: tuple[Rule, ...]
+
+
+def user_rules(
+    kept: KeptRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
+) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """The rules of the user, and complaints about answers "always" that cannot be read any more, which are asked about again.
+
+    `tools` are the tools beside our own. Raises `BadInput` for any other rule that cannot be read, names no tool or can match nothing.
+    """
+    given = tuple(parse_rule(text, tools) for text in (*allow, *(f"deny {text}" for text in deny)))
+    rules, complaints = list[Rule](), list[str]()
+    for text in kept.load():
+        try:
+            # The tool of another package may be gone meanwhile.
+            rules.append(parse_rule(text))
+        except BadInput as error:
+            complaints.append(f"a kept permission is not used: {error}")
+    return (*rules, *given), tuple(complaints)
 
 
 class LiveRules:
@@ -81,13 +102,21 @@ class Gatekeeper:
         return always_changes(tool, call) and tool.name not in FETCH_TOOLS and self.decide(tool, call) != Allow(READ_ONLY)
 
     def screened(self, tool: AgentTool) -> AgentTool:
-        """The tool `grep` without lines of files that may not be read; every other tool names the files that it reads."""
+        """A tool that searches, without the files that may not be read; every other tool names the files that it reads."""
 
         async def run(arguments: str, workspace: Workspace) -> ToolOutput:
             output = await tool.run(arguments, workspace)
             return replace(output, text=self._permissions.without_restricted(tool, output.text))
 
         return replace(tool, run=run)
+
+    def hides(self, path: str) -> bool:
+        """Whether a rule restricts reading a file that no call names, such as one that an instruction file includes."""
+        rules = (*self._limits.given, *self._limits.denied)
+        # Without such rules the permissions need not be loaded.
+        if not any(rule.pattern and rule.tool == "read" and rule.effect != "allow" for rule in rules):
+            return False
+        return self._permissions.restricts_reading(Path(path))
 
     def permitted(self, look: Callable[[Look], str | None]) -> Callable[[Look], str | None]:
         """What plans read, such as a file before a fold, without the files that a rule denies or asks about: no call names them."""

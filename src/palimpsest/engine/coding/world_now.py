@@ -54,7 +54,9 @@ class WorldNow:
         *,
         area: Area,
         mode: LiveMode,
+        hides: Callable[[str], bool],
     ) -> None:
+        self._hides = hides
         self._agent = agent
         self._session = agent.session
         self._business = agent.business
@@ -95,7 +97,7 @@ class WorldNow:
         head, previous = git_head(self._root), self._head
         same = "git_status" in self._session.log.view.facts and head is not None and head == previous
         world = (
-            LocalWorld(state, clock, wrap=self._wrap, temp=self._temp)
+            LocalWorld(state, clock, wrap=self._wrap, temp=self._temp, hides=self._hides)
             if self._world is None
             else self._world.observing(state, same_commit=same)
         )

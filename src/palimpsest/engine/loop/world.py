@@ -22,7 +22,8 @@ from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
 from palimpsest.stores.snapshots.git import Wrap
 from palimpsest.stores.snapshots.repository import borrowed_git, bounded_file
-from palimpsest.tools.files.search import SKIPPED, glob_expression
+from palimpsest.tools.files.globs import glob_expression
+from palimpsest.tools.files.search import SKIPPED
 
 MOST_ENTRIES: Final = 20_000
 MOST_MATCHES: Final = 500
@@ -50,6 +51,7 @@ class LocalWorld:
     private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
     fetch_seconds: how long a page may take in all.
     pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
+    hides: whether a rule of the user restricts reading a file, so that nothing may state it.
     wrap: the arguments that run git in the sandbox of the session; `temp` is a folder that is visible in there.
     """
 
@@ -58,6 +60,7 @@ class LocalWorld:
     private_pages: bool = False
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
+    hides: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
     wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
     temp: Path | None = field(default=None, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
@@ -67,7 +70,9 @@ class LocalWorld:
         return replace(self, state=state, _git=self._git if same_commit else [])
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """Return at most the first `limit` bytes of a regular file; `None` if there is none that can be read."""
+        """Return at most the first `limit` bytes of a regular file; `None` if there is none that can and may be read."""
+        if self.hides(path):
+            return None
         try:
             # Opening a pipe would wait for its other end.
             with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:

@@ -3,19 +3,45 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
-from fnmatch import translate
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from palimpsest.tools.files.search import LARGEST_FILE, LONGEST_LINE, MOST_LINES, files_below
+from palimpsest.tools.files.globs import ignore_expression
+from palimpsest.tools.files.regex_dialect import as_python
+from palimpsest.tools.files.search import LARGEST_FILE, LONGEST_LINE, MOST_LINES, WRONG_PATTERN, files_below
+from palimpsest.tools.tool import ToolError
 
 
-def matching_lines(pattern: re.Pattern[str], path: Path, glob: str = "") -> Iterator[str]:
-    """The lines that match, as `path:line:text`; binary, large and unreadable files are left out."""
-    wanted = re.compile(translate(glob)) if glob else None
+def matching_lines(pattern: re.Pattern[str], path: Path, root: Path, glob: str = "") -> Iterator[str]:
+    """The lines that match, as `path:line:text`; binary, large and unreadable files are left out.
+
+    `glob` is read as ripgrep reads it: from `root`, a name without a slash in every folder, and `!` for what is left out. A file that
+    `path` names itself is always searched.
+    """
+    wanted = _chosen(glob, root) if glob and not path.is_file() else None
     for file in files_below(path):
-        if wanted is None or wanted.match(file.name) is not None:
+        # A path with a line break could pass for another one.
+        if "\n" not in str(file) and (wanted is None or wanted(file, path)):
             yield from _matches(pattern, file)
+
+
+def _chosen(glob: str, root: Path) -> Callable[[Path, Path], bool]:
+    """Whether a glob chooses a file that is found below a folder."""
+    leaves_out = glob.startswith("!")
+    named = glob[1:] if leaves_out else glob.removeprefix("\\") if glob.startswith("\\!") else glob
+    expression = re.compile(ignore_expression(named), re.DOTALL)
+
+    def names(path: Path) -> bool:
+        inside = path.relative_to(root) if path.is_relative_to(root) else path.relative_to("/")
+        return expression.fullmatch(inside.as_posix()) is not None
+
+    def chosen(file: Path, below: Path) -> bool:
+        if not leaves_out:
+            return not named.endswith("/") and names(file)
+        above = file.relative_to(below).parents
+        return not ((not named.endswith("/") and names(file)) or any(names(below / each) for each in above if each != Path()))
+
+    return chosen
 
 
 def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[str]:
@@ -32,15 +58,27 @@ def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[str]:
             yield f"{file}:{number}:{line[:LONGEST_LINE].rstrip()}"
 
 
-def main() -> None:
-    """Print the first lines that match; the one argument is a JSON object with pattern, path, glob and ignore_case."""
+def main() -> int:
+    """Print the first lines that match; the one argument is a JSON object with pattern, path, root, glob and ignore_case.
+
+    The exit code is `WRONG_PATTERN` if the pattern or the glob cannot be read; the line printed then says why.
+    """
     options = json.loads(sys.argv[1])
-    pattern = re.compile(options["pattern"], re.IGNORECASE if options["ignore_case"] else 0)
-    for count, line in enumerate(matching_lines(pattern, Path(options["path"]), options["glob"])):
-        if count > MOST_LINES:
-            break
-        sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+    try:
+        pattern = re.compile(as_python(options["pattern"]), re.IGNORECASE if options["ignore_case"] else 0)
+        lines = matching_lines(pattern, Path(options["path"]), Path(options["root"]), options["glob"])
+        for count, line in enumerate(lines):
+            if count > MOST_LINES:
+                break
+            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+    except ToolError as error:
+        sys.stdout.write(f"the glob cannot be read: {error.message}\n")
+        return WRONG_PATTERN
+    except (re.error, ValueError, RecursionError, OverflowError) as error:
+        sys.stdout.write(f"the pattern is no regular expression: {error}\n")
+        return WRONG_PATTERN
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,11 +14,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.tools.files.globs import glob_expression
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
 from palimpsest.tools.workspace import Workspace
 
 GREP: Final = "grep"
+GLOB: Final = "glob"
 MOST_LINES: Final = 500
 LONGEST_LINE: Final = 400
 """Characters of one line that are shown."""
@@ -26,9 +27,8 @@ LARGEST_FILE: Final = 5_000_000
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 MOST_FILES: Final = 500
 SECONDS: Final = 30
-MOST_CROSSINGS: Final = 4
-MOST_CHOICES: Final = 64
-_BRACES: Final = lazy_pattern(r"\{([^{}]*)\}")
+WRONG_PATTERN: Final = 2
+"""Exit code of a search whose pattern or glob cannot be read."""
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +71,7 @@ def glob_tool() -> AgentTool:
     return define(
         GlobArguments,
         _glob,
-        name="glob",
+        name=GLOB,
         description=f"List files of the project by a pattern such as `src/**/*.py`, newest first, at most {MOST_FILES}.",
         kind="reads",
         parallel=True,
@@ -82,10 +82,6 @@ async def _grep(arguments: GrepArguments, workspace: Workspace, ripgrep: str | N
     path = workspace.resolve(arguments.path)
     if not path.exists():
         raise ToolError(f"there is no file or folder {arguments.path}", where=arguments.path)
-    try:
-        re.compile(arguments.pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ToolError(f"the pattern is no regular expression: {error}") from error
     lines = await _by_ripgrep(ripgrep, arguments, path, workspace, seconds) if ripgrep is not None else None
     if lines is None:
         lines = await _by_python(arguments, path, workspace, seconds)
@@ -109,20 +105,35 @@ def _ripgrep(workspace: Workspace) -> str | None:
 
 async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str] | None:
     """The lines that ripgrep finds, or `None` if it does not know the pattern: it has no look-around and no back-references."""
-    options = ["--line-number", "--no-heading", "--color=never", "--with-filename", "--no-messages", "--sort=path"]
+    options = ["--line-number", "--no-heading", "--color=never", "--with-filename", "--null", "--no-messages", "--sort=path"]
     options += [f"--max-columns={LONGEST_LINE}", "--max-columns-preview"]
     options += ["--ignore-case"] if arguments.ignore_case else []
     options += ["--glob", arguments.glob] if arguments.glob else []
+    # The same files as without ripgrep; the last glob that names a folder decides.
+    options += ["--hidden", *(f"--glob=!**/{name}/" for name in sorted(SKIPPED))]
     lines, code = await _lines_of((program, *options, "--regexp", arguments.pattern, "--", workspace.shown(path)), workspace, seconds)
     # Exit code 2 is also returned if a file could not be read, but then there are usually lines.
-    return None if code == 2 and not lines else [line.removeprefix("./") for line in lines]
+    return None if code == 2 and not lines else list(_with_colons(lines))
+
+
+def _with_colons(lines: list[str]) -> Iterator[str]:
+    """Lines with a colon behind the path in place of the zero byte; a path with a line break could pass for another, and is left out."""
+    broken = False
+    for line in lines:
+        path, mark, text = line.partition("\0")
+        if mark and not broken:
+            yield f"{path.removeprefix('./')}:{text}"
+        broken = not mark
 
 
 async def _by_python(arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str]:
     """The lines that Python finds, in a process of its own: a pattern can take exponential time, and no thread can be stopped."""
-    options = {"pattern": arguments.pattern, "path": str(path), "glob": arguments.glob, "ignore_case": arguments.ignore_case}
+    given = {"pattern": arguments.pattern, "glob": arguments.glob, "ignore_case": arguments.ignore_case}
+    options = {**given, "path": str(path), "root": str(workspace.root)}
     program = (sys.executable, "-P", "-m", "palimpsest.tools.files.pure_grep", json.dumps(options))
     lines, code = await _lines_of(program, workspace, seconds)
+    if code == WRONG_PATTERN and lines:
+        raise ToolError(one_line(lines[-1]))
     if code not in (0, None):
         raise ToolError(f"the search failed: {one_line(lines[-1]) if lines else f'exit code {code}'}")
     root = f"{workspace.root}{os.sep}"
@@ -168,7 +179,7 @@ def _globbed(path: Path, pattern: str, workspace: Workspace) -> list[str]:
     for file in files_below(path):
         if time.monotonic() > end:
             raise ToolError(f"the search took more than {SECONDS} s; narrow it to a folder")
-        if wanted.fullmatch(file.relative_to(path).as_posix()):
+        if "\n" not in str(file) and wanted.fullmatch(file.relative_to(path).as_posix()):
             # A file may vanish while its folder is listed.
             with suppress(OSError):
                 matching.append((-file.stat().st_mtime_ns, workspace.shown(file)))
@@ -176,63 +187,20 @@ def _globbed(path: Path, pattern: str, workspace: Workspace) -> list[str]:
 
 
 def files_below(path: Path) -> Iterator[Path]:
-    """The regular files below a folder, or the file itself; links and the folders of `SKIPPED` are left out."""
+    """The regular files below a folder by name, or the file itself; links and the folders of `SKIPPED` are left out."""
     if path.is_file():
         yield path
         return
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        for name in sorted(names):
-            file = Path(folder) / name
-            if file.is_file() and not file.is_symlink():
-                yield file
-
-
-def glob_expression(pattern: str) -> str:
-    """A glob pattern as a regular expression: `**` crosses folders, `*` and `?` do not, `{a,b}` is a choice.
-
-    Raises `ToolError` if the pattern is so complicated that matching could take very long.
-    """
-    if pattern.count("**") > MOST_CROSSINGS:
-        raise ToolError(f"a pattern may contain `**` at most {MOST_CROSSINGS} times")
-    return f"(?:{'|'.join(_expression_of(each) for each in _choices(pattern))})"
-
-
-def _choices(pattern: str) -> list[str]:
-    """The patterns without braces that a pattern stands for."""
-    waiting, done = [pattern], list[str]()
+    # Without recursion, because folders may be nested as deep as their path is long.
+    waiting = [path]
     while waiting:
-        each = waiting.pop()
-        found = _BRACES.search(each)
-        if found is None:
-            done.append(each)
-        else:
-            waiting += [each[: found.start()] + choice + each[found.end() :] for choice in found[1].split(",")]
-        if len(waiting) + len(done) > MOST_CHOICES:
-            raise ToolError(f"the braces of the pattern stand for more than {MOST_CHOICES} patterns")
-    return done
-
-
-def _expression_of(pattern: str) -> str:
-    """The expression of a pattern without braces. What stands between two `**` is matched once, so that time does not explode."""
-    *folders, last = re.sub(r"(?:\*\*/)+", "**/", pattern).split("/")
-    runs: list[list[str]] = [[]]
-    for folder in folders:
-        if folder == "**":
-            runs.append([])
-        else:
-            runs[-1].append(f"{_name_expression(folder)}/")
-    end = ".*" if last == "**" else _name_expression(last)
-    first, *crossing = ("".join(run) for run in runs)
-    if not crossing:
-        return first + end
-    # The first place where a run fits is as good as any later one, because each of its names takes one folder.
-    return first + "".join(f"(?>(?:[^/]+/)*?{run})" for run in crossing[:-1]) + f"(?:[^/]+/)*{crossing[-1]}{end}"
-
-
-def _name_expression(name: str) -> str:
-    """The expression of one name. What stands between two stars is matched once and never tried again, so that time stays linear."""
-    first, *rest = ("".join("[^/]" if letter == "?" else re.escape(letter) for letter in part) for part in re.split(r"\*+", name))
-    if not rest:
-        return first
-    return first + "".join(f"(?>[^/]*?{part})" for part in rest[:-1]) + f"[^/]*{rest[-1]}"
+        place = waiting.pop()
+        if place.is_symlink() and place != path:
+            continue
+        if not place.is_dir():
+            if place.is_file():
+                yield place
+        elif place == path or place.name not in SKIPPED:
+            # A folder may vanish, or may not be searched.
+            with suppress(OSError):
+                waiting += sorted(place.iterdir(), reverse=True)

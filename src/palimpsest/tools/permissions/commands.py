@@ -8,15 +8,18 @@ from typing import Final
 from palimpsest.audit.tools.executed import SHELLS, program_name
 from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection
 from palimpsest.tools.permissions.decision import READ_ONLY
+from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import git_only_reads
 from palimpsest.tools.permissions.places import Places
-from palimpsest.tools.permissions.read_only import BUILTINS, paths_read
+from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, paths_read
 from palimpsest.tools.permissions.read_only_git import git_reads
-from palimpsest.tools.permissions.rules import Rule, command_rule, command_specificity, path_specificity, winner
+from palimpsest.tools.permissions.rules import Rule, command_rule, command_specificity, winner
+from palimpsest.tools.permissions.shown_files import ShownFiles
 
 _HARMLESS_VARIABLE: Final = re.compile(
     r"(?:LC_ALL|LC_CTYPE|LC_COLLATE|LANG|NO_COLOR|CLICOLOR|FORCE_COLOR|COLUMNS|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=[\w.-]*"
 )
+_SETS: Final = "it sets the variable"
 # Their options start no program that is named in them, so that a lasting rule may leave the arguments open.
 _OPEN_GIT: Final = frozenset({"add", "commit", "checkout", "switch", "restore", "stash", "branch", "tag", "mv", "rm"})
 # A lasting rule for these would allow anything.
@@ -36,7 +39,8 @@ class LinePart:
 class LineVerdict:
     """What is known about a line. `denied` and `asked` are rules; `reads` means that it only reads; `rules` allow the rest.
 
-    `reasons` say why it does not run by itself, and are empty if it may. `parts` are its commands in order.
+    `reasons` say why it does not run by itself, and are empty if it may. `restricted` means that it may show or change a file that a rule
+    restricts, `opaque` that it starts a program that may start others. `parts` are its commands in order.
     """
 
     denied: Rule | None = None
@@ -44,60 +48,64 @@ class LineVerdict:
     reads: bool = False
     rules: tuple[Rule, ...] = ()
     reasons: tuple[str, ...] = ()
+    restricted: bool = False
+    opaque: bool = False
     lasting: str = ""
     parts: tuple[LinePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LineJudge:
-    """Judges lines by rules for `bash` and for files that are read, in the places where they would run."""
+    """Judges lines by rules for `bash` and for files that are read and changed, in the places where they would run."""
 
     command_rules: tuple[Rule, ...]
-    read_rules: tuple[Rule, ...]
+    files: ShownFiles
+    edited: FileRules
     places: Places
 
     def judge(self, line: CommandLine) -> LineVerdict:
         """The verdict on all commands of a line together."""
         denied, asked = self._restricted(line)
         places = self.places
-        reasons = list(line.unclear)
-        others: list[LineCommand] = []
-        allowing: list[Rule] = []
-        parts: list[LinePart] = []
+        judged: list[_Judged] = []
         for command in line.commands:
             if command.inferred:
                 continue
             if command.texts[:1] == ("cd",):
                 moved = places.moved(command.words[1]) if len(command.words) == 2 else None
-                reasons += [] if moved is not None else ["`cd` leads out of the project, or where is not certain"]
                 places = moved or places
-                around = self._surroundings(command, places)
-                reasons += around
-                parts.append(_part(command, "" if moved is not None else "leads out of the project", None, around))
-                continue
-            reason = self._reason(command, places)
-            around = self._surroundings(command, places)
-            rule = self._rule(command.texts, static=all(word.static and not word.glob for word in command.words)) if reason else None
-            if rule is not None and rule.effect == "allow":
-                allowing.append(rule)
-                reason = ""
-            elif reason and command.words:
-                others.append(command)
-            reasons += [*around, *([reason] if reason else [])]
-            restricting = self._rule(command.texts, static=False) if command.words else None
-            parts.append(_part(command, reason, restricting if restricting is not None and restricting.effect == "ask" else rule, around))
-        denied = denied or self._restricted_read(line, places, "deny")
-        asked = asked or self._restricted_read(line, places, "ask")
-        clean = not line.unclear and len(others) == 1 and len(reasons) == 1
+                reason = "" if moved is not None else "`cd` leads out of the project, or where is not certain"
+                judged.append(_Judged(command, reason, self._surroundings(command, places)))
+            else:
+                judged.append(self._judged(command, places))
+        reasons = [*line.unclear, *(reason for each in judged for reason in each.reasons)]
+        others = [each.command for each in judged if each.reason and each.command.words and each.command.texts[0] != "cd"]
+        allowing = tuple(dict.fromkeys(each.rule for each in judged if each.allows and each.rule is not None))
+        # What a program starts matters only if the line does more than read.
+        inferred = [command for command in line.commands if command.inferred] if reasons else []
+        hidden = [*(self.files.reason(command, places) for command in inferred), *self._edits(line, places, reasons)]
+        named = self._named(line, places)
         return LineVerdict(
-            denied,
-            asked,
+            denied or next((rule for rule in named if rule.effect == "deny"), None),
+            asked or next((rule for rule in named if rule.effect == "ask"), None),
             reads=not reasons and not allowing,
-            rules=tuple(dict.fromkeys(allowing)),
-            reasons=tuple(dict.fromkeys(reasons)),
-            lasting=lasting_rule(others[0]) if clean else "",
-            parts=tuple(parts),
+            rules=allowing,
+            reasons=tuple(dict.fromkeys((*reasons, *filter(None, hidden)))),
+            restricted=any(each.shows for each in judged) or any(hidden),
+            opaque=bool(line.unclear) or any(each.is_opaque for each in judged),
+            lasting=lasting_rule(others[0]) if not line.unclear and len(others) == 1 and len(reasons) == 1 else "",
+            parts=tuple(_part(each) for each in judged),
         )
+
+    def _judged(self, command: LineCommand, places: Places) -> "_Judged":
+        reason = self._reason(command, places)
+        rule = self._rule(command.texts, static=all(word.static and not word.glob for word in command.words)) if reason else None
+        shows = self.files.reason(command, places)
+        restricting = self._rule(command.texts, static=False) if command.words else None
+        asks = restricting if restricting is not None and restricting.effect == "ask" else rule
+        opaque = bool(reason) and not (command.words and command.texts[0] in PLAIN and places.runs_from_outside(command.texts[0]))
+        allows = rule is not None and rule.effect == "allow"
+        return _Judged(command, "" if allows else reason, self._surroundings(command, places), asks, shows, allows=allows, opaque=opaque)
 
     def _rule(self, texts: tuple[str, ...], *, static: bool) -> Rule | None:
         found = winner((rule, command_specificity(rule, texts)) for rule in self.command_rules)
@@ -110,18 +118,20 @@ class LineJudge:
         denied = next((rule for rule in found if rule is not None and rule.effect == "deny"), None)
         return denied, next((rule for rule in found if rule is not None and rule.effect == "ask"), None)
 
-    def _restricted_read(self, line: CommandLine, places: Places, effect: str) -> Rule | None:
-        """A rule about reading files that some word of the line names: what `read` may not show, `cat` may not either."""
-        if not self.read_rules:
-            return None
+    def _named(self, line: CommandLine, places: Places) -> list[Rule]:
+        """The rules about files that some word of the line names: what `read` may not show, `cat` may not either."""
         words = [word for command in line.commands for word in (*command.words[1:], *(each.target for each in command.redirections))]
-        for word in words:
-            for path in places.targets(word) or ():
-                shown = places.workspace.shown(path)
-                rule = winner((rule, path_specificity(rule, shown)) for rule in self.read_rules)
-                if rule is not None and rule.effect == effect and rule.pattern:
-                    return rule
-        return None
+        written = [each.target for command in line.commands for each in command.redirections if ">" in each.operator]
+        found = [rule for word in words for rule in self.files.named(word, places)]
+        return found + [rule for word in written for rule in ShownFiles(self.edited).named(word, places)]
+
+    def _edits(self, line: CommandLine, places: Places, reasons: list[str]) -> list[str]:
+        """Why a line that does more than read may change a file that a rule restricts: one of its words names it."""
+        if not reasons or not self.edited.restrict:
+            return []
+        words = [word for command in line.commands if not command.words or paths_read(command) is None for word in command.words[1:]]
+        rules = [rule for word in words for rule in ShownFiles(self.edited).named(word, places)]
+        return [f"it names a file that the rule `{rules[0]}` restricts"] if rules else []
 
     def _reason(self, command: LineCommand, places: Places) -> str:
         """Why a command is not known to only read; empty if it is."""
@@ -150,21 +160,45 @@ class LineJudge:
     def _surroundings(self, command: LineCommand, places: Places) -> list[str]:
         """Why the variables and redirections of a command keep it from running by itself."""
         reasons = [
-            f"it sets the variable {word.text.partition('=')[0]}"
+            f"{_SETS} {word.text.partition('=')[0]}"
             for word in command.assignments
             if not word.static or _HARMLESS_VARIABLE.fullmatch(word.text) is None
         ]
         return reasons + [reason for each in command.redirections if (reason := _redirection_reason(each, places))]
 
 
-def _part(command: LineCommand, reason: str, rule: Rule | None, around: list[str]) -> LinePart:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What is known about one command: why it is not known to only read, the rule about it, and why it may show a restricted file."""
+
+    command: LineCommand
+    reason: str
+    around: list[str]
+    rule: Rule | None = None
+    shows: str = ""
+    allows: bool = False
+    opaque: bool = False
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it does not run by itself."""
+        return [*self.around, *filter(None, (self.reason, self.shows))]
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it may start programs that the line does not name, or run others than it names."""
+        return (self.opaque and not self.allows) or any(reason.startswith(_SETS) for reason in self.around)
+
+
+def _part(judged: _Judged) -> LinePart:
     """Return a command with what decides about it: a rule, that it only reads, or the reasons to ask."""
+    command, rule = judged.command, judged.rule
     words = shlex.join(word.text for word in (*command.assignments, *command.words))
     text = " ".join((words, *(f"{each.operator} {each.target.text}".rstrip() for each in command.redirections))).strip()
     if rule is not None and rule.effect == "ask":
         return LinePart(text, f"the rule {rule} asks", asks=True)
-    if reasons := [*([reason] if reason else []), *around]:
-        return LinePart(text, "; ".join(reasons), asks=True)
+    if judged.reasons:
+        return LinePart(text, "; ".join((*filter(None, (judged.reason, judged.shows)), *judged.around)), asks=True)
     return LinePart(text, READ_ONLY if rule is None else f"allowed by the rule {rule}", asks=False)
 
 

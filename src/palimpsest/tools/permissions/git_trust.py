@@ -110,28 +110,61 @@ def _nested_are_plain(place: Path, folder: Path, depth: int = 0) -> bool:
 
 def gitlinks(index: Path) -> tuple[str, ...]:
     """The paths of nested repositories in an index file; none if there is no such file. Raises `ValueError` if it is not understood."""
-    if not index.exists():
-        return ()
-    if not index.is_file() or index.stat().st_size > _LARGEST_INDEX:
-        raise ValueError(index)
-    data = index.read_bytes()
+    data = _index_bytes(index)
     # Most repositories have none, and searching is a hundred times faster than reading the entries.
     if _GITLINK not in data:
         return ()
+    return tuple(name for mode, name in _index_entries(data, index) if mode == _GITLINK)
+
+
+def tracked_files(folder: Path) -> tuple[Path, ...] | None:
+    """The files in the index of the repository that a folder belongs to; `None` if it is not understood."""
+    top = repository_of(folder)
+    if top is None or any((top / ".git").glob("sharedindex.*")):
+        return None
+    try:
+        index = top / ".git" / "index"
+        entries = _index_entries(data, index) if (data := _index_bytes(index)) else ()
+        return tuple(top / name for _, name in entries if not name.endswith("/"))
+    except (OSError, ValueError, IndexError, UnicodeError):
+        return None
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The top of the repository that a folder belongs to; `None` if there is none, or its data lie elsewhere."""
+    for each in (folder, *folder.parents):
+        place = each / ".git"
+        # Git goes on above a folder that only has the name of a repository.
+        if (place / "HEAD").exists() and (place / "objects").exists():
+            return each
+        if place.is_file() or place.is_symlink():
+            return None
+    return None
+
+
+def _index_bytes(index: Path) -> bytes:
+    if not index.exists():
+        return b""
+    if not index.is_file() or index.stat().st_size > _LARGEST_INDEX:
+        raise ValueError(index)
+    return index.read_bytes()
+
+
+def _index_entries(data: bytes, index: Path) -> list[tuple[bytes, str]]:
+    """The modes and names of the entries of an index. Raises `ValueError` if its version is not known."""
     if data[:4] != b"DIRC" or int.from_bytes(data[4:8], "big") not in (2, 3):
         raise ValueError(index)
-    found: list[str] = []
+    found: list[tuple[bytes, str]] = []
     place = 12
     for _ in range(int.from_bytes(data[8:12], "big")):
         # An entry has 40 bytes of file facts, with the mode at 24, a SHA-1, flags, perhaps more flags, and a name that ends with NUL.
         start = place + (64 if data[place + 60] & 0x40 else 62)
         end = data.index(b"\0", start)
-        if data[place + 24 : place + 28] == _GITLINK:
-            found.append(data[start:end].decode())
+        found.append((data[place + 24 : place + 28], data[start:end].decode()))
         place += (end - place) // 8 * 8 + 8
     if place > len(data) - 20:
         raise ValueError(index)
-    return tuple(found)
+    return found
 
 
 def _hooks_are_quiet(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import ToolCall
@@ -17,20 +17,20 @@ from palimpsest.tools.files.patch import parse_patch
 from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.permissions.commands import LineJudge
 from palimpsest.tools.permissions.decision import READ_ONLY, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
+from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
+from palimpsest.tools.permissions.rule_names import ANY, COMMAND_TOOLS, FETCH_TOOLS, SERVED
 from palimpsest.tools.permissions.rules import (
-    ANY,
-    COMMAND_TOOLS,
-    FETCH_TOOLS,
-    SERVED,
     Rule,
     Specificity,
     domain_specificity,
+    exact_path,
     names_tool,
     parse_rule,
     path_specificity,
     winner,
 )
+from palimpsest.tools.permissions.shown_files import ShownFiles
 from palimpsest.tools.permissions.started import started_commands
 from palimpsest.tools.tool import AgentTool, one_line
 from palimpsest.tools.workspace import Workspace
@@ -38,11 +38,12 @@ from palimpsest.tools.workspace import Workspace
 _MOST_REASONS: Final = 3
 _MOST_PARTS: Final = 20
 _COLON: Final = re.compile(":")
-_MOST_COLONS: Final = 8
+_MOST_COLONS: Final = 64
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
-_GLOB_LETTERS: Final = re.compile(r"[*?{}()\\]")
+_INNER: Final = {"reports": "reports", "remembers": "memory"}
+_QUESTIONS: Final = {"reports": "Run", "remembers": "Change notes with"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,8 @@ class Permissions:
 
     def decide(self, tool: AgentTool, call: ToolCall, *, sandboxed: bool, cwd: Path | None = None) -> Decision:
         """Whether a call runs, is asked about or is refused. `cwd` is the working directory of the shell, by default the project."""
-        if tool.kind == "reports":
-            return Allow("reports")
-        if tool.kind == "remembers":
-            return self._memory(tool)
+        if tool.kind in _INNER:
+            return self._inner(tool)
         try:
             arguments = _arguments(call.args)
             if tool.name in COMMAND_TOOLS:
@@ -82,6 +81,10 @@ class Permissions:
                 return self._fetch(tool, _text(arguments, "url"))
             if tool.kind in _KINDS and not tool.name.startswith(SERVED):
                 return self._files(tool, arguments)
+            if isinstance(arguments.get("uri"), str) and arguments["uri"].lower().startswith("file:"):
+                path = Path(unquote(urlsplit(arguments["uri"]).path) or "/")
+                if self.restricts_reading(path):
+                    return Deny("rule for reading", f"a rule restricts reading {displayable(str(path))}")
         except PalimpsestError as error:
             return Deny("arguments", error.message)
         except (OSError, ValueError, RecursionError) as error:
@@ -94,21 +97,34 @@ class Permissions:
         call = ToolCall("", "read", json.dumps({"path": path}))
         return isinstance(self.decide(read_tool(), call, sandboxed=False), Allow)
 
+    def restricts_reading(self, path: Path) -> bool:
+        """Whether a rule denies or asks about reading a file, wherever it is."""
+        files = FileRules(self._rules_of(read_tool()), self.workspace, self.home)
+        try:
+            return files.restricting(path.resolve(), path.absolute()) is not None
+        except (OSError, ValueError, RuntimeError):
+            return files.restrict
+
     def without_restricted(self, tool: AgentTool, text: str) -> str:
-        """The lines `path:…` of a search without those of files that a rule denies or asks about: a folder was named, not the files."""
-        rules = [rule for rule in self._rules_of(tool) if rule.pattern]
-        if all(rule.effect == "allow" for rule in rules):
+        """The lines `path:…` or `path` of a search without files that a rule denies or asks about: a folder was named, not the files."""
+        files = FileRules(tuple(rule for rule in self._rules_of(tool) if rule.pattern), self.workspace, self.home)
+        if not files.restrict:
             return text
 
         @cache
         def restricted(path: str) -> bool:
-            rule = winner((rule, path_specificity(rule, path)) for rule in rules)
-            return rule is not None and rule.effect != "allow"
+            place = self.workspace.root / path
+            try:
+                return files.restricting(place, place) is not None
+            except (OSError, ValueError):
+                return True
 
         # A name may hold a colon itself, so every beginning of a line that could be the path is tried.
         lines = text.split("\n")
         kept = [
-            line for line in lines if not any(restricted(line[: colon.start()]) for colon in islice(_COLON.finditer(line), _MOST_COLONS))
+            line
+            for line in lines
+            if not any(restricted(line[: colon.start()]) for colon in islice(_COLON.finditer(line), _MOST_COLONS)) and not restricted(line)
         ]
         return (
             "\n".join(kept)
@@ -126,10 +142,13 @@ class Permissions:
     def _command(self, line: str, *, sandboxed: bool, cwd: Path) -> Decision:
         own = (*self.rules, *self.project_rules)
         command_rules = tuple(rule for rule in own if rule.tool in (ANY, *COMMAND_TOOLS))
-        read_rules = tuple(rule for rule in own if rule.tool == "read")
+        files, edited = (
+            FileRules(tuple(rule for rule in own if rule.tool == tool), self.workspace, self.home) for tool in ("read", "edit")
+        )
         folder = real_path(cwd) or self.workspace.root
         started = started_commands(line)
-        verdict = LineJudge(command_rules, read_rules, Places(self.workspace, (folder,), self.home, self.search_path)).judge(started)
+        places = Places(self.workspace, (folder,), self.home, self.search_path)
+        verdict = LineJudge(command_rules, ShownFiles(files), edited, places).judge(started)
         if verdict.denied is not None:
             return Deny(f"rule {verdict.denied}", f"the rule `{verdict.denied}` denies this command")
         if self.mode == "plan" and not verdict.reads:
@@ -139,8 +158,9 @@ class Permissions:
             )
         if verdict.asked is None and not verdict.reasons:
             return Allow(READ_ONLY if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
-        # What was not understood may hold what a rule restricts.
-        hidden = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in (*command_rules, *read_rules))
+        # What was not understood may hold what a rule restricts; a program that may start others may start what one denies.
+        unread = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in files.rules)
+        hidden = unread or verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
         if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
             return Allow("sandbox")
         because = "; ".join(verdict.reasons[:_MOST_REASONS]) or f"the rule `{verdict.asked}` asks"
@@ -166,7 +186,11 @@ class Permissions:
         except PalimpsestError as error:
             return Deny("workspace", f"{error.message}; the user can grant another folder")
         shown = self.workspace.shown(path)
-        rule = self._winner(tool, lambda rule: path_specificity(rule, shown))
+        files = FileRules(self._rules_of(tool), self.workspace, self.home)
+        try:
+            rule = files.rule_for(path, self.workspace.root / os.path.expanduser(name))  # noqa: PTH111  # Path.expanduser raises for unknown users
+        except ValueError as error:
+            return AskUser(f"{tool.name} {displayable(shown)}? (it may be another name of a file that a rule restricts: {error})")
         printed = displayable(shown).replace("\n", "\\n")
         if rule is not None and rule.effect == "deny":
             return Deny(f"rule {rule}", f"the rule `{rule}` denies {printed}")
@@ -184,7 +208,7 @@ class Permissions:
         if self.mode in ("edits", "auto"):
             return Allow(f"mode {self.mode}")
         return AskUser(
-            f"{tool.name} {printed}?", "" if _GLOB_LETTERS.search(shown) or not shown.isprintable() else str(Rule("edit", shown))
+            f"{tool.name} {printed}?", str(Rule("edit", lasting)) if shown.isprintable() and (lasting := exact_path(shown)) else ""
         )
 
     def _fetch(self, tool: AgentTool, url: str) -> Decision:
@@ -195,16 +219,14 @@ class Permissions:
             return AskUser(f"Fetch from {domain}?\n{displayable(url)}", lasting)
         return Allow(f"rule {rule}") if rule.effect == "allow" else Deny(f"rule {rule}", f"the rule `{rule}` denies {domain}")
 
-    def _memory(self, tool: AgentTool) -> Decision:
-        """For tools that change nothing but the user's notes, which can be undone: they run in every mode, unless a rule says otherwise."""
+    def _inner(self, tool: AgentTool) -> Decision:
+        """For tools that change nothing but the session or the user's notes: they run in every mode, unless a rule says otherwise."""
         rule = self._winner(tool, lambda rule: None if rule.pattern else path_specificity(rule, ""))
         if rule is not None and rule.effect == "deny":
             return Deny(f"rule {rule}", f"the rule `{rule}` denies {tool.name}")
-        return (
-            AskUser(f"Change notes with {tool.name}? (the rule `{rule}` asks)")
-            if rule is not None and rule.effect == "ask"
-            else Allow("memory")
-        )
+        if rule is None or rule.effect == "allow":
+            return Allow(_INNER[tool.kind])
+        return AskUser(f"{_QUESTIONS[tool.kind]} {tool.name}? (the rule `{rule}` asks)")
 
     def _other(self, tool: AgentTool, arguments: str = "") -> Decision:
         """For tools whose arguments say nothing about files: reading ones run, others ask, because no sandbox holds them.

@@ -5,7 +5,8 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from itertools import islice
+from fnmatch import fnmatchcase
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Final
 
@@ -67,14 +68,17 @@ class Places:
         """Whether a path without links lies in the workspace."""
         return any(path == folder or folder in path.parents for folder in (self.workspace.root, *self.workspace.extra))
 
-    def targets(self, word: Word) -> tuple[Path, ...] | None:
-        """All paths that a word names, links followed, for each working directory; `None` if that is not certain."""
+    def named(self, word: Word) -> tuple[tuple[Path, Path], ...] | None:
+        """All paths that a word names, as they are written and with links followed, for each working directory.
+
+        `None` if that is not certain.
+        """
         if not word.static or "\0" in word.text:
             return None
         text = word.text
         if text == "~" or text.startswith("~/"):
             text = f"{self.home}{text[1:]}"
-        found: list[Path] = []
+        found: list[tuple[Path, Path]] = []
         for folder in self.folders:
             names = _expanded(text, folder) if word.glob else [text]
             if names is None:
@@ -83,8 +87,13 @@ class Places:
                 real = real_path(folder / name)
                 if real is None:
                     return None
-                found.append(real)
+                found.append((folder / name, real))
         return tuple(found)
+
+    def targets(self, word: Word) -> tuple[Path, ...] | None:
+        """All paths that a word names, links followed, for each working directory; `None` if that is not certain."""
+        found = self.named(word)
+        return None if found is None else tuple(real for _, real in found)
 
     def inside(self, word: Word) -> tuple[Path, ...] | None:
         """The paths that a word names if all of them lie in the workspace, else `None`."""
@@ -119,8 +128,14 @@ def _expanded(pattern: str, folder: Path) -> list[str] | None:
     Brackets are read by bash and by Python in slightly different ways, so a star stands for them. Patterns for more than two folders are
     not looked up, because the whole tree could have to be read.
     """
-    if sum(_GLOB.search(part) is not None for part in pattern.split("/")) > _MOST_STARS:
+    parts = pattern.split("/")
+    if sum(_GLOB.search(part) is not None for part in parts) > _MOST_STARS:
         return None
-    wider = _GLOB.sub("*", re.sub(r"\[[^/]*", "*", pattern))
-    matches = list(islice(glob.iglob(wider, root_dir=folder, include_hidden=True, recursive=False), _MOST_MATCHES + 1))  # noqa: PTH207  # Path.glob follows other rules
-    return [pattern, *matches] if len(matches) <= _MOST_MATCHES else None
+    wider = [_GLOB.sub("*", re.sub(r"\[.*", "*", part)) for part in parts]
+    # Before version 5.2, bash also finds the folder itself and the one above it where the pattern begins with a dot.
+    choices = [(part, *(name for name in (".", "..") if part[:1] == "." and "*" in part and fnmatchcase(name, part))) for part in wider]
+    ways = ["/".join(each) for each in product(*choices)]
+    found = (glob.iglob(way, root_dir=folder, include_hidden=True, recursive=False) for way in ways)  # noqa: PTH207  # Path.glob follows other rules
+    certain = [way for way in ways if "*" not in way]
+    matches = list(islice(chain.from_iterable(found), _MOST_MATCHES + 1))
+    return [pattern, *certain, *matches] if len(matches) <= _MOST_MATCHES else None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from palimpsest.audit.tools.executed import word_set
+from palimpsest.audit.tools.executed import program_name, word_set
 from palimpsest.tools.permissions.command_line import LineCommand, Word
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "none"]
@@ -256,6 +256,8 @@ _SPECIAL: Final[Mapping[str, Callable[[LineCommand], tuple[Word, ...] | None]]] 
     "command": _where,
     **dict.fromkeys(("python", "python3", "node", "bash", "gcc", "clang", "make"), _version),
 }
+PLAIN: Final = word_set("mkdir rmdir touch cp mv rm ln link unlink chmod tee truncate mktemp sleep")
+"""Programs that change files and start no other program, whatever their arguments are."""
 BUILTINS: Final = frozenset({"echo", "true", "false", ":", "pwd", "printf", "type", "command", "cd"})
 """Programs that bash runs itself, so that no file of the search path can take their place."""
 
@@ -273,3 +275,37 @@ def paths_read(command: LineCommand) -> tuple[Word, ...] | None:
         return _paths(command, options)
     special = _SPECIAL.get(name.text)
     return special(command) if special is not None else None
+
+
+def searches_folders(command: LineCommand) -> bool | None:
+    """Whether a program that reads goes through folders by itself; `None` if its options are not known."""
+    name = program_name(command.texts[0])
+    if name not in SEARCHERS:
+        return False
+    if paths_read(command) is None:
+        return None
+    parsed = parse_options(command.words[1:], _OPTIONS[name])
+    return name in ("rg", "diff") or parsed is None or bool({"-r", "--recursive"} & set(parsed.options))
+
+
+SEARCHERS: Final = word_set("grep egrep fgrep rg diff")
+"""Programs that can read all files of a folder."""
+
+
+def is_reader(name: str) -> bool:
+    """Whether a program prints the files that its arguments name."""
+    options = _OPTIONS.get(name)
+    return name == "sed" or (options is not None and options.operands in ("paths", "pattern") and name not in _LISTERS)
+
+
+_REPLACED: Final = r"s(?P<mark>[/|#,])(?:\\.|(?!(?P=mark)).)*(?P=mark)(?:\\.|(?!(?P=mark)).)*(?P=mark)[gipI\d]*"
+_SUBSTITUTION: Final = re.compile(rf"(?:\d+(?:,\d+)?)?(?:{_REPLACED}|d|p)", re.DOTALL)
+
+
+def substitutes(command: LineCommand) -> bool:
+    """Whether a command is `sed` with one script that only replaces, deletes or prints lines of the files that are named."""
+    texts = [word.text for word in command.words[1:] if word.text not in ("-n", "-E", "-r", "-e", "-i")]
+    return program_name(command.texts[0]) == "sed" and bool(texts) and _SUBSTITUTION.fullmatch(texts[0]) is not None
+
+
+_LISTERS: Final = word_set("ls tree stat file du df realpath readlink")

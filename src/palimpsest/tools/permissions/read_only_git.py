@@ -1,7 +1,8 @@
 """Git commands that only read: a table of sub-commands with the options that are known to neither write nor start anything."""
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.tools.executed import word_set
 from palimpsest.tools.permissions.command_line import LineCommand, Word
@@ -70,12 +71,84 @@ _EXACT: Final = frozenset(
     }
 )
 
+# Options with which `log`, `show` and `diff` print contents, and those with which they print names or numbers instead.
+_PATCH: Final = word_set("-p -u -c -m -U -L -R --patch --unified --word-diff --check --follow")
+_NAMES: Final = word_set("-s -q --stat --name-only --name-status --numstat --shortstat --summary --raw --no-patch --quiet --dirstat")
+_NO_CONTENT: Final = word_set("shortlog ls-files ls-tree rev-parse rev-list merge-base describe branch remote stash tag worktree --version")
+_COMMIT: Final = re.compile(r"(?:HEAD|@)(?:[~^]\d*)*")
+_CHANGING: Final = word_set(
+    "add commit checkout switch restore branch tag mv rm push pull fetch merge rebase reset cherry-pick revert init clone remote clean"
+)
+_PRINTING: Final = word_set("-p -v -vv --patch --verbose --interactive -i")
+# A colon also begins a search for a commit, `:/text`, and stands in a date, `@{12:00}`.
+_BLOB: Final = re.compile(r"(?:[\w.~^@+-][\w./~^@+-]*)?:(?:\d:)?[^:/].*", re.DOTALL)
+_PLAIN_PATH: Final = re.compile(r"[^:*?\[\]{}\\]+")
+GitShows: TypeAlias = tuple[str, ...] | Literal["anything", "index"]
+"""What a git command can print of files: these paths (`:PATH` is one from the top), any file of any time, or files of the index."""
 
-def git_reads(command: LineCommand) -> bool:
-    """Whether a git command does nothing but read, as far as its words show: the settings of the repository may start programs."""
+
+def git_shows(command: LineCommand) -> GitShows:
+    """What contents a git command that only reads can print. A blob is also named by its digest, so names of commits must be certain."""
+    words = _without_pager(command)
+    name, rest = (words[0].text, words[1:]) if words else ("", ())
+    texts = [word.text for word in rest]
+    options = _SUBCOMMANDS.get(name)
+    parsed = parse_options(rest, options) if options is not None else None
+    given = frozenset(() if parsed is None else parsed.options)
+    operands = () if parsed is None else tuple(word.text for word in parsed.operands)
+    paths = tuple(texts[texts.index("--") + 1 :]) if "--" in texts else ()
+    before = operands[: len(operands) - len(paths)]
+    if name in _NO_CONTENT:
+        return ()
+    if parsed is None:
+        return "anything"
+    match name:
+        case "status":
+            return "anything" if "-v" in given else ()
+        case "log" if not given & _PATCH:
+            return ()
+        case "diff" if given & _NAMES and not given & _PATCH:
+            return ()
+        case "show" if given & _NAMES and not given & _PATCH and all(map(_COMMIT.fullmatch, before)):
+            return ()
+        case "cat-file" if given and not given - {"-t", "-s", "-e"}:
+            return ()
+        case "show" | "cat-file" if operands and all(map(_BLOB.fullmatch, operands)) and not paths:
+            return tuple(map(_blob_path, operands))
+        case "diff" if not operands and not given & {"--cached", "--staged", "--merge-base"}:
+            return "index"
+        case "blame" if operands:
+            return paths or operands
+        case "log" | "diff" | "show" if paths and not given & {"-L", "--follow"} and all(map(_PLAIN_PATH.fullmatch, paths)):
+            # `show` prints a blob whatever paths follow it.
+            return paths if name != "show" or all(map(_COMMIT.fullmatch, before)) else "anything"
+    return "anything"
+
+
+def git_prints_no_file(command: LineCommand) -> bool:
+    """Whether a git command that changes something prints no content of files."""
+    texts = [word.text for word in _without_pager(command)]
+    if not texts or not all(word.static for word in command.words) or any(text in _PRINTING for text in texts):
+        return False
+    return texts[0] in _CHANGING or texts[:2] in (["stash"], ["stash", "push"], ["stash", "pop"], ["stash", "apply"], ["stash", "drop"])
+
+
+def _blob_path(operand: str) -> str:
+    """The path of `REVISION:PATH`, or of `:STAGE:PATH` in the index, with a colon in front if it counts from the top."""
+    path = re.sub(r"^\d:", "", operand.partition(":")[2])
+    return path if path.startswith(("./", "../")) else f":{path}"
+
+
+def _without_pager(command: LineCommand) -> tuple[Word, ...]:
     words = command.words[1:]
     while words and words[0] == Word("--no-pager"):
         words = words[1:]
+    return words
+
+
+def git_reads(command: LineCommand) -> bool:
+    """Whether a git command does nothing but read, as far as its words show: the settings of the repository may start programs."""
+    words = _without_pager(command)
     if not all(word.static for word in words):
         return False
     texts = ("git", *(word.text for word in words))

@@ -2,42 +2,63 @@
 
 import re
 import shlex
-from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+import unicodedata
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from palimpsest.audit.tools.executed import program_name
 from palimpsest.core.errors import BadInput
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.tools.files.search import glob_expression
+from palimpsest.tools.permissions import rule_names
+from palimpsest.tools.permissions.rule_names import (
+    ANY,
+    COMMAND_TOOLS,
+    FETCH_TOOLS,
+    OWN_TOOLS,
+    PATH_TOOLS,
+    SERVED,
+    Effect,
+    names_several,
+    tool_of_rule,
+)
+from palimpsest.tools.permissions.rule_patterns import (
+    GLOB_LETTERS,
+    OPEN_END,
+    check_path_pattern,
+    command_matches,
+    command_pattern,
+    command_restricted,
+    escaped_path,
+    foreign_command,
+    literal_start,
+    names_folder,
+    path_expression,
+    path_forms,
+    words_of_list,
+)
 
-Effect: TypeAlias = Literal["allow", "ask", "deny"]
-Specificity: TypeAlias = tuple[int, int, int]
+Specificity: TypeAlias = tuple[int, ...]
 
-ANY: Final = "*"
 LONGEST: Final = 2_000
 MOST_PROJECT_RULES: Final = 1_000
 """Rules of a project; each is tried at every decision."""
-_MOST_COMPLAINTS: Final = 20
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 _STRICTNESS: Final[dict[Effect, int]] = {"allow": 0, "ask": 1, "deny": 2}
-_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny) +)?(\*|mcp__[\w.*-]*|[A-Za-z][\w.-]*)(?:\((.*)\))?", re.DOTALL)
-_WILDCARD: Final = lazy_pattern(r"[*?{]")
+_FORM: Final = lazy_pattern(r"(?:(allow|ask|deny)\s+)?(\*|mcp__[\w.*-]*|[A-Za-z][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
+_DOUBLED: Final = lazy_pattern(r"(allow|ask|deny)\s+(allow|ask|deny)\s+(.+)", re.DOTALL)
 _DOMAIN: Final = lazy_pattern(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d+)?")
-_OPEN_END: Final = ":*"
-COMMAND_TOOLS: Final = frozenset({"bash"})
-FETCH_TOOLS: Final = frozenset({"fetch", "web_fetch"})
-SERVED: Final = "mcp__"
-"""The beginning of the names of tools of MCP servers, `mcp__SERVER__TOOL`; only rules for them may have `*` in the name."""
+_PREFIX_RULE: Final = "prefix_rule"
 
 
 class Rule(Struct, frozen=True):
     """Allows, denies or asks for the calls of a tool. An empty pattern matches every call of it.
 
     The pattern of `bash` is a command by its words, with `:*` at its end for any further arguments and `*` for one word; of `fetch` a
-    domain, with `*.` in front for those below it; of every other tool a path glob, relative to the project. `edit` and `read` stand for
-    all tools that change and that read files, `mcp__SERVER` and `mcp__SERVER__*` for all tools of an MCP server.
+    domain, with `*.` in front for those below it; of every other tool a path glob. `edit` and `read` stand for all tools that change and
+    that read files, `mcp__SERVER` and `mcp__SERVER__*` for all tools of an MCP server. Allowances are read narrowly, the others widely.
     """
 
     tool: str
@@ -50,103 +71,167 @@ class Rule(Struct, frozen=True):
         return target if self.effect == "allow" else f"{self.effect} {target}"
 
 
-def parse_rule(text: str) -> Rule:
-    """The rule of a text such as `bash(git status)`, `deny edit(secrets/**)` or `ask *`. Raises `BadInput` if it is malformed."""
+def parse_rule(text: str, tools: Collection[str] | None = None) -> Rule:
+    """The rule of a text such as `bash(git status)`, `deny edit(secrets/**)` or `ask *`, also as Claude Code and Codex write it.
+
+    `tools` are the tools that there are beside our own; without it, a name that is not known may be that of any tool. Raises `BadInput`
+    if the text cannot be read, names no tool or can match nothing, with the right spelling where it is known.
+    """
+    doubled = _DOUBLED.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    if doubled is not None:
+        raise BadInput(f"the rule says {doubled[1]} and {doubled[2]}; write `{doubled[3]}` into permissions.{doubled[2]}", where=text)
     form = _FORM.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if form is None:
         raise BadInput("not a rule; write a tool name, then a pattern in parentheses, such as `deny bash(rm:*)`", where=text[:80])
-    effect, tool, pattern = _EFFECTS[form[1] or "allow"], form[2], (form[3] or "").strip()
+    effect, name, pattern = _EFFECTS[form[1] or "allow"], form[2], (form[3] or "").strip()
     if form[3] is not None and not pattern:
         raise BadInput("the pattern of the rule is empty; leave out the parentheses to match every call", where=text)
-    if pattern and tool == ANY:
-        raise BadInput("a rule for every tool has no pattern", where=text)
-    rule = Rule(tool, "" if pattern == ANY else pattern, effect)
-    if rule.pattern and tool in COMMAND_TOOLS:
-        _command_pattern(rule.pattern, where=text)
-    elif rule.pattern and tool in FETCH_TOOLS and _DOMAIN.fullmatch(rule.pattern.lower()) is None:
-        raise BadInput("the pattern of a fetch rule is a domain, such as `docs.python.org` or `*.python.org`", where=text)
+    if name == _PREFIX_RULE:
+        found, decided = foreign_command(text.strip()[text.strip().index(_PREFIX_RULE) :], text)
+        if decided not in (None, effect) and form[1] is not None:
+            raise BadInput(f"the rule says {form[1]} and {decided}; write it into permissions.{decided}", where=text)
+        rule = Rule("bash", found, decided or effect)
+    else:
+        tool = tool_of_rule(name, effect, tools, text)
+        rule = Rule(tool, "" if pattern == ANY or (pattern == "**" and tool in PATH_TOOLS) else pattern, effect)
+    return _checked(rule, text) if rule.pattern else rule
+
+
+def _checked(rule: Rule, where: str) -> Rule:
+    """The rule with its pattern as ours write it. Raises `BadInput` if the pattern cannot be read or can match nothing."""
+    if rule.tool in COMMAND_TOOLS:
+        rule = Rule(rule.tool, words_of_list(rule.pattern), rule.effect)
+        try:
+            read = command_pattern(rule.pattern)
+        except BadInput as error:
+            raise BadInput(error.message, where=where) from error
+        if rule.effect == "allow" and not read.literal[0]:
+            advice = f"; write `bash({rule.pattern.partition('*')[0]}:*)`" if rule.pattern[0] != ANY else ""
+            raise BadInput(f"an allowed program is named exactly{advice}", where=where)
+        return rule
+    if rule.tool in FETCH_TOOLS:
+        return Rule(rule.tool, _domain(rule.pattern, where), rule.effect)
+    if rule.tool == ANY:
+        raise BadInput("a rule for every tool has no pattern", where=where)
+    if rule.tool.startswith(SERVED) or (rule.tool in OWN_TOOLS and rule.tool not in PATH_TOOLS):
+        raise BadInput(f"a rule for {rule.tool} has no pattern; write `{Rule(rule.tool, effect=rule.effect)}`", where=where)
+    check_path_pattern(rule.pattern, where)
     return rule
 
 
-def deny_rules(texts: Iterable[str]) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
-    """The rules of a project that deny, and complaints about texts that are none of them: a project cannot allow anything.
+def _domain(pattern: str, where: str) -> str:
+    """The domain of a rule of `fetch`; empty for every domain."""
+    domain = pattern.lower().removeprefix("domain:").strip()
+    if domain == ANY:
+        return ""
+    if _DOMAIN.fullmatch(domain) is None:
+        try:
+            host = urlsplit(domain).hostname or ""
+        except ValueError:
+            host = ""
+        example = host if _DOMAIN.fullmatch(host) else "docs.python.org"
+        raise BadInput(f"the pattern of a fetch rule is a domain, such as `fetch({example})` or `fetch(*.python.org)`", where=where)
+    return domain
 
-    Raises `BadInput` if there are more than `MOST_PROJECT_RULES` texts, because a denial must not be left out.
-    """
-    rules: list[Rule] = []
-    complaints: list[str] = []
+
+def deny_rules(texts: Iterable[str], tools: Collection[str] | None = None) -> tuple[Rule, ...]:
+    """The rules of a project, which can only deny. Raises `BadInput` for any other text, because a denial must not be left out."""
     given = tuple(texts)
     if len(given) > MOST_PROJECT_RULES:
         raise BadInput(f"the project has {len(given):,} permission rules; at most {MOST_PROJECT_RULES:,} are used", where=given[0][:80])
-    for text in given:
-        try:
-            rule = parse_rule(text)
-        except BadInput as error:
-            complaints.append(str(error))
-            continue
-        if rule.effect == "deny":
-            rules.append(rule)
-        else:
-            complaints.append(f"{text}: a project can only deny; add this rule yourself if you want it")
-    more = len(complaints) - _MOST_COMPLAINTS
-    return tuple(rules), (*complaints[:_MOST_COMPLAINTS], *([f"and {more:,} more texts that are no rules that deny"] if more > 0 else []))
+    rules = tuple(parse_rule(text, tools) for text in given)
+    for rule, text in zip(rules, given, strict=True):
+        if rule.effect != "deny":
+            raise BadInput("a project can only deny; add this rule yourself if you want it", where=text)
+    return rules
 
 
 def command_rule(words: tuple[str, ...], *, open_end: bool) -> str:
     """The text of a rule that allows a command, and with `open_end` its further arguments; empty if a text cannot say it exactly."""
-    if not words or any(word == ANY or word.endswith(_OPEN_END) or not word.isprintable() for word in words):
+    if not words or any(word == ANY or word.endswith(OPEN_END) or not word.isprintable() for word in words):
         return ""
-    text = str(Rule("bash", shlex.join(words) + (_OPEN_END if open_end else "")))
+    text = str(Rule("bash", shlex.join(words) + (OPEN_END if open_end else "")))
     return text if len(text) <= LONGEST else ""
-
-
-def _command_pattern(pattern: str, where: str = "") -> tuple[tuple[str, ...], bool]:
-    """The words of a command pattern, and whether further arguments may follow. Raises `BadInput` if quotes are not closed."""
-    open_end = pattern.endswith(_OPEN_END)
-    try:
-        words = tuple(shlex.split(pattern.removesuffix(_OPEN_END)))
-    except ValueError as error:
-        raise BadInput(f"the command of the rule cannot be split into words ({error})", where=where or pattern) from error
-    if not words:
-        raise BadInput("the command of the rule has no words", where=where or pattern)
-    return words, open_end
 
 
 def command_specificity(rule: Rule, words: tuple[str, ...]) -> Specificity | None:
     """How specifically a rule of `bash` names a command; `None` if it does not match.
 
-    An allowed program is named exactly; a denied one is matched by its file name, so that a folder in front of it does not help.
+    An allowance is read narrowly, word by word; a rule that restricts widely, see `command_restricted`. A restriction with a star in its
+    middle, such as `git * --force`, yields to a rule for exactly this command only.
     """
     if not rule.pattern:
         return _unconditional(rule)
-    wanted, open_end = _command_pattern(rule.pattern)
-    if len(words) < len(wanted) or (len(words) > len(wanted) and not open_end):
+    pattern = command_pattern(rule.pattern)
+    if not (command_matches if rule.effect == "allow" else command_restricted)(pattern, words):
         return None
-    program = words[0] if rule.effect == "allow" or "/" in wanted[0] else program_name(words[0])
-    if any(want not in (ANY, word) for want, word in zip(wanted, (program, *words[1:]), strict=False)):
-        return None
-    return 2, sum(want != ANY for want in wanted), int(not open_end)
+    literal = sum(pattern.literal)
+    if literal == len(pattern.words) == len(words) and not pattern.open_end:
+        return 2, 2, literal
+    last = len(pattern.words) - (pattern.words[-1] == ".*")
+    return 2, int(rule.effect != "allow" and not all(pattern.literal[:last])), literal
 
 
-def path_specificity(rule: Rule, path: str) -> Specificity | None:
-    """How specifically a path rule names a file, given relative to the project or absolute; `None` if it does not match."""
+def path_specificity(rule: Rule, path: str, root: Path | None = None, home: Path | None = None) -> Specificity | None:
+    """How specifically a path rule names a file, given relative to the project or absolute; `None` if it does not match.
+
+    An allowance is read narrowly, a rule that restricts widely, see `path_forms`. A restriction of a folder yields to an allowance of
+    something in it; any other to one that names the very file only.
+    """
     if not rule.pattern:
         return _unconditional(rule)
-    pattern = rule.pattern.removeprefix("./")
-    # Some file systems ignore case, so a rule that restricts does too.
-    flags = re.NOFLAG if rule.effect == "allow" else re.IGNORECASE
-    # A folder stands for all that lies in it.
-    if re.fullmatch(f"{glob_expression(pattern.rstrip('/'))}(?:/.*)?", path, flags | re.DOTALL) is None:
-        return None
-    literal = _WILDCARD.search(pattern)
-    return 2, len(pattern) if literal is None else literal.start(), int(literal is None)
+    wide = rule.effect != "allow"
+    name = unicodedata.normalize("NFC", path) if wide else path
+    full = name if name.startswith("/") or root is None else f"{root}/{name}".rstrip("/.") if name == "." else f"{root}/{name}"
+    for form in path_forms(rule.pattern, wide=wide, root=root, home=home):
+        of_form = full if form.absolute or form.floating else "" if name == "." else name
+        if path_expression(form, wide=wide).fullmatch(of_form) is None:
+            continue
+        plain = re.sub(r"\\(.)", r"\1", form.glob)
+        is_literal = not GLOB_LETTERS.search(re.sub(r"\\.", "", form.glob))
+        if is_literal and (of_form == plain or (form.floating and of_form.endswith(f"/{plain}"))):
+            return 2, 2, len(plain)
+        if wide and not names_folder(rule.pattern):
+            return 2, 1, len(rule.pattern)
+        wildcard = GLOB_LETTERS.search(rule.pattern)
+        return 2, 0, len(rule.pattern) if wildcard is None else wildcard.start()
+    return None
+
+
+def check_reach(rule: Rule, folders: Iterable[Path]) -> None:
+    """Raise `BadInput` if a rule allows files that lie in none of the folders that tools may use, and so allows nothing."""
+    if rule.effect != "allow" or rule.tool not in PATH_TOOLS or not rule.pattern:
+        return
+    places = [folder.resolve() for folder in folders]
+    for form in path_forms(rule.pattern, wide=False, root=places[0], home=None):
+        start = Path(literal_start(form.glob)).resolve()
+        if not form.absolute or any(start == place or place in start.parents or start in place.parents for place in places):
+            return
+    raise BadInput("no tool reaches the files of this rule; grant their folder with --add-dir", where=str(rule))
+
+
+def exact_path(path: str) -> str:
+    """The pattern that allows exactly one file; empty if a text cannot say it."""
+    pattern = escaped_path(path)
+    try:
+        check_path_pattern(pattern, path)
+    except BadInput:
+        return ""
+    return pattern if path_specificity(Rule("edit", pattern), path) is not None else ""
 
 
 def domain_specificity(rule: Rule, domain: str) -> Specificity | None:
-    """How specifically a rule of `fetch` names a domain, in lower case; `None` if it does not match."""
+    """How specifically a rule of `fetch` names a domain, in lower case; `None` if it does not match.
+
+    A rule that restricts covers what lies below the domain, on every port.
+    """
     if not rule.pattern:
         return _unconditional(rule)
-    wanted = rule.pattern.lower()
+    wanted = rule.pattern
+    if rule.effect != "allow":
+        plain = wanted.removeprefix("*.")
+        name = domain if ":" in plain else domain.rpartition(":")[0] if re.search(r":\d+$", domain) else domain
+        return (2, plain.count(".") + 1, int(name == wanted)) if name == plain or name.endswith(f".{plain}") else None
     if wanted.startswith("*."):
         return (2, wanted.count("."), 0) if domain.endswith(wanted[1:]) else None
     return (2, wanted.count(".") + 1, 1) if domain == wanted else None
@@ -158,17 +243,9 @@ def _unconditional(rule: Rule) -> Specificity:
     return (0 if rule.tool == ANY else 1), 0, 0
 
 
-def names_several(tool: str) -> bool:
-    """Whether the tool name of a rule stands for several tools of MCP servers."""
-    return ANY in tool or "__" not in tool.removeprefix(SERVED)
-
-
 def names_tool(rule: Rule, name: str) -> bool:
-    """Whether a rule is about a tool by its name: the same, or for tools of MCP servers also one with `*`, or the server alone."""
-    if rule.tool == name or not (rule.tool.startswith(SERVED) and name.startswith(SERVED)):
-        return rule.tool == name
-    wanted = rule.tool if ANY in rule.tool else f"{rule.tool}__{ANY}"
-    return names_several(rule.tool) and re.fullmatch(".*".join(map(re.escape, wanted.split(ANY))), name) is not None
+    """Whether a rule is about a tool by its name."""
+    return rule_names.names_tool(rule.tool, name)
 
 
 def winner(matches: Iterable[tuple[Rule, Specificity | None]]) -> Rule | None:

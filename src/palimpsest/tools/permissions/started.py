@@ -12,6 +12,8 @@ _DEEPEST: Final = 3
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _DURATION: Final = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 _FIND_STARTERS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+# Programs that are others by their first argument.
+_MULTICALL: Final = frozenset({"busybox", "toybox", "coproc"})
 _UNKNOWN: Final = Word("\ufffd", static=False)
 
 
@@ -40,6 +42,7 @@ def _expand_line(line: str, depth: int, commands: list[LineCommand], unclear: li
 def _expand(command: LineCommand, depth: int, commands: list[LineCommand], unclear: list[str]) -> None:
     inner = command
     while inner.words and (passed_on := _passed_on(inner)) is not None:
+        commands.append(_inferred(inner.words))
         inner = passed_on
     if not inner.words:
         commands.append(inner)
@@ -53,7 +56,7 @@ def _expand(command: LineCommand, depth: int, commands: list[LineCommand], uncle
         unclear.append("a script in an argument is not understood")
         commands.append(inner)
     else:
-        commands.append(replace(inner, words=()))
+        commands += (_inferred(inner.words), replace(inner, words=()))
         _expand_line(" ".join(word.text for word in script), depth + 1, commands, unclear)
 
 
@@ -112,6 +115,8 @@ def _inner_commands(command: LineCommand) -> Iterator[LineCommand]:
         for text in texts[1:]:
             for each in executed(text) if " " in text else ():
                 yield _inferred(tuple(Word(word) for word in each.command.words))
+    elif name in _MULTICALL:
+        yield from _with_inner(_inferred(command.words[1:]))
     else:
         inside, _ = unwrapped(texts)
         if inside and inside != texts:

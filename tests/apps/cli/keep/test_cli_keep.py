@@ -11,7 +11,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
-_NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "secrets", "cards"]
+_NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "secrets", "cards", "rules"]
 
 
 def _states(pal: Pal, code: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.keep.rules import rule_problems
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.settings import config_path, settings_of, working_folder
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
@@ -97,7 +98,8 @@ def config(*, key: str, as_json: bool) -> None:
 
     Later ones win: defaults, config.toml in the home folder, .palimpsest/config.toml of the project, environment variables, options.
     A session that exists keeps its model and profile unless a variable or an option names another. Keys of providers are shown as set or
-    not set. Exit code 1 if a file has a part that is not used.
+    not set. Exit code 1 if a file has a part that is not used, or a permission
+    rule that cannot be read, names no tool or can match nothing.
     """
     home = find_home()
     settings = settings_of(home)
@@ -108,7 +110,10 @@ def config(*, key: str, as_json: bool) -> None:
         emit(rows)
     else:
         _print(rows, _files(home))
-    if settings.problems or settings.refused:
+    wrong = rule_problems(settings)
+    for problem in wrong:
+        click.echo(plain(f"pal: {problem}; no agent starts until this is corrected"), err=True)
+    if settings.problems or settings.refused or wrong:
         click.get_current_context().exit(FINDINGS)
 
 

@@ -18,7 +18,9 @@ from msgspec import Struct
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.keep.rules import rule_problems
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
+from palimpsest.apps.cli.opening.settings import config_path, working_folder
 from palimpsest.apps.cli.output.tables import console
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -29,6 +31,7 @@ from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import LogFile
 from palimpsest.core.redaction.search import CERTAIN_KINDS
 from palimpsest.foreign.reading.cursors import Cursors
+from palimpsest.stores.config.settings import resolve
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("palimpsest-agent", "msgspec", "click", "rich", "httpx", "platformdirs")
@@ -124,6 +127,17 @@ def check_cards(home: AnyHome) -> Check:
     except BadInput as error:
         return Check("cards", "bad", str(error), f"fix {error.where}; until then only the built-in cards are used")
     return Check("cards", "ok", f"{len(own)} of your own, {len(home.cards())} in all")
+
+
+def check_rules(home: AnyHome) -> Check:
+    """Check that each permission rule can be read, names a tool and can match something."""
+    settings = resolve(config_path(home), working_folder(), os.environ)
+    problems = [*map(str, settings.problems), *rule_problems(settings)]
+    if problems:
+        return Check("rules", "bad", "; ".join(problems[:_MOST_NAMED]), "correct the file: no agent starts until then; see docs/agent.md")
+    rules = settings.config.permissions
+    given = ", ".join(f"{len(texts)} {key}" for key, texts in (("allow", rules.allow), ("ask", rules.ask), ("deny", rules.deny)) if texts)
+    return Check("rules", "ok", given or "no permission rules in the configuration")
 
 
 def _existing_parent(folder: Path) -> Path:
@@ -277,6 +291,7 @@ _CHECKS: tuple[Callable[[AnyHome], Check], ...] = (
     check_logs,
     check_secrets,
     check_cards,
+    check_rules,
 )
 _STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 

@@ -158,7 +158,7 @@ def _permissions(folder: str, settings: Settings) -> "Permissions":
 
     rules = settings.config.permissions
     given = (*(f"ask {text}" for text in rules.ask), *rules.allow, *(f"deny {text}" for text in rules.deny))
-    denied, _ = deny_rules(project_denials(Path(folder), None))
+    denied = deny_rules(project_denials(Path(folder), None))
     return Permissions("ask", Workspace(Path(folder)), tuple(parse_rule(text) for text in given), denied)
 
 

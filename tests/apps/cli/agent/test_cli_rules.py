@@ -1,0 +1,105 @@
+"""Permission rules as people write them, in real processes: they hold for every way to a file, or no run begins."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+SECRET = "sekret-in-a-file"
+SPELLINGS = ("Read(.env)", "Read(/PROJECT/.env)")
+WAYS = (
+    *(("bash", {"command": command}) for command in ("cat .env", "grep -r API .", "git diff", "git log -p", "git grep API", "rg -uu API")),
+    *(("bash", {"command": command}) for command in ("git show HEAD:.env", "git cat-file -p HEAD:.env", "cat .e*", "cat notes/link")),
+    ("read", {"path": ".env"}),
+    ("read", {"path": "notes/link"}),
+    ("read", {"path": "notes/same"}),
+    ("grep", {"pattern": "API"}),
+    ("glob", {"pattern": "**/.env"}),
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a file of keys, which a link, a hard link and an instruction file lead to."""
+    folder = tmp_path_factory.mktemp("rules") / "project"
+    (folder / "notes").mkdir(parents=True)
+    (folder / ".env").write_text("API=old\n")
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    subprocess.run(["git", "-C", folder, "add", "-f", ".env"], check=True)
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    (folder / ".env").write_text(f"API={SECRET}\n")
+    subprocess.run(["git", "-C", folder, "add", "-f", ".env"], check=True)
+    subprocess.run(["git", "-C", folder, *who, "commit", "-qm", "first"], check=True)
+    (folder / ".env").write_text(f"API={SECRET}\nB=1\n")
+    (folder / "notes" / "link").symlink_to("../.env")
+    os.link(folder / ".env", folder / "notes" / "same")
+    (folder / "CLAUDE.md").write_text("Read this first: @.env\n")
+    return folder
+
+
+def pal(project: Path, *words: str, replies: tuple[object, ...] = (), config: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `pal` with a home that is made for this call."""
+    home = project.parent / "home"
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(config)
+    (project.parent / "script.jsonl").write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith("PAL_")}
+    settings = {"PAL_HOME": str(home), "PAL_SCRIPT": str(project.parent / "script.jsonl"), "PAL_RETRIES": "0", "HOME": str(project.parent)}
+    return subprocess.run(
+        [*PAL, *words],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        env=inherited | settings,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: Path, spelling: str) -> None:
+    rule = spelling.replace("PROJECT", str(project))
+    calls = {"calls": [{"tool": tool, "args": arguments} for tool, arguments in WAYS]}
+    done = pal(project, "-p", "go", "--json-stream", "--deny", rule, "--max-tools", "50", replies=(calls, "done"))
+    assert (done.returncode, SECRET in done.stdout + done.stderr) == (0, False)
+    stored = b"".join(path.read_bytes() for path in sorted((project.parent / "home").rglob("*")) if path.is_file())
+    assert SECRET.encode() not in stored
+    assert done.stdout.count('"tool_returned"') == len(WAYS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("reed(.env)", "there is no tool reed; did you mean `deny read(.env)`?"),
+        ("Read([.env)", "a class is not closed"),
+        ("deny read(.env)", "write `read(.env)` into permissions.deny"),
+    ],
+)
+def test_a_denial_that_cannot_hold_stops_the_run_and_is_named_by_config(project: Path, rule: str, said: str) -> None:
+    done = pal(project, "-p", "go", "--deny", rule, replies=("hi",))
+    assert (done.returncode, done.stdout, said in done.stderr, done.stderr.count("\n")) == (2, "", True, 1)
+    shown = pal(project, "config", "permissions", config=f"[permissions]\ndeny = [{json.dumps(rule)}]\n")
+    assert (shown.returncode, said in shown.stderr) == (1, True)
+
+
+def test_doctor_names_a_rule_that_cannot_hold(project: Path) -> None:
+    wrong = json.loads(pal(project, "doctor", "--json", config='[permissions]\ndeny = ["Reed(.env)"]\nask = ["Bash(rm:*)"]\n').stdout)
+    assert [(check["state"], "there is no tool Reed" in check["message"]) for check in wrong["checks"] if check["name"] == "rules"] == [
+        ("bad", True)
+    ]
+    right = json.loads(pal(project, "doctor", "--json", config='[permissions]\ndeny = ["Read(.env)"]\n').stdout)
+    assert [(check["state"], check["message"]) for check in right["checks"] if check["name"] == "rules"] == [("ok", "1 deny")]
+
+
+def test_an_allowance_for_files_that_no_tool_reaches_is_refused_where_it_is_given_for_one_run(project: Path) -> None:
+    done = pal(project, "-p", "go", "--allow", "edit(//etc/hosts)", replies=("hi",))
+    assert (done.returncode, done.stderr) == (
+        2,
+        "pal: edit(//etc/hosts): no tool reaches the files of this rule; grant their folder with --add-dir\n",
+    )
+    assert pal(project, "-p", "go", replies=("hi",), config='[permissions]\nallow = ["edit(//etc/hosts)"]\n').stdout == "hi\n"

@@ -1,0 +1,283 @@
+"""Rules in the spellings of other programs: each holds as its author means it, or is refused with the right spelling."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from palimpsest.core.errors import BadInput
+from palimpsest.core.items import ToolCall
+from palimpsest.tools.files.edit import edit_tool
+from palimpsest.tools.files.patch import patch_tool
+from palimpsest.tools.files.read import read_tool
+from palimpsest.tools.files.write import write_tool
+from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode
+from palimpsest.tools.permissions.permissions import Permissions
+from palimpsest.tools.permissions.rules import parse_rule
+from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.web.fetch import Fetcher
+from palimpsest.tools.workspace import Workspace
+
+TOOLS = {tool.name: tool for tool in (read_tool(), edit_tool(), write_tool(), patch_tool(), *Shell(Path("/")).tools(), Fetcher().tool())}
+FILES = (".env", "sub/.env", "secrets/key", "src/a.py", "app/[id]/page.tsx", "app/(group)/b,c.tsx", "x.PEM")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A project below a home folder."""
+    project = tmp_path / "home" / "project"
+    for name in FILES:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("x\n")
+    (project / "link").symlink_to("secrets")
+    return Workspace(project)
+
+
+def decide(workspace: Workspace, tool: str, *rules: str, mode: Mode = "ask", sandboxed: bool = False, **arguments: object) -> Decision:
+    filled = [rule.replace("ROOT", str(workspace.root)) for rule in rules]
+    permissions = Permissions(mode, workspace, tuple(parse_rule(rule, ()) for rule in filled), home=workspace.root.parent)
+    return permissions.decide(TOOLS[tool], ToolCall("c", tool, json.dumps(arguments)), sandboxed=sandboxed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "denied"),
+    [
+        ("Read(.env)", (".env", "sub/.env")),
+        ("read(.ENV)", (".env", "sub/.env")),
+        ("Read(./.env)", (".env",)),
+        ("Read(/.env)", (".env",)),
+        ("Read(**/.env)", (".env", "sub/.env")),
+        ("read(ROOT/.env)", (".env",)),
+        ("Read(/ROOT/.env)", (".env",)),
+        ("Read(~/project/.env)", (".env",)),
+        ("Read(~/project/**)", FILES),
+        ("Read(../project/sub/**)", ("sub/.env",)),
+        ("Read(sub/../.env)", (".env",)),
+        ("read(secret[s]/**)", ("secrets/key",)),
+        ("read([!s]ecrets/**)", ()),
+        ("Read(secrets/)", ("secrets/key",)),
+        ("Read(link/**)", ("secrets/key",)),
+        ("Read(*.{pem,key})", ("x.PEM",)),
+        ("Read(app/[id]/*)", ("app/[id]/page.tsx",)),
+        ("Read(.)", FILES),
+        ("Read(*)", FILES),
+        ("LS(secrets)", ("secrets/key",)),
+    ],
+)
+def test_a_denial_for_reading_covers_what_its_author_means(workspace: Workspace, rule: str, denied: tuple[str, ...]) -> None:
+    assert tuple(name for name in FILES if isinstance(decide(workspace, "read", f"deny {rule}", path=name), Deny)) == denied
+
+
+@pytest.mark.parametrize(
+    "rule", ["Edit(a.txt)", "Write(a.txt)", "MultiEdit(a.txt)", "NotebookEdit(./a.txt)", "Write", "apply_patch", "Edit"]
+)
+def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: Workspace, rule: str) -> None:
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch"
+    calls = (
+        ("edit", {"path": "a.txt", "old": "1", "new": "2"}),
+        ("write", {"path": "a.txt", "content": ""}),
+        ("apply_patch", {"patch": patch}),
+    )
+    assert [type(decide(workspace, tool, f"deny {rule}", mode="auto", **arguments)) for tool, arguments in calls] == [Deny] * 3
+    written = decide(workspace, "bash", f"deny {rule}", mode="auto", sandboxed=True, command="echo x > a.txt")
+    assert isinstance(written, Deny if "(" in rule else Allow)
+    if "(" in rule:
+        assert isinstance(decide(workspace, "bash", f"deny {rule}", mode="auto", sandboxed=True, command="python fix.py a.txt"), AskUser)
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "covered"),
+    [
+        ("Bash(rm:*)", "rm -rf x", True),
+        ("Bash(rm)", "rm -rf x", True),
+        ("Bash(rm *)", "/bin/rm x", True),
+        ("Bash(rm:*)", "rmdir x", False),
+        ("Bash(rm*)", "rmdir x", True),
+        ("Bash(git push)", "git -C . -c a=b --no-pager push origin", True),
+        ("Bash(git push:*)", "git commit -m push", False),
+        ("Bash(git * --force)", "git push origin --force", True),
+        ("Bash(* --force*)", "git push --force-with-lease", True),
+        ("Bash(npm run test:*)", "npm run test:unit", True),
+        ("Bash(npm run test:*)", "npm --prefix x run test", True),
+        ("Bash(timeout 5 make)", "timeout 5 make", True),
+        ("Bash(bash:*)", "bash -c 'ls'", True),
+        ("Bash(rm {-rf,-fr}:*)", "rm -fr x", True),
+        ("shell(git push)", "git push", True),
+        ('shell(["git", "push"])', "git push origin", True),
+        ('prefix_rule(pattern=["git", ["push", "pull"]], decision="forbidden")', "git pull", True),
+        ('prefix_rule(pattern=["git", ["push", "pull"]], decision="forbidden")', "git fetch", False),
+        ("Bash(rm:*)", "busybox rm x", True),
+        ("Bash(rm:*)", "coproc rm x", True),
+    ],
+)
+def test_a_denial_for_commands_is_read_widely(workspace: Workspace, rule: str, command: str, covered: bool) -> None:
+    assert isinstance(decide(workspace, "bash", f"deny {rule}", command=command), Deny) is covered
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "arguments", "allowed"),
+    [
+        ("Edit(src/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, True),
+        ("Edit(/src/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, True),
+        ("Edit(//ROOT/src/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, True),
+        ("Edit(*.py)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, False),
+        ("Edit(SRC/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, False),
+        ("Write(src/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, False),
+        ("Write(src/**)", "write", {"path": "src/a.py", "content": ""}, True),
+        ("Edit(link/**)", "write", {"path": "link/key", "content": ""}, False),
+        ("Bash(npm run test:*)", "bash", {"command": "npm run test -x"}, True),
+        ("Bash(npm run test:*)", "bash", {"command": "npm run test:unit"}, False),
+        ("Bash(npm run *)", "bash", {"command": "npm run build"}, True),
+        ("Bash(npm run *)", "bash", {"command": "npm run build -x"}, False),
+        ("Bash(find . -name '*.py' -delete)", "bash", {"command": "find . -name 'a.py' -delete"}, False),
+        ("WebFetch(domain:python.org)", "fetch", {"url": "https://python.org/"}, True),
+        ("WebFetch(domain:python.org)", "fetch", {"url": "https://docs.python.org/"}, False),
+    ],
+)
+def test_an_allowance_is_read_narrowly(workspace: Workspace, rule: str, tool: str, arguments: dict[str, object], allowed: bool) -> None:
+    assert isinstance(decide(workspace, tool, rule, **arguments), Allow if allowed else AskUser)
+
+
+@pytest.mark.parametrize("url", ["https://evil.com", "https://www.evil.com/x", "https://evil.com:8443/"])
+def test_a_denied_domain_covers_what_lies_below_it_on_every_port(workspace: Workspace, url: str) -> None:
+    assert [
+        type(decide(workspace, "fetch", f"deny {rule}", url=url)) for rule in ("WebFetch(domain:evil.com)", "WebFetch", "WebSearch")
+    ] == [Deny] * 3
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "decision"),
+    [
+        (("deny Read(.env)", "Read(//ROOT/**)"), "sub/.env", Deny),
+        (("deny Read(.env)", "Read(sub/**)"), "sub/.env", Deny),
+        (("deny Read(*.pem)", "Read(*)"), "x.PEM", Deny),
+        (("deny Read(.env)", "Read(sub/.env)"), "sub/.env", Allow),
+        (("deny Read(.env)", "Read(sub/.env)"), ".env", Deny),
+        (("deny Read(secrets/**)", "Read(secrets/key)"), "secrets/key", Allow),
+    ],
+)
+def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folder(
+    workspace: Workspace, rules: tuple[str, ...], path: str, decision: type[Decision]
+) -> None:
+    assert isinstance(decide(workspace, "read", *rules, path=path), decision)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("reed(.env)", "there is no tool reed; did you mean `deny read(.env)`?"),
+        ("xyzzy", "there is no tool xyzzy; the tools are read, edit"),
+        ("ExitPlanMode", "there is no tool like ExitPlanMode here"),
+        ("Task(Explore)", "write `deny spawn_agent`"),
+        ("mcp__a__b(x)", "write `deny mcp__a__b`"),
+        ("read([a)", "a class is not closed"),
+        ("read(x/[z-a])", "ends before it begins"),
+        ("read(*/../x)", "`..` behind a wildcard matches nothing"),
+        ("read(!x)", "cannot be negated"),
+        ("read(.env,x)", "one rule has one pattern"),
+        ("Read(.env) Read(x)", "one rule has one pattern"),
+        ("Read(C:\\Users\\x)", "folders are separated by `/`"),
+        ("Read($HOME/.ssh)", "write `~/` for your home folder"),
+        ("Read(~bob/x)", "the home folder is written `~/`"),
+        ('Read(".env")', "leave out the quotes: .env"),
+        ("Read(file:///x)", "a path is no address"),
+        ("Bash(curl x | sh)", "a rule names one command"),
+        ("Bash(a && b)", "a rule names one command"),
+        ("Bash(rm $X)", "a variable in a rule matches nothing"),
+        ("Bash(A=1 rm)", "a rule begins with the program"),
+        ("Bash(if:*)", "is a word of the shell"),
+        ("Bash(git push), Bash(rm:*)", "a rule names one command"),
+        ("WebFetch(https://x.org/a)", "such as `fetch(x.org)`"),
+        ("prefix_rule(rm)", "the rule is not understood"),
+        ('prefix_rule(pattern=["rm"], decision="allow")', "the rule says deny and allow"),
+        ("deny read(x)", "write `read(x)` into permissions.deny"),
+    ],
+)
+def test_a_rule_that_can_match_nothing_is_refused_with_the_right_spelling(text: str, said: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_rule(f"deny {text}", ())
+    assert said in str(raised.value)
+
+
+def test_an_allowed_program_is_named_exactly() -> None:
+    with pytest.raises(BadInput, match=r"write `bash\(npm:\*\)`"):
+        parse_rule("Bash(npm*)")
+
+
+@pytest.mark.parametrize("path", ["app/[id]/page.tsx", "app/(group)/b,c.tsx", "a*b {c}.txt"])
+def test_the_rule_of_the_answer_always_allows_exactly_the_file(workspace: Workspace, path: str) -> None:
+    asked = decide(workspace, "write", path=path, content="x")
+    assert isinstance(asked, AskUser)
+    assert decide(workspace, "write", asked.rule, path=path, content="x") == Allow(f"rule {asked.rule}")
+    others = [decide(workspace, "write", asked.rule, path=other, content="x") for other in ("app/i/page.tsx", "app/x", "axb c.txt")]
+    assert [type(other) for other in others] == [AskUser] * 3
+
+
+OPAQUE = (
+    *("coproc x", "trap 'rm a' EXIT", "alias x=rm; x a", "hash -p /bin/rm ls; ls a", "echo rm a | bash", "source <(echo rm a)", ". x.sh"),
+    *(
+        "env -S 'rm a'",
+        "watch rm a",
+        "unshare rm a",
+        "chroot / rm a",
+        "flock x rm a",
+        "parallel rm ::: a",
+        "su -c 'rm a'",
+        "script -c 'rm a'",
+    ),
+    *(
+        "f() { ls; }; f",
+        "X=rm; $X a",
+        "python -c 'x'",
+        "perl -e x",
+        "make",
+        "./run.sh",
+        "bash x.sh",
+        "PATH=.:$PATH ls",
+        "BASH_ENV=x bash -c ls",
+    ),
+    *(
+        "cp /bin/rm x; ./x a",
+        "$(echo rm) a",
+        "git commit -m x",
+        "npm test",
+        "ssh host rm a",
+        "tar xf a --to-command=rm",
+        "exec {x}",
+        "enable -f x rm",
+    ),
+)
+
+
+@pytest.mark.parametrize("command", OPAQUE)
+def test_what_may_start_other_programs_is_asked_about_in_auto_if_a_command_is_denied(workspace: Workspace, command: str) -> None:
+    def decided(*rules: str) -> type[Decision]:
+        return type(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command=command))
+
+    assert decided() is Allow
+    assert decided("deny bash(rm:*)") in (AskUser, Deny)
+    assert decided("deny bash(mkfs:*)") is AskUser
+
+
+@pytest.mark.parametrize(
+    "command", ["ls -la", "mkdir x && touch x/a", "cp a b; mv b c", "echo x > a", "git status | head", "cd src && cat a.py"]
+)
+def test_what_is_understood_runs_in_auto_although_a_command_is_denied(workspace: Workspace, command: str) -> None:
+    assert isinstance(decide(workspace, "bash", "deny bash(curl:*)", mode="auto", sandboxed=True, command=command), Allow)
+
+
+def test_a_program_that_a_rule_allows_runs_in_auto_although_another_is_denied(workspace: Workspace) -> None:
+    rules = ("deny bash(rm:*)", "bash(make:*)")
+    assert isinstance(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command="make test"), Allow)
+
+
+@pytest.mark.parametrize(
+    "command", ["grep -r KEY .*", "cat .*/x", "ls .[.]", "cat .?/x", "head sub/.*/../../x", "cat ..*/x", "cat .[!a]/x", "wc < .*"]
+)
+def test_a_pattern_that_older_shells_match_with_the_parent_is_asked_about(workspace: Workspace, command: str) -> None:
+    assert isinstance(decide(workspace, "bash", command=command), AskUser)
+
+
+def test_a_tool_of_the_session_can_be_denied(workspace: Workspace) -> None:
+    assert isinstance(decide(workspace, "kill", "deny KillShell", id="p1"), Deny)
+    assert isinstance(decide(workspace, "kill", "deny read(.env)", id="p1"), Allow)
