@@ -25,7 +25,7 @@ from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -39,6 +39,7 @@ from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.prices import total_usd
 
 if TYPE_CHECKING:
     from palimpsest.tools.shell.bash import Shell
@@ -57,8 +58,8 @@ async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
 class SubAgents(Protocol):
     """The sub-agents of an agent, as far as the agent itself deals with them."""
 
-    def spent_usd(self) -> float:
-        """US dollars that they and those below them have cost so far."""
+    def spent(self) -> Mapping[str, Spent]:
+        """What each of them and those below it have spent so far, by session."""
         ...
 
     def live(self) -> Mapping[str, str]:
@@ -132,6 +133,7 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
+        limits.check(known)
         way = _profile_of(profile)
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
@@ -211,7 +213,7 @@ class Agent:
             self._is_resumed = False
             await resumed(self.session)
             self.jobs.start("resumed")
-        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
+        self.meter = TurnMeter(self.session, self.limits, self._spent_by_child)
         loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
         turn = asyncio.ensure_future(run_turn(loop))
         self._turn = turn
@@ -261,17 +263,26 @@ class Agent:
         if self.children is not None:
             await self.children.interrupt()
 
-    def children_usd(self) -> float:
-        """US dollars that the sub-agents of this session have cost so far."""
-        return 0.0 if self.children is None else self.children.spent_usd()
+    def _spent_by_child(self) -> Mapping[str, Spent]:
+        return {} if self.children is None else self.children.spent()
+
+    def children_spent(self) -> Spent:
+        """What the sub-agents of this session have spent so far, those below them included."""
+        return sum(self._spent_by_child().values(), NOTHING)
+
+    def cost_usd(self) -> float | None:
+        """US dollars of this session and its sub-agents so far; `None` if the price of a call is not known."""
+        return total_usd((session_usd(self.session), self.children_spent().usd))
 
     async def compact(self, focus: str = "") -> None:
         """Fold the session now, unless a hook blocks it."""
         await self.hooks.compact(self.session, focus)
 
     async def switch(self, model: str | ModelCard) -> None:
-        """Continue with another model."""
-        await switch(self.session, self.session.named_card(model) if isinstance(model, str) else model)
+        """Continue with another model. Raises `BadInput` if there is a limit in dollars and the price of the model is not known."""
+        known = self.session.named_card(model) if isinstance(model, str) else model
+        self.limits.check(known)
+        await switch(self.session, known)
 
     def change_profile(self, profile: str | Profile) -> None:
         """Continue under another profile."""

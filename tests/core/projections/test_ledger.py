@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
+from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, LedgerProjection
 from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
+from palimpsest.core.tokens.spending import Ledger, OpenCall, Spending, total_of
 
 
 def _projection(*bodies: Body) -> LedgerProjection:

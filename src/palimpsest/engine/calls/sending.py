@@ -14,7 +14,7 @@ from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
-from palimpsest.engine.session import Session
+from palimpsest.engine.session import Session, tools_size
 from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved_params, with_client_metadata
@@ -104,6 +104,7 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         digest=request.digest,
         size=len(request.body),
         estimate=0 if is_side_call else session.counter.raw(outgoing.view),
+        tools_estimate=0 if is_side_call else tools_size(outgoing.tools),
         breakpoints=request.breakpoints,
         purpose=outgoing.purpose,
         request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if is_side_call else "",

@@ -63,7 +63,7 @@ def configured_agent(
         cwd=cwd,
         home=home,
         resume=session,
-        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd, config.max_tokens),
         jobs=jobs,
     )
     agent.jobs.exit_seconds = config.jobs.exit_seconds
@@ -109,7 +109,7 @@ def coding_settings(
         agents=AgentSettings(
             config.agents.max_depth,
             config.agents.max_threads,
-            Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
+            Limits(config.agents.max_turns, None, config.agents.max_seconds, config.agents.max_usd, config.agents.max_tokens),
             end_with_turn=end_with_turn,
         ),
         mcp=mcp_settings(settings),

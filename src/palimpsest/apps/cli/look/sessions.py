@@ -15,11 +15,11 @@ from palimpsest.apps.cli.opening.logs import cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import ledger_cost
+from palimpsest.wire.models.prices import PriceBook
 
 _DEFAULT_LIMIT = 20
 _FOLDER_COLUMNS = 16
@@ -82,6 +82,7 @@ def _print_left_out(more: int, children: int) -> None:
 
 def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
+    book = PriceBook(cards)
     if sort == "title":
         return sorted(rows, key=lambda row: _title(row).casefold())
     figures: dict[str, Callable[[SessionRow], float]] = {
@@ -90,19 +91,16 @@ def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...])
         "turns": lambda row: row.turns,
         "context": lambda row: row.counted.tokens if row.counted is not None else 0,
         "tokens": lambda row: row.tokens,
-        "cost": lambda row: cost_of(row, cards) or 0,
+        "cost": lambda row: book.usd(row.ledger.spendings) or 0,
     }
     return sorted(rows, key=figures[sort], reverse=True)
 
 
 def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
-    """Return the cost of a session in dollars; None if no usage is known, or if one of its models has no card."""
-    if not row.usage:
-        return None
-    try:
-        return ledger_cost(row.usage.items(), cards).total
-    except BadInput:
-        return None
+    """Return the cost of a session in dollars, without its sub-agents; `None` if it is not known."""
+    ledger = row.ledger
+    # Files of other programs may name no usage at all, and then their replies cost something that nobody knows.
+    return None if ledger.calls and not ledger.usage.total else PriceBook(cards).usd(ledger.spendings)
 
 
 def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
@@ -142,7 +140,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
-    price = dollars(cost_of(row, cards)) if row.usage else "-"
+    price = dollars(cost_of(row, cards))
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
