@@ -243,8 +243,9 @@ class FollowedList:
         session, view = self.session, self.session.log.view
         breakpoints = (*_head_breakpoints(system, view), *self._mirror.breakpoints(view))
         tools, estimate = session.keep_tools(session.tools), session.counter.raw(view)
-        sizes = {"estimate": estimate, "tools_estimate": tools_size(session.tools)}
-        session.log.append(CallStarted(session.card.name, self.wire, tools=tools, breakpoints=breakpoints, **sizes))
+        size = tools_size(session.tools)
+        started = CallStarted(session.card.name, self.wire, tools=tools, estimate=estimate, breakpoints=breakpoints, tools_estimate=size)
+        session.log.append(started)
 
 
 def _head_breakpoints(system: object, view: View) -> tuple[str, ...]:

@@ -36,17 +36,19 @@ class Limits(Struct, frozen=True):
     def check(self, card: ModelCard) -> None:
         """Raise `BadInput` if there is a limit in dollars that cannot be kept, because the model has no known price."""
         if self.usd is not None:
-            require_price(card, f"the limit of ${self.usd:g}")
+            price_of_limit(card, self.usd, "limit tokens instead (--max-tokens, max_tokens)", "max_usd")
 
 
 NO_LIMITS: Final = Limits()
 
 
-def require_price(card: ModelCard, limit: str) -> None:
-    """Raise `BadInput` if no price is known for a model, so that a limit in dollars could not be kept."""
-    if Tariff.of(card) is None:
-        instead = f"limit tokens instead (--max-tokens, max_tokens), or write its prices into cards.toml ([cards.{card.name!r}.prices])"
-        raise BadInput(f"{limit} cannot be kept, because no price is known for {card.name}; {instead}", where="max_usd")
+def price_of_limit(card: ModelCard, usd: float, instead: str, where: str) -> Tariff:
+    """Return the prices by which a limit in dollars is kept. Raises `BadInput` if none are known, with what to do `instead`."""
+    tariff = Tariff.of(card)
+    if tariff is None:
+        why = f"the limit of ${usd:g} cannot be kept, because no price is known for {card.name}"
+        raise BadInput(f"{why}; {instead}, or write its prices into cards.toml (0 for a free model)", where=where)
+    return tariff
 
 
 class Spent(Struct, frozen=True):
