@@ -138,7 +138,9 @@ class Agent:
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
-        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=_providers(provider), earlier=earlier)
+        self.resources = AsyncExitStack()
+        asked = _providers(provider, self.resources)
+        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=asked, earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
@@ -156,7 +158,6 @@ class Agent:
             self.offer(self.toolbox)
         self.limits = limits
         self.jobs = Jobs(self.session, way.jobs if jobs is None else jobs)
-        self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.recalling: Recalling = NoRecall()
         self.business: BusinessState | None = None
@@ -362,12 +363,19 @@ def _replace_file(path: Path, data: bytes) -> None:
     write_atomically(path, (data,), replace=True)
 
 
-def _providers(given: Provider | Callable[[ModelCard, str], Provider] | None) -> Callable[[ModelCard, str], Provider]:
-    """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment."""
-    if given is None:
-        from palimpsest.providers.http import HttpProvider  # only a real call needs it
+def _providers(
+    given: Provider | Callable[[ModelCard, str], Provider] | None, resources: AsyncExitStack
+) -> Callable[[ModelCard, str], Provider]:
+    """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment.
 
-        return lambda model, _: HttpProvider(model)
+    Connections of the last are closed with the resources.
+    """
+    if given is None:
+        from palimpsest.providers.http import HttpProviders  # only a real call needs it
+
+        providers = HttpProviders()
+        resources.push_async_callback(providers.aclose)
+        return providers
     if hasattr(given, "stream"):
         provider: Provider = given
         return lambda *_: provider

@@ -39,12 +39,15 @@ class Outgoing(Struct, frozen=True):
 
 
 def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
-    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit."""
+    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit.
+
+    Where no limit is stated, the provider would take its own, which may be far above or below what the card and the budget assume.
+    """
     limit = min(wanted or params.max_tokens or card.reply, card.reply)
     room = card.window - used
-    if room >= limit and (params.max_tokens or 0) <= card.reply:
-        return replace(params, max_tokens=limit) if wanted else params
-    return replace(params, max_tokens=max(SHORTEST_REPLY, min(room, limit)))
+    if room >= limit and not wanted and params.max_tokens is None and not params.states_limit:
+        return params
+    return replace(params, max_tokens=limit if room >= limit else max(SHORTEST_REPLY, min(room, limit)))
 
 
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:

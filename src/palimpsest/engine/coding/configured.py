@@ -55,7 +55,7 @@ def configured_agent(
     an unknown model, `Locked` if another process has the session.
     """
     config = settings.config
-    providers = RunProviders(settings, notify)
+    providers = RunProviders(settings, notify, keeps_open=True)
     agent = Agent(
         _card(settings, recorded.model, cards, notify),
         profile=profile_of(settings, recorded.profile, os.environ),
@@ -67,7 +67,7 @@ def configured_agent(
         jobs=jobs,
     )
     agent.jobs.exit_seconds = config.jobs.exit_seconds
-    agent.resources.callback(providers.close)
+    agent.resources.push_async_callback(providers.aclose)
     if config.retries is not None:
         environment = agent.session.environment
         agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))

@@ -182,6 +182,7 @@ def _round(dollars: float) -> float:
 
 
 _MILLION = 1_000_000
+_CHAT_REPLY = 16_384
 
 CARDS: tuple[ModelCard, ...] = (
     _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
@@ -319,6 +320,9 @@ def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
     if found is None:
         return None
     found = replace(found, api_name=name_parts.api_name or found.api_name or found.name)
+    if "-chat" in found.api_name:
+        # The models of the chat application write less, and refuse a higher limit.
+        found = replace(found, reply=min(found.reply, _CHAT_REPLY))
     if not name_parts.long:
         return found
     if found.family != "claude":
