@@ -234,8 +234,14 @@ def test_a_card_can_be_like_one_above_it() -> None:
         ('[cards.a]\nlike = "gpt-5"\nprices.long = 3', "the key cards.a.prices.long must be a table"),
         ('[cards.a]\nlike = "gpt-9"', "the key cards.a.like names no card"),
         ('[cards.a]\nwire = "chat"\nprovider = "x"\nwindow = 1', "the key cards.a.reply is missing"),
-        ('[cards.a]\nlike = "gpt-5"\nprices.long = {above = 12345, input = 1, output = 2}', "the key cards.a.prices.long.above: long prompts"),
-        ('[cards.a]\nlike = "local/x"\nprices.input = 1', "the key cards.a.prices.output is missing; write what both input and output cost"),
+        (
+            '[cards.a]\nlike = "gpt-5"\nprices.long = {above = 12345, input = 1, output = 2}',
+            "the key cards.a.prices.long.above: long prompts",
+        ),
+        (
+            '[cards.a]\nlike = "local/x"\nprices.input = 1',
+            "the key cards.a.prices.output is missing; write what both input and output cost",
+        ),
         ('[cards.a]\nlike = "gpt-5"\nprices.since = "soon"', "the key cards.a.prices.since is soon; it must be a day such as 2026-10-06"),
         ('[cards.a]\nlike = "gpt-5"\nprices.before = {input = 1}', "the key cards.a.prices.before.output is missing"),
         ('[cards.a]\nlike = "gpt-5"\nwindow = 0', "the keys cards.a.window and cards.a.reply must be above zero"),

@@ -165,7 +165,6 @@ class Calibration(Value, frozen=True):
             return FAMILY_FACTORS[family_of(model)]
         return min(HIGHEST_FACTOR, max(LOWEST_FACTOR, sums.reported / sums.estimated))
 
-
     def tools_tokens(self, model: str, tools: int) -> int:
         """Return the tokens of tool declarations with an unscaled estimate of `tools`: as measured, or by the factor."""
         sums = self.models.get(model)

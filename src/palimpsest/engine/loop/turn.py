@@ -96,6 +96,9 @@ async def _work(loop: Loop) -> str:
         stop = stop_of(reply) if finished and not calls and not joined else meter.reached()
         if stop is not None and not await _goes_on(loop, stop, reply):
             return stop
+        if stop is not None and (limit := meter.reached()) is not None:
+            # A hook that lets a finished turn go on does not lift its limits.
+            return limit
 
 
 async def _accept(loop: Loop, *, steering: bool) -> Accepted:

@@ -80,7 +80,9 @@ def _prices(table: _Toml, key: str, where: str) -> dict[str, object]:
         # TOML has dates of its own; both spellings are common.
         prices["since"] = _day(prices["since"], f"{key}.since", where)
     if "before" in prices:
-        prices["before"] = _complete(_prices(_table(prices["before"], f"{key}.before", where), f"{key}.before", where), f"{key}.before", where)
+        prices["before"] = _complete(
+            _prices(_table(prices["before"], f"{key}.before", where), f"{key}.before", where), f"{key}.before", where
+        )
     return prices
 
 
