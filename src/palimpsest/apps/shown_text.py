@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from palimpsest.core.events import NoteSaved
 
+from palimpsest.core.format.texts import dollars as dollars  # noqa: PLC0414 - shown with the rest
+
 # Control characters of a log, a model or a file must not reach the terminal; newline and tab are kept.
 _HARMLESS: Final = {ord("\n"), ord("\t")}
 # C1 control characters, signs that reorder text, and the line separators of Unicode.
@@ -37,12 +39,3 @@ def short(number: int) -> str:
     if number < 10_000:
         return str(number)
     return f"{number // 1000}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
-
-
-def dollars(cost: float | None) -> str:
-    """Format dollars, with four decimals below a cent; `?` for None."""
-    if cost is None:
-        return "?"
-    if cost < 0:
-        return f"-{dollars(-cost)}"
-    return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"

@@ -56,7 +56,7 @@ class AuditProjections:
 
     def tokens_of(self, schemas: Iterable[bytes]) -> int:
         """Tokens of tool declarations, given as bytes."""
-        return self.metering.counter.scaled(sum(map(tool_list_size, schemas)))
+        return self.metering.tools_tokens(sum(map(tool_list_size, schemas)))
 
     def offer(self, schemas: Sequence[bytes]) -> None:
         """Count these tools from now on, given by their declarations as bytes."""

@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from palimpsest.core.events import EventRef, ModelReplied, Usage
+from palimpsest.core.events import EventRef, ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Kind
+from palimpsest.core.tokens.spending import Ledger
 
 UnitKind: TypeAlias = Kind | Literal["note", "title"]
 # Called with the number of bytes read so far and the number of bytes in total.
@@ -24,7 +25,7 @@ class CountedContext(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True):
-    """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of `usage`, which is by model.
+    """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of its `ledger`.
 
     `context` is the size of the next request in tokens, as the provider or an edit reported it with the last event that changed the view.
     It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report; `counted` is
@@ -45,7 +46,7 @@ class SessionRow(Struct, frozen=True):
     turns: int = 0
     tokens: int = 0
     context: int | None = 0
-    usage: dict[str, Usage] = {}
+    ledger: Ledger = Ledger()
     base: EventRef | None = None
     opener: EventRef | None = None
     counted: CountedContext | None = None

@@ -10,8 +10,8 @@ from palimpsest.core.format.path import Path
 from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
 from palimpsest.core.projections.health import Health
 from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.tokens.spending import Ledger
 from palimpsest.core.tokens.view_sizes import TokenSizes
 from palimpsest.core.view import View
 
@@ -309,8 +309,8 @@ class JobSituation:
     """All that a job may use when it starts. `tip` is the newest event, and `path` the events that led to it.
 
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
-    calls in this session have cost, in US dollars, and `now` is in milliseconds. `used` are the tokens of the next request of a turn, as
-    the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
+    calls in this session have cost, in US dollars, or `None` if that is not known, and `now` is in milliseconds. `used` are the tokens of
+    the next request of a turn, as the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
     `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `bills`, where they are known, are the input tokens
     that were paid, and those that the same requests would have cost without edits and reads.
     """
@@ -322,7 +322,7 @@ class JobSituation:
     path: Path
     job: JobState
     has_news: bool
-    usd: float
+    usd: float | None
     view: View
     card: Card
     health: Health

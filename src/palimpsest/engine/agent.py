@@ -26,7 +26,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -40,6 +40,7 @@ from palimpsest.tools.permissions.decision import Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.prices import total_usd
 
 if TYPE_CHECKING:
     from palimpsest.tools.shell.bash import Shell
@@ -58,8 +59,8 @@ async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
 class SubAgents(Protocol):
     """The sub-agents of an agent, as far as the agent itself deals with them."""
 
-    def spent_usd(self) -> float:
-        """US dollars that they and those below them have cost so far."""
+    def spent(self) -> Mapping[str, Spent]:
+        """What each of them and those below it have spent so far, by session."""
         ...
 
     def live(self) -> Mapping[str, str]:
@@ -133,12 +134,15 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
+        limits.check(known)
         way = _profile_of(profile)
         root = Path(cwd).resolve()
         # All that can be refused is read before there is a session.
         by_name, at_moments, declared = _by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
-        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=_providers(provider), earlier=earlier)
+        self.resources = AsyncExitStack()
+        asked = _providers(provider, self.resources)
+        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=asked, earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
@@ -159,7 +163,6 @@ class Agent:
         except BaseException:
             self._release()
             raise
-        self.resources = AsyncExitStack()
         self.context: ContextStating = NoContext()
         self.recalling: Recalling = NoRecall()
         self.business: BusinessState | None = None
@@ -243,7 +246,7 @@ class Agent:
             self._is_resumed = False
             await resumed(self.session)
             self.jobs.start("resumed")
-        self.meter = TurnMeter(self.session, self.limits, self.children_usd)
+        self.meter = TurnMeter(self.session, self.limits, self._spent_by_child)
         loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
         return await run_turn(loop)
 
@@ -279,17 +282,26 @@ class Agent:
             if self.children is not None:
                 await self.children.interrupt()
 
-    def children_usd(self) -> float:
-        """US dollars that the sub-agents of this session have cost so far."""
-        return 0.0 if self.children is None else self.children.spent_usd()
+    def _spent_by_child(self) -> Mapping[str, Spent]:
+        return {} if self.children is None else self.children.spent()
+
+    def children_spent(self) -> Spent:
+        """What the sub-agents of this session have spent so far, those below them included."""
+        return sum(self._spent_by_child().values(), NOTHING)
+
+    def cost_usd(self) -> float | None:
+        """US dollars of this session and its sub-agents so far; `None` if the price of a call is not known."""
+        return total_usd((session_usd(self.session), self.children_spent().usd))
 
     async def compact(self, focus: str = "") -> None:
         """Fold the session now, unless a hook blocks it."""
         await self.hooks.compact(self.session, focus)
 
     async def switch(self, model: str | ModelCard) -> None:
-        """Continue with another model."""
-        await switch(self.session, self.session.named_card(model) if isinstance(model, str) else model)
+        """Continue with another model. Raises `BadInput` if there is a limit in dollars and the price of the model is not known."""
+        known = self.session.named_card(model) if isinstance(model, str) else model
+        self.limits.check(known)
+        await switch(self.session, known)
 
     def change_profile(self, profile: str | Profile) -> None:
         """Continue under another profile."""
@@ -383,12 +395,19 @@ def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, Agent
     return found
 
 
-def _providers(given: Provider | Callable[[ModelCard, str], Provider] | None) -> Callable[[ModelCard, str], Provider]:
-    """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment."""
-    if given is None:
-        from palimpsest.providers.http import HttpProvider  # only a real call needs it
+def _providers(
+    given: Provider | Callable[[ModelCard, str], Provider] | None, resources: AsyncExitStack
+) -> Callable[[ModelCard, str], Provider]:
+    """Return the providers by model: one provider for all, a function of the caller, or HTTP with the keys of the environment.
 
-        return lambda model, _: HttpProvider(model)
+    Connections of the last are closed with the resources.
+    """
+    if given is None:
+        from palimpsest.providers.http import HttpProviders  # only a real call needs it
+
+        providers = HttpProviders()
+        resources.push_async_callback(providers.aclose)
+        return providers
     if hasattr(given, "stream"):
         provider: Provider = given
         return lambda *_: provider

@@ -22,6 +22,7 @@ from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.situation import CacheAccount, CachedPrefix, Card, Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.sizes import tool_list_size
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encoding.media import NotedFetch
@@ -347,6 +348,11 @@ def _closing_on_error(log: Log) -> Iterator[None]:
 def tools_bytes(tools: tuple[Tool, ...]) -> list[bytes]:
     """Return schema and description of each tool, which are counted as its tokens."""
     return [bytes(tool.schema) + tool.description.encode() for tool in tools]
+
+
+def tools_size(tools: tuple[Tool, ...]) -> int:
+    """Return the estimated tokens of tool declarations, before calibration."""
+    return sum(map(tool_list_size, tools_bytes(tools)))
 
 
 def _derived(profile: Profile, model: ModelCard, environment: Environment, tools: tuple[Tool, ...]) -> AuditProjections:

@@ -115,6 +115,7 @@ def _limiter(settings: Mapping[str, str], *, warns: bool = False) -> Callable[[M
 
 def _params(settings: Mapping[str, str], dialect: Literal["codex", "codex-0.166"]) -> Params:
     return Params(
+        states_limit=False,
         effort=settings.get("model_reasoning_effort", ""),
         summary=settings.get("model_reasoning_summary", ""),
         verbosity=settings.get("model_verbosity", ""),

@@ -37,14 +37,16 @@ _VERSION = "2023-06-01"
 # Seconds.
 _READ_TIMEOUT = 600.0
 _CONNECT_TIMEOUT = 15.0
+# An idle connection is not used for longer: routers drop those without a word, and a request over one would wait for the read timeout.
+_IDLE_SECONDS = 60.0
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
 class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager it keeps connections open
-    between requests.
+    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager, or from `keep_open` on until
+    `aclose`, it keeps connections open between requests.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class HttpProvider:
         self._limits = limits
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
         self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
+        self._keeps_open = False
         self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
 
@@ -83,14 +87,34 @@ class HttpProvider:
         base = self._base.removesuffix("/v1") if wire == "anthropic" else self._base
         return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
 
-    async def __aenter__(self) -> Self:
-        self._client = await self._new_client()
+    def keep_open(self) -> Self:
+        """Keep connections open between requests, until `aclose`."""
+        self._keeps_open = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def aclose(self) -> None:
+        """Close the connections; a later request opens one of its own."""
+        self._keeps_open = False
         client, self._client = self._client, None
-        if client is not None:
+        # What belongs to an event loop that has ended was closed with it.
+        if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self.keep_open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def _opened_client(self) -> "httpx.AsyncClient":
+        """Return the client of this event loop if connections are kept, else a new one."""
+        loop = asyncio.get_running_loop()
+        if self._client is not None and self._loop is loop:
+            return self._client
+        client = await self._new_client()
+        if self._keeps_open and (self._client is None or self._loop is not loop):
+            self._client, self._loop = client, loop
+        return client
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
         """Yield deltas as they arrive, then the complete reply. Cancelling or closing the stream closes the connection.
@@ -99,7 +123,7 @@ class HttpProvider:
         """
         wire = _wire_name(request.wire, self._card)
         url = self._url(wire, getattr(request, "endpoint", ""))
-        client, meter = self._client or await self._new_client(), ReplyMeter(self._limits, self._card.provider)
+        client, meter = await self._opened_client(), ReplyMeter(self._limits, self._card.provider)
         try:
             with provider_errors(self._redactor, self._as_provider_error):
                 async with (
@@ -146,7 +170,7 @@ class HttpProvider:
         import httpx  # noqa: PLC0415 - as above
 
         timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout))
-        return httpx.AsyncClient(timeout=timeout, verify=certificates)
+        return httpx.AsyncClient(timeout=timeout, verify=certificates, limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS))
 
     def _request_headers(self, wire: WireName) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
@@ -157,6 +181,24 @@ class HttpProvider:
         elif self._key:
             headers["authorization"] = f"Bearer {self._key}"
         return headers | self._headers
+
+
+class HttpProviders:
+    """The providers of a session by model, with the addresses and keys of the environment; connections stay open until `aclose`."""
+
+    def __init__(self) -> None:
+        self._known: dict[ModelCard, HttpProvider] = {}
+
+    def __call__(self, model: ModelCard, purpose: str) -> HttpProvider:
+        """Return the provider of a model, for any purpose. Raises `BadInput` if its address or key is missing."""
+        if model not in self._known:
+            self._known[model] = HttpProvider(model).keep_open()
+        return self._known[model]
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for provider in self._known.values():
+            await provider.aclose()
 
 
 @cache

@@ -6,7 +6,18 @@ from workplace import say, work
 
 from palimpsest.audit.pricing.prefixes import MOST_PREFIXES, item_positions, warm_prefixes
 from palimpsest.core.edits import Fold, Insert, Mask, Put
-from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    Event,
+    Failed,
+    Interrupted,
+    ModelReplied,
+    Statement,
+    ToolReturned,
+    Usage,
+    ViewEdited,
+)
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
 from palimpsest.core.situation import Cache, CachedPrefix
 from palimpsest.engine.session import Session
@@ -187,7 +198,12 @@ def test_a_new_head_a_new_model_and_new_tools_begin_a_new_cache() -> None:
     assert ends(session) == []
     for model, tools in (("claude-opus-4-1", ""), ("claude-sonnet-4-5", "blob")):
         session = at_work()
-        session.log.append(CallStarted(model, "anthropic", tools=tools))
+        started = session.log.append(CallStarted(model, "anthropic", tools=tools)).seq
+        assert session.derived.cache.readable == ()
+        session.log.append(Failed("call", "provider", call=started, purpose="turn"))
+        assert len(ends(session)) == 5
+        started = session.log.append(CallStarted(model, "anthropic", tools=tools)).seq
+        session.log.append(Interrupted(started, (Text("half", "assistant"),), purpose="turn"))
         assert ends(session) == []
 
 

@@ -4,11 +4,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, Ledger, LedgerProjection, OpenCall, Spending, total_of
+from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, LedgerProjection
 from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
+from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, total_of
+from palimpsest.wire.models.cards import LongPrices, Prices, card
+from palimpsest.wire.models.prices import PriceBook
 
 
 def _projection(*bodies: Body) -> LedgerProjection:
@@ -28,7 +32,7 @@ USAGE = Usage(input=100, cache_read=2_000, cache_write=300, cache_write_long=50,
 def test_a_reply_is_counted_under_the_model_and_purpose_of_its_call() -> None:
     ledger = _ledger(CallStarted("gpt-5.5", "responses", estimate=2_000), ModelReplied((), call=0, usage=USAGE))
     assert ledger == Ledger(
-        (Spending("gpt-5.5", "turn", 1, USAGE, estimated=2_000, measured=2_450),),
+        (Spending("gpt-5.5", "turn", 1, USAGE, "gpt-5.5", above=2_000),),
         Calibration({"gpt-5.5": CalibrationSums(2_000, 2_450)}),
     )
 
@@ -40,7 +44,7 @@ def test_the_model_that_answered_is_charged_and_the_one_that_was_asked_is_calibr
 
 
 def test_an_imported_reply_without_a_call_is_counted_under_its_own_model() -> None:
-    assert _ledger(ModelReplied((), usage=USAGE, model="m")) == Ledger((Spending("m", "turn", 1, USAGE),))
+    assert _ledger(ModelReplied((), usage=USAGE, model="m")) == Ledger((Spending("m", "turn", 1, USAGE, above=2_000),))
 
 
 def test_side_calls_are_counted_too() -> None:
@@ -85,7 +89,7 @@ def test_a_plan_that_failed_closes_no_call() -> None:
 
 def test_usage_of_an_interrupted_call_is_counted_but_not_used_for_calibration() -> None:
     ledger = _ledger(CallStarted("m", "chat", estimate=5_000), Interrupted(0, usage=Usage(input=4_000, output=3)))
-    assert ledger == Ledger((Spending("m", "turn", 1, Usage(input=4_000, output=3)),))
+    assert ledger == Ledger((Spending("m", "turn", 1, Usage(input=4_000, output=3), "m", above=2_000),))
 
 
 def test_the_number_of_remembered_open_calls_is_bounded() -> None:
@@ -95,12 +99,54 @@ def test_the_number_of_remembered_open_calls_is_bounded() -> None:
 
 def test_small_calls_are_summed_but_not_used_for_calibration() -> None:
     ledger = _ledger(CallStarted("m", "chat", estimate=999), ModelReplied((), call=0, usage=USAGE))
-    assert (ledger.spendings[0].estimated, ledger.spendings[0].measured, ledger.calibration) == (999, 2_450, Calibration())
+    assert (ledger.calls, ledger.calibration) == (1, Calibration())
 
 
-def test_a_reply_without_usage_is_neither_estimated_nor_measured() -> None:
-    ledger = _ledger(CallStarted("m", "chat", estimate=5_000), ModelReplied((), call=0))
-    assert ledger == Ledger((Spending("m", "turn", 1),))
+def test_a_reply_without_usage_is_unmeasured_if_the_request_was_ours() -> None:
+    imported, ours = (CallStarted("m", "chat", estimate=5_000, digest=digest) for digest in ("", "d"))
+    assert _ledger(imported, ModelReplied((), call=0)) == Ledger((Spending("m", "turn", 1, asked="m"),))
+    assert _ledger(ours, ModelReplied((), call=0)) == Ledger((Spending("m", "turn", 1, asked="m", unmeasured=1),))
+
+
+def test_calls_are_kept_apart_by_the_day_and_by_the_steps_at_which_prices_may_change() -> None:
+    ledger = LedgerProjection()
+    for seq, (at, prompt) in enumerate([(0, 200_000), (0, 200_001), (0, 204_000), (86_400_000, 200_001)]):
+        ledger.take(Event(seq, seq - 1, at, "", ModelReplied((), usage=Usage(input=prompt), model="m")))
+    kept = [(each.day, each.above, each.calls, each.usage.input) for each in ledger.value().spendings]
+    assert kept == [(0, 150_000, 1, 200_000), (0, 200_000, 2, 404_001), (1, 200_000, 1, 200_001)]
+
+
+@given(st.lists(st.integers(1, 2_500_000), max_size=12), st.sampled_from(PRICE_STEPS), st.integers(0, 12))
+def test_the_price_of_the_ledger_is_the_sum_of_the_prices_of_its_calls(prompts: list[int], above: int, cut: int) -> None:
+    prices = Prices(1.0, 5.0, 0.1, long=LongPrices(above, 2.0, 7.0, 0.3))
+    book = PriceBook((replace(card("gpt-5"), name="m", prices=prices),))
+    usages = [Usage(input=prompt // 3, cache_read=prompt - prompt // 3, output=9) for prompt in prompts]
+    states = [LedgerProjection().value()]
+    projection = LedgerProjection()
+    for seq, usage in enumerate(usages):
+        projection.take(Event(seq, seq - 1, 0, "", ModelReplied((), usage=usage, model="m")))
+        states.append(projection.value())
+    for first in (0, min(cut, len(usages))):
+        by_call = sum(book.call_usd("m", "", usage, 0) or 0.0 for usage in usages[first:])
+        assert book.usd(states[-1].since(states[first])) == pytest.approx(by_call)
+
+
+def test_the_factor_of_a_view_does_not_depend_on_the_tools_that_stand_beside_it() -> None:
+    factors = []
+    for tools in (0, 5_000, 15_000):
+        bodies: list[Body] = []
+        for view in range(3_000, 60_000, 3_000):
+            call = CallStarted("m", "chat", estimate=view, tools="t" * bool(tools), tools_estimate=tools)
+            # Declarations are other text than a conversation, so that they have another factor.
+            bodies += [call, ModelReplied((), call=len(bodies), usage=Usage(input=int(view * 1.2 + tools * 0.8)))]
+        calibration = _ledger(*bodies).calibration
+        factors.append(calibration.factor("m"))
+        assert calibration.tools_tokens("m", tools) == pytest.approx(tools * 0.8, rel=0.2)
+    assert factors == pytest.approx([1.2] * 3, rel=0.03)
+
+
+def test_a_call_of_an_old_log_that_does_not_say_how_large_its_tools_are_teaches_nothing() -> None:
+    assert _ledger(CallStarted("m", "chat", estimate=5_000, tools="t"), ModelReplied((), call=0, usage=USAGE)).calibration == Calibration()
 
 
 def test_an_event_without_usage_leaves_the_identical_ledger() -> None:

@@ -143,8 +143,8 @@ def test_a_side_call_is_recorded_with_its_purpose_and_leaves_the_view_as_it_is()
 
 @pytest.mark.parametrize(
     ("used", "wanted", "limit"),
-    [(0, 0, None), (0, 5_000, 5_000), (100_000, 0, None), (150_000, 0, 50_000), (190_000, 20_000, 10_000), (199_900, 20_000, 1_024)],
+    [(0, 0, 64_000), (0, 5_000, 5_000), (100_000, 0, 64_000), (150_000, 0, 50_000), (190_000, 20_000, 10_000), (199_900, 20_000, 1_024)],
 )
-def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int | None) -> None:
+def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int) -> None:
     small = card("claude-sonnet-4-5", window=200_000)
     assert with_reply_limit(Params(), small, used, wanted).max_tokens == limit

@@ -196,10 +196,10 @@ def test_children_stop_when_the_turn_that_started_them_has_cost_enough(tmp_path:
         async with family.agent(*steps, children=scripts, limits=Limits(usd=0.15)) as agent:
             answer = await agent.ask("go")
             assert agent.meter is not None
-            return agent.id, answer.stop, agent.meter.usd()
+            return agent.id, answer.stop, agent.meter.spent().usd or 0.0
 
     session, stop, usd = asyncio.run(run())
-    reason = "The cost limit of the turn that started it was reached."
+    reason = "The limit of dollars or tokens of the turn that started it was reached."
     assert stop == "max_usd"
     assert sorted(family.ends(session)) == [("Ada", "interrupted", reason), ("Bob", "interrupted", reason)]
     # Of fifty calls, only so many were made as the limit allows, and one reply more.

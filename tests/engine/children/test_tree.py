@@ -104,8 +104,10 @@ def test_each_of_eight_children_in_three_levels_ends_truthfully(tmp_path: Path, 
             root_reply.released.set()
             answer = await turn
             assert (answer.text, answer.stop) == ("all ended", "done")
-            own = sum(member.cost_usd for member in family_of(family.home, agent.id)[:1])
-            return agent.id, own, agent.children_usd()
+            own, below = family_of(family.home, agent.id)[0].cost_usd, agent.children_spent().usd
+            assert own is not None
+            assert below is not None
+            return agent.id, own, below
 
     session, own, below = asyncio.run(run())
     assert marked(str(tmp_path)) == []
@@ -166,15 +168,15 @@ def _check_ends(family: Family, session: str) -> None:
 def _check_costs(family: Family, session: str, own: float, below: float) -> None:
     members = family_of(family.home, session)
     assert len(members) == 9
-    files = {member.session: member.cost_usd for member in members}
+    files = {member.session: member.cost_usd or 0.0 for member in members}
     assert all(usd > 0 for usd in files.values())
     assert own + below == pytest.approx(sum(files.values()))
     recorded: dict[str, float] = {}
     for member in members:
         for body in family.bodies(member.session):
             if isinstance(body, ChildEnded):
-                recorded[body.session] = body.cost_usd
+                recorded[body.session] = body.cost_usd or 0.0
     assert recorded == pytest.approx({each: usd for each, usd in files.items() if each != session})
     top = [body for body in family.bodies(session) if isinstance(body, ChildEnded)]
-    newest = {body.session: body.cost_usd + body.children_usd for body in top}
+    newest = {body.session: (body.cost_usd or 0.0) + (body.children_usd or 0.0) for body in top}
     assert sum(newest.values()) == pytest.approx(below)

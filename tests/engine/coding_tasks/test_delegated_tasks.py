@@ -278,7 +278,7 @@ def test_a_lead_has_an_explorer_of_its_own_and_the_costs_of_all_three_levels_add
     assert (roles_of(done.own), roles_of(lead)) == ([("Lead", "default", 1)], [("Scout", "explorer", 2)])
     family = family_of(coder.home, done.own.session)
     assert [(member.session, member.depth) for member in family] == [(done.own.session, 0), (lead.session, 1), (scout.session, 2)]
-    assert all(member.cost_usd > 0 for member in family)
+    assert all((member.cost_usd or 0.0) > 0 for member in family)
     (ended,) = [body for body in done.own.bodies if isinstance(body, ChildEnded)]
     assert (ended.cost_usd, ended.children_usd) == pytest.approx((family[1].cost_usd, family[2].cost_usd))
     assert project.files() == {**SHOP, "shop/invoice.py": INVOICE.replace("1.16", "(1 + RATE)")}

@@ -9,7 +9,7 @@ from rollouts import called as call
 
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.log.log import Log
-from palimpsest.core.projections.ledger import Ledger
+from palimpsest.core.tokens.spending import Ledger
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.transcript import ReadPosition
 from palimpsest.stores.ephemeral import FixedClock

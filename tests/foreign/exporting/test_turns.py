@@ -155,7 +155,7 @@ def test_edits_say_what_they_hid_brought_back_and_made() -> None:
         EditEntry(4, 5_000, "q", restored=(ItemLine("2.0", "user", "one"),)),
     )
     assert [edit_line(edit) for edit in turn.entries[1:] if isinstance(edit, EditEntry)] == [
-        "by p: w · $0.50 · hides 2 items · adds 1 item",
+        "by p: w · costs $0.50 once · hides 2 items · adds 1 item",
         "by q · brings back 1 item",
     ]
 

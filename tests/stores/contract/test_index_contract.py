@@ -13,6 +13,7 @@ from store_kinds import STORES
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Body, SessionOpened, Titled
 from palimpsest.core.ports import CountedContext, Hit, Index, RefreshReport, SessionArchive, SessionRow
+from palimpsest.core.tokens.spending import Ledger
 from palimpsest.stores.index.database import MEMORY
 from palimpsest.stores.index.sqlite import SqliteIndex
 
@@ -62,10 +63,32 @@ def test_sessions_are_listed_by_their_newest_event(index: Index, store: SessionA
     write(store, "new", Titled("A title"), *said("hello"), at=2_000)
     assert list(index.list()) == [
         SessionRow(
-            "new", store.stat("new").name, "A title", "palimpsest", "", "m", created=2_000, updated=2_002, events=3, turns=1, context=None
+            "new",
+            store.stat("new").name,
+            "A title",
+            "palimpsest",
+            "",
+            "m",
+            created=2_000,
+            updated=2_002,
+            events=3,
+            turns=1,
+            context=None,
+            ledger=Ledger(model="m"),
         ),
         SessionRow(
-            "old", store.stat("old").name, "hello", "palimpsest", "", "m", created=1_000, updated=1_001, events=2, turns=1, context=None
+            "old",
+            store.stat("old").name,
+            "hello",
+            "palimpsest",
+            "",
+            "m",
+            created=1_000,
+            updated=1_001,
+            events=2,
+            turns=1,
+            context=None,
+            ledger=Ledger(model="m"),
         ),
     ]
     write(store, "newest", at=3_000)

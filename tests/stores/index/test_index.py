@@ -4,6 +4,7 @@ from index_logs import end_of, found, log_of, said, write
 from palimpsest.core.events import EventRef, ModelReplied, NotesTaken, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Hit, RefreshReport, SessionRow
+from palimpsest.core.tokens.spending import Ledger, Spending
 from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
 from palimpsest.stores.index.sqlite import SqliteIndex
 
@@ -181,7 +182,7 @@ def test_the_list_has_the_newest_first_and_every_column(store: MemorySessions, i
             1,
             15,
             15,
-            {"model-a": Usage(10, output=5)},
+            Ledger((Spending("model-a", "turn", 1, Usage(10, output=5), day=2),), model="model-a"),
             EventRef("old", 1, "ab"),
             EventRef("old", 1),
         ),

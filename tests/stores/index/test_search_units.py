@@ -25,6 +25,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Image, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import SessionRow
+from palimpsest.core.tokens.spending import Ledger, Spending
 from palimpsest.stores.index.search_units import SearchUnit, SessionRowBuilder, search_units
 
 
@@ -76,6 +77,16 @@ BODIES: tuple[Body, ...] = (
 )
 
 
+LEDGER = Ledger(
+    (
+        Spending("model-a", "turn", 1, Usage(10, 100, 20, 0, 5)),
+        Spending("model-b", "turn", 2, Usage(3, output=3)),
+        Spending("model-a", "title", 1, Usage(7)),
+    ),
+    model="model-b",
+)
+
+
 def test_a_session_is_counted_in_one_go_or_in_two() -> None:
     events = [Event(seq, seq - 1, 1_000 + seq, "", body) for seq, body in enumerate(BODIES)]
     expected = SessionRow(
@@ -92,7 +103,7 @@ def test_a_session_is_counted_in_one_go_or_in_two() -> None:
         turns=2,
         tokens=148,
         context=None,
-        usage={"model-a": Usage(17, 100, 20, 0, 5), "model-b": Usage(3, output=3)},
+        ledger=LEDGER,
         base=EventRef("zero", 3, "ab"),
         opener=EventRef("up", 9),
     )

@@ -94,7 +94,9 @@ class Family:
 
     def usd(self, session: str) -> float:
         """What the file of one session says that its calls cost."""
-        return recorded_spending(self.home, session).usd
+        usd = recorded_spending(self.home, session).usd
+        assert usd is not None
+        return usd
 
 
 def children_of(agent: Agent) -> ChildAgents:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
+from palimpsest.core.tokens.spending import Spending
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.card_file import parse_cards
 from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card, recorded_card, stand_in, stand_in_note
-from palimpsest.wire.models.prices import FREE, Cost, cost, ledger_cost
+from palimpsest.wire.models.prices import Cost, PriceBook, Tariff, cost
 
 
 def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:
@@ -233,6 +234,16 @@ def test_a_card_can_be_like_one_above_it() -> None:
         ('[cards.a]\nlike = "gpt-5"\nprices.long = 3', "the key cards.a.prices.long must be a table"),
         ('[cards.a]\nlike = "gpt-9"', "the key cards.a.like names no card"),
         ('[cards.a]\nwire = "chat"\nprovider = "x"\nwindow = 1', "the key cards.a.reply is missing"),
+        (
+            '[cards.a]\nlike = "gpt-5"\nprices.long = {above = 12345, input = 1, output = 2}',
+            "the key cards.a.prices.long.above: long prompts",
+        ),
+        (
+            '[cards.a]\nlike = "local/x"\nprices.input = 1',
+            "the key cards.a.prices.output is missing; write what both input and output cost",
+        ),
+        ('[cards.a]\nlike = "gpt-5"\nprices.since = "soon"', "the key cards.a.prices.since is soon; it must be a day such as 2026-10-06"),
+        ('[cards.a]\nlike = "gpt-5"\nprices.before = {input = 1}', "the key cards.a.prices.before.output is missing"),
         ('[cards.a]\nlike = "gpt-5"\nwindow = 0', "the keys cards.a.window and cards.a.reply must be above zero"),
     ],
 )
@@ -269,7 +280,7 @@ def test_output_alone_does_not_make_a_prompt_long() -> None:
 
 
 def test_a_long_price_left_open_is_that_of_long_input() -> None:
-    prices = Prices(1, 2, 0.1, long=LongPrices(10, 3, 4))
+    prices = Prices(1, 2, 0.1, long=LongPrices(1_000, 3, 4))
     assert cost(Usage(input=1_000_000, cache_read=1_000_000), prices) == Cost(3.0, 3.0)
 
 
@@ -283,18 +294,56 @@ def test_reasoning_is_a_part_of_the_output_and_not_billed_twice() -> None:
     assert cost(Usage(output=100, reasoning=90), card("gpt-5.5")) == cost(Usage(output=100), card("gpt-5.5"))
 
 
-def test_a_ledger_sums_calls_of_several_models() -> None:
-    calls = [("claude-opus-4-1-20250805", Usage(input=1_000_000)), ("gpt-5", Usage(output=1_000_000)), ("local/x", Usage(input=5))]
-    assert ledger_cost(calls) == Cost(input=15.0, output=10.0)
+def _spent(model: str, usage: Usage, asked: str = "", day: int = 0) -> Spending:
+    return Spending(model, "turn", 1, usage, asked, day)
 
 
-def test_a_ledger_of_nothing_is_free() -> None:
-    assert ledger_cost([]) == FREE
+MILLION = Usage(input=1_000_000)
 
 
-def test_a_ledger_with_an_unknown_model_is_refused() -> None:
-    with pytest.raises(BadInput, match="gpt-99"):
-        ledger_cost([("gpt-99", Usage())])
+def test_the_calls_of_several_models_are_summed_and_one_of_unknown_price_makes_the_sum_unknown() -> None:
+    known = [_spent("claude-opus-4-1-20250805", MILLION), _spent("gpt-5", Usage(output=1_000_000))]
+    assert PriceBook().usd([]) == 0.0
+    assert PriceBook().usd(known) == 25.0
+    for model in ("local/x", "openai-compatible/x", "gpt-99", ""):
+        assert PriceBook().usd([*known, _spent(model, Usage(input=5))]) is None
+
+
+@pytest.mark.parametrize(
+    ("replied", "asked", "usd"),
+    [
+        ("", "gpt-5", 1.25),
+        ("whatever-9", "gpt-5", 1.25),
+        ("gpt-5-2025-08-07", "gpt-5", 1.25),
+        # A provider may let another model answer, and bills that one.
+        ("gpt-5-mini", "gpt-5", 0.25),
+        ("gpt-5-mini", "openai-compatible/router", 0.25),
+        ("whatever-9", "openai-compatible/router", None),
+        # The window that was asked for belongs to the price, and no reply names it.
+        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5[1m]", 6.0),
+    ],
+)
+def test_a_call_is_priced_by_the_model_that_replied_and_else_by_the_one_that_was_asked(replied: str, asked: str, usd: float | None) -> None:
+    long = Spending(replied, "turn", 1, MILLION, asked, above=200_000)
+    assert (PriceBook().usd([long]), PriceBook().call_usd(replied, asked, MILLION, 0)) == (usd, usd)
+
+
+def test_a_call_is_priced_by_the_day_on_which_it_was_made() -> None:
+    text = '[cards.a]\nlike = "gpt-5"\nprices = {input = 2, output = 8, since = 2026-10-06, before = {input = 4, output = 9}}'
+    (made,) = parse_cards(text)
+    book, october_6 = PriceBook((made,)), 20_732
+    assert [book.usd([_spent("a", MILLION, day=day)]) for day in (0, october_6 - 1, october_6, 10_000_000)] == [4.0, 4.0, 2.0, 2.0]
+
+
+def test_prices_of_zero_are_unknown_unless_a_card_says_that_the_model_is_free() -> None:
+    (free,) = parse_cards('[cards.mine]\nlike = "local/x"\nprices = {input = 0, output = 0}')
+    assert (Tariff.of(card("local/x")), PriceBook((free,)).usd([_spent("mine", MILLION)])) == (None, 0.0)
+
+
+def test_a_reply_to_our_own_request_that_reports_no_usage_cost_something_unknown() -> None:
+    assert PriceBook().usd([Spending("gpt-5", "turn", 1, unmeasured=1)]) is None
+    # Other programs write lines of their own that are no calls of a model.
+    assert PriceBook().usd([Spending("<synthetic>", "turn", 1)]) == 0.0
 
 
 def test_the_parts_are_named_as_in_the_usage() -> None:

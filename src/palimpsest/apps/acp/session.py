@@ -26,13 +26,11 @@ from palimpsest.apps.acp.replay import replay
 from palimpsest.apps.acp.updates import SessionUpdates, Update, agent_text
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, InputWithdrawn, Interrupted, ModeChanged, ModelReplied, PermissionAsked, TurnEnded
-from palimpsest.core.format.texts import percent_of
+from palimpsest.core.format.texts import dollars, percent_of
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.core.pairs import pending_calls
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.tokens.spending import total_of
 from palimpsest.engine.agent import Agent
-from palimpsest.wire.models.cards import recorded_card
-from palimpsest.wire.models.prices import cost
 
 CANCELLED: Final = "cancelled"
 # Seconds that the answers to open prompts have when a session is closed.
@@ -46,6 +44,8 @@ _STOPS: Final[Mapping[str, StopReason]] = {
     "max_seconds": "max_turn_requests",
     "max_usd": "max_turn_requests",
     "loop": "max_turn_requests",
+    "max_total_tokens": "max_turn_requests",
+    "price_unknown": "max_turn_requests",
     "refusal": "refusal",
     "blocked": "refusal",
     "interrupted": CANCELLED,
@@ -244,7 +244,7 @@ class EditorSession:
     async def _context(self) -> None:
         session, usage = self.agent.session, self._usage()
         share = percent_of(usage.used, usage.size)
-        spent = f"${usage.cost.amount:.4f}" if usage.cost is not None else "unknown"
+        spent = dollars(None if usage.cost is None else usage.cost.amount)
         rows = (
             ("window", f"{usage.used:,} of {usage.size:,} tokens ({share} %)"),
             ("model", session.card.name),
@@ -262,10 +262,6 @@ class EditorSession:
 
     def _usage(self) -> UsageUpdate:
         session = self.agent.session
-        cards = tuple(session.environment.cards)
-        spent = self.agent.children_usd()
-        with suppress(BadInput):
-            spent += sum(cost(each.usage, recorded_card(each.model, cards)).total for each in self._log.ledger.spendings)
-        return UsageUpdate(
-            session_update="usage_update", used=session.used, size=session.card.window, cost=Cost(amount=round(spent, 6), currency="USD")
-        )
+        spent = self.agent.cost_usd()
+        cost = None if spent is None else Cost(amount=round(spent, 6), currency="USD")
+        return UsageUpdate(session_update="usage_update", used=session.used, size=session.card.window, cost=cost)

@@ -6,9 +6,7 @@ from msgspec.structs import replace
 
 from palimpsest.apps.terminal.conversation import AgentConversation
 from palimpsest.apps.terminal.screen.status import Status
-from palimpsest.core.projections.ledger import Ledger
-from palimpsest.wire.models.cards import ModelCard, recorded_card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import PriceBook, total_usd
 
 if TYPE_CHECKING:
     # The engine is loaded while the user may type already.
@@ -32,7 +30,7 @@ class StatusReader:
         counted = self._counted
         return replace(
             counted,
-            cost_usd=counted.cost_usd + agent.children_usd(),
+            cost_usd=total_usd((counted.cost_usd, agent.children_spent().usd)),
             processes=0 if agent.shell is None else len(agent.shell.running()),
             agents=0 if agent.children is None else len(agent.children.live()),
             queued=len(conversation.queued),
@@ -53,12 +51,6 @@ def _counted(session: "Session") -> Status:
         used=session.used,
         window=budget.window,
         fold_at=budget.compact_at,
-        cost_usd=session_usd(ledger, tuple(session.environment.cards)),
+        cost_usd=PriceBook((*session.environment.cards, session.card)).usd(ledger.spendings),
         cached=usage.cache_read / read if read else None,
     )
-
-
-def session_usd(ledger: Ledger, cards: tuple[ModelCard, ...]) -> float:
-    """Return what the calls of a session cost at the prices of their models, in US dollars; unknown models cost nothing."""
-    # Replies of imported sessions may name no model.
-    return sum(cost(spending.usage, recorded_card(spending.model, cards)).total for spending in ledger.spendings if spending.model)

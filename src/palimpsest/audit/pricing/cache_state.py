@@ -23,7 +23,7 @@ from palimpsest.audit.pricing.prefixes import (
     whole_steps,
 )
 from palimpsest.core.edits import Fold, Insert, Mask
-from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, ModelReplied, Usage, ViewEdited
+from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, Failed, Interrupted, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Item, Value
 from palimpsest.core.projections.projection import Scope, StateProjection, Views
 from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
@@ -61,20 +61,29 @@ def watch_after_reply(watch: CacheReads, usage: Usage) -> CacheReads:
 _MOST_MISSES = 2
 
 
+class SentCall(Value, frozen=True):
+    """A turn call without an outcome: its time in milliseconds, and the unscaled tokens of its request."""
+
+    call: CallStarted
+    at: int
+    raw: int
+
+
 class _CacheSnapshot(Value, frozen=True):
-    """The believed cache, the newest turn call, and the unscaled tokens of its request."""
+    """The believed cache, the newest turn call that the provider took in with the unscaled tokens of its request, and the open call."""
 
     cache: Cache = Cache()
     call: CallStarted | None = None
     raw: int | None = None
+    sent: SentCall | None = None
 
 
 class CacheProjection(StateProjection):
-    """Projection of the believed contents of the provider cache."""
+    """Projection of the believed contents of the provider cache. A request changes them when it is answered, not when it is sent."""
 
     name: ClassVar = "cache"
-    watches: ClassVar = frozenset({CallStarted, ModelReplied, ViewEdited, EditUndone, ContextStated})
-    version: ClassVar = 1
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited, EditUndone, ContextStated})
+    version: ClassVar = 2
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _CacheSnapshot
 
@@ -85,13 +94,14 @@ class CacheProjection(StateProjection):
 
     def snapshot(self) -> bytes:
         """The state as JSON."""
-        return msgspec.json.encode(_CacheSnapshot(self._value, self._call, self._raw))
+        return msgspec.json.encode(_CacheSnapshot(self._value, self._call, self._raw, self._sent))
 
     def start_from(self, restored: _CacheSnapshot) -> None:
         """Replace the state."""
         self._value = restored.cache
         self._call = restored.call
         self._raw = restored.raw
+        self._sent = restored.sent
         self._head: tuple[Item, ...] = ()
         self._items: tuple[Item, ...] = ()
 
@@ -102,10 +112,14 @@ class CacheProjection(StateProjection):
         self._head, self._items, view = views.head_before, views.items_before, views.view
         match body:
             case CallStarted(purpose="turn") as call:
-                self._start_call(call, event.at, card)
-                self._raw = counter.raw(view)
+                self._sent = SentCall(call, event.at, counter.raw(view))
             case ModelReplied(purpose="turn", usage=usage):
+                self._take_in(card)
                 self._end_call(usage, event.at, counter, card)
+            case Interrupted(purpose="turn", parts=parts, usage=usage) if parts or usage.prompt:
+                self._take_in(card)
+            case Interrupted(purpose="turn") | Failed(what="call", purpose="turn"):
+                self._sent = None
             case ViewEdited() as edited:
                 self._change_items(view, counter, by=edited)
                 self._value = replace(self._value, reads=watch_after_edit(self._value.reads, edited))
@@ -122,13 +136,21 @@ class CacheProjection(StateProjection):
         """The believed cache."""
         return self._value
 
-    def _start_call(self, call: CallStarted, at: int, card: Card) -> None:
-        last = self._call
-        self._call = call
+    @property
+    def readable(self) -> tuple[CachedPrefix, ...]:
+        """The prefixes that the open call can read, or that the next one could."""
+        last, sent = self._call, self._sent
         # Tools come first in a request, and a cache belongs to one model.
-        same_tools = last is None or (last.model, last.tools) == (call.model, call.tools)
-        prefixes = self._value.prefixes if same_tools else ()
-        self._value = replace(self._value, prefixes=prefixes, called=at, edited=False, automatic=card.cache == "automatic")
+        is_other = sent is not None and last is not None and (last.model, last.tools) != (sent.call.model, sent.call.tools)
+        return () if is_other else self._value.prefixes
+
+    def _take_in(self, card: Card) -> None:
+        """Let the open call be the newest that the provider has seen."""
+        sent, prefixes = self._sent, self.readable
+        if sent is None:
+            return
+        self._call, self._raw, self._sent = sent.call, sent.raw, None
+        self._value = replace(self._value, prefixes=prefixes, called=sent.at, edited=False, automatic=card.cache == "automatic")
 
     def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
         called = at if self._value.called is None else self._value.called

@@ -17,7 +17,7 @@ _LEARNS = "palimpsest"
 class Metering:
     """Projection of the card in use, and of a token counter whose factor follows the reported usage."""
 
-    version: ClassVar = 1
+    version: ClassVar = 2
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
@@ -45,6 +45,12 @@ class Metering:
                 self._follow_model()
             case _:
                 return
+
+    def tools_tokens(self, size: int) -> int:
+        """Tokens of tool declarations with an unscaled size: as the provider measured them, or by the factor."""
+        if self._size != _LEARNS:
+            return self.counter.scaled(size)
+        return self._ledger.value().calibration.tools_tokens(self.card.name, size)
 
     def snapshot(self) -> bytes:
         """The reported usage as JSON."""

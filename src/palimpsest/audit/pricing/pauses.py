@@ -9,7 +9,7 @@ from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS
 from palimpsest.audit.pricing.cache_state import CacheProjection
 from palimpsest.audit.pricing.keeping import CacheLifetime, Tariff, tariff_of
 from palimpsest.audit.pricing.metering import Metering
-from palimpsest.core.events import CallStarted, Event, ModelReplied, TurnStarted, Usage
+from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.projections.projection import Scope, StateProjection
@@ -21,15 +21,20 @@ MOST_PAUSES: Final = 64
 
 
 class StartedCall(Value, frozen=True):
-    """A call on its way: the pause before it in milliseconds, the tokens of the prefix that it can read, and whether that is live."""
+    """A call on its way: the pause before it in milliseconds, the tokens of the prefix that it can read, and whether that is live.
+
+    `at` is its time in milliseconds, and `working` whether it goes on with a turn.
+    """
 
     pause: int = 0
     prefix: int = 0
     live: bool = False
+    at: int = 0
+    working: bool = False
 
 
 class _AccountSnapshot(Value, frozen=True):
-    """The account, the newest call, its time in milliseconds, and whether a turn has started since."""
+    """The account, the open call, the time in milliseconds of the newest that was answered, and whether a turn has started since."""
 
     account: CacheAccount = CacheAccount()
     call: StartedCall | None = None
@@ -41,8 +46,8 @@ class AccountProjection(StateProjection):
     """Projection of the account of the cache, from the calls of turns and the reads that kept a prefix alive."""
 
     name: ClassVar = "cache_account"
-    version: ClassVar = 1
-    watches: ClassVar = frozenset({TurnStarted, CallStarted, ModelReplied})
+    version: ClassVar = 2
+    watches: ClassVar = frozenset({TurnStarted, CallStarted, ModelReplied, Interrupted, Failed})
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _AccountSnapshot
 
@@ -64,17 +69,19 @@ class AccountProjection(StateProjection):
         return self._state.account
 
     def take(self, event: Event) -> None:
-        """Apply one event, before the cache state takes in the reply to a call."""
+        """Apply one event."""
         state, body = self._state, event.body
         match body:
             case TurnStarted():
                 self._state = replace(state, new_turn=True)
             case CallStarted(purpose="turn"):
                 self._start_call(event.at)
-            case ModelReplied(purpose="turn", usage=usage) if usage.prompt:
-                tariff = tariff_of(self._metering.card)
-                if state.call is not None and tariff is not None:
-                    self._state = replace(state, account=after_call(state.account, state.call, usage, tariff), call=None)
+            case ModelReplied(purpose="turn", usage=usage):
+                self._answer(usage)
+            case Interrupted(purpose="turn", parts=parts, usage=usage) if parts or usage.prompt:
+                self._answer(usage)
+            case Interrupted(purpose="turn") | Failed(what="call", purpose="turn"):
+                self._state = replace(state, call=None)
             case ModelReplied(purpose=purpose, usage=usage) if purpose == job_purpose(KEEP_ALIVE):
                 tariff = tariff_of(self._metering.card)
                 if tariff is not None:
@@ -83,12 +90,21 @@ class AccountProjection(StateProjection):
                 pass
 
     def _start_call(self, at: int) -> None:
-        state, prefixes = self._state, self._cache.value().prefixes
+        state = self._state
         pause = 0 if state.called is None else max(0, at - state.called)
-        longest = max(prefixes, key=lambda prefix: prefix.tokens, default=None)
-        call = StartedCall(pause) if longest is None else StartedCall(pause, longest.tokens, longest.live(at))
-        account = with_pause(state.account, pause, working=not state.new_turn)
-        self._state = _AccountSnapshot(account, call, at)
+        longest = max(self._cache.readable, key=lambda prefix: prefix.tokens, default=None)
+        prefix = (0, False) if longest is None else (longest.tokens, longest.live(at))
+        self._state = replace(state, call=StartedCall(pause, *prefix, at, not state.new_turn))
+
+    def _answer(self, usage: Usage) -> None:
+        """Count the open call: the pause before it, and what it cost."""
+        state, call, tariff = self._state, self._state.call, tariff_of(self._metering.card)
+        if call is None:
+            return
+        account = with_pause(state.account, call.pause, working=call.working)
+        if usage.prompt and tariff is not None:
+            account = after_call(account, call, usage, tariff)
+        self._state = _AccountSnapshot(account, called=call.at)
 
 
 def with_pause(account: CacheAccount, pause: int, *, working: bool) -> CacheAccount:

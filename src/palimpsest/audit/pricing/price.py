@@ -19,7 +19,7 @@ from palimpsest.audit.pricing.bill import (
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.prefixes import WarmPrefixes, first_change, shared_head_blocks, warm_prefixes
 from palimpsest.core.edits import Fold
-from palimpsest.core.events import CallStarted, Event, Usage, ViewEdited
+from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
@@ -101,11 +101,18 @@ def price_of_fold(situation: Situation) -> float:
     return fold_price(situation.used, request_after_fold(situation), warm_prefixes(situation), rates_of(situation.card, situation.cache))
 
 
+class _Rent(Value, frozen=True):
+    """Rent of calls that were answered, and of the request that is on its way, both in input tokens."""
+
+    paid: float = 0.0
+    due: float = 0.0
+
+
 class RentProjection:
     """Projection of the rent in input tokens, summed over the calls since the last fold."""
 
-    version: ClassVar = 2
-    watches: ClassVar = frozenset({CallStarted, ViewEdited})
+    version: ClassVar = 3
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited})
     scope: ClassVar[Scope] = "path"
 
     def __init__(self, views: Views, metering: Metering, evidence: EvidenceProjection, *, parts: int) -> None:
@@ -114,48 +121,63 @@ class RentProjection:
         self._metering = metering
         self._evidence = evidence
         self._parts = parts
-        self.value = 0.0
+        self.reset()
+
+    @property
+    def value(self) -> float:
+        """The rent of the calls that had an outcome which is paid."""
+        return self._state.paid
 
     def take(self, event: Event) -> None:
-        """Apply one event: add the rent of a turn call, or reset the sum at a fold."""
+        """Apply one event: a reply pays the rent that its request had, a fold resets the sum; a request that failed cost nothing."""
+        state = self._state
         match event.body:
             case CallStarted(purpose="turn"):
                 counter, card = self._metering.counter, self._metering.card
-                self.value += rent_of_call(self._views.view, self._evidence.value(), counter, card, parts=self._parts)
+                due = rent_of_call(self._views.view, self._evidence.value(), counter, card, parts=self._parts)
+                self._state = _Rent(state.paid, due)
+            case ModelReplied(purpose="turn"):
+                self._state = _Rent(state.paid + state.due)
+            case Interrupted(purpose="turn", parts=parts, usage=usage):
+                self._state = _Rent(state.paid + (state.due if parts or usage.prompt else 0.0))
+            case Failed(what="call", purpose="turn"):
+                self._state = _Rent(state.paid)
             case ViewEdited(edits=edits) if any(isinstance(edit, Fold) for edit in edits):
-                self.value = 0.0
+                self._state = _Rent()
             case _:
                 return
 
     def snapshot(self) -> bytes:
-        """The sum as JSON."""
-        return msgspec.json.encode(self.value)
+        """The sums as JSON."""
+        return msgspec.json.encode(self._state)
 
     def restore(self, data: bytes) -> None:
         """Continue from a snapshot."""
-        self.value = msgspec.json.decode(data, type=float)
+        self._state = msgspec.json.decode(data, type=_Rent)
 
     def reset(self) -> None:
-        """Reset the sum."""
-        self.value = 0.0
+        """Reset the sums."""
+        self._state = _Rent()
 
 
 _PER = 1_000_000
 
 
 class Price(Value, frozen=True):
-    """The extra dollars of the next request, and the dollars that every later one saves."""
+    """The extra dollars of the next request, and the dollars that every later one saves; `None` without known prices."""
 
-    usd: float = 0.0
-    saved_usd_per_call: float = 0.0
+    usd: float | None = None
+    saved_usd_per_call: float | None = None
 
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
     """The price of an edit: the difference of two bills for the next request."""
     card, counter = situation.card, situation.tokens
+    prices = prices_of(card.prices)
+    if not prices.are_known:
+        return Price()
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
-    prices = prices_of(card.prices)
     rates = rates_of(card, situation.cache)
     return Price(cost(then, prices).total - cost(now, prices).total, saved * rates.read * card.prices.input / _PER)
 

@@ -92,8 +92,9 @@ class TurnEnded(EventBody, frozen=True, tag="turn_ended"):
 
 
 class CallStarted(EventBody, frozen=True, tag="call_started"):
-    """A request is sent: its model, parameters and tools, and the digest of its exact bytes. `size` is in bytes, `estimate` in tokens.
+    """A request is sent: its model, parameters and tools, and the digest of its exact bytes. `size` is in bytes.
 
+    `estimate` are the tokens of its view and `tools_estimate` those of its tool declarations, both before calibration.
     Calls of purpose `turn` show the view. Other calls (summary, title, extraction) do not; `request` is then the address of the blob
     that lists the items which the request shows.
     """
@@ -108,6 +109,7 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
     breakpoints: tuple[str, ...] = field(name="marks", default=())
     purpose: str = TURN
     request: str = ""
+    tools_estimate: int = 0
 
 
 class ModelReplied(EventBody, frozen=True, tag="model_replied"):

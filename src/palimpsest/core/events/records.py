@@ -97,15 +97,17 @@ class ChildOpened(EventBody, frozen=True, tag="child_opened"):
 class ChildEnded(EventBody, frozen=True, tag="child_ended"):
     """A sub-agent ended: `text` is its report or the reason, limited in size.
 
-    `usage` and `cost_usd` count all calls of its session so far, `children_usd` those of the sub-agents below it.
+    `usage` and `cost_usd` count all calls of its session so far, `children_usd` and `children_tokens` those of the sub-agents below it.
+    Dollars are `None` if the price of a call is not known; up to version 0.2 such a call counted as zero.
     """
 
     session: str
     status: str
     text: str = ""
     usage: Usage = Usage()
-    cost_usd: float = 0.0
-    children_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    children_usd: float | None = 0.0
+    children_tokens: int = 0
 
 
 class ForeignNoted(EventBody, frozen=True, tag="foreign_noted"):

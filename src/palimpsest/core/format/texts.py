@@ -44,3 +44,28 @@ def counted(number: int, word: str) -> str:
 def percent_of(tokens: int, window: int) -> int:
     """Return the share of a window in whole percent, halves rounded up; 0 without a window."""
     return (200 * tokens + window) // (2 * window) if window else 0
+
+
+def dollars(usd: float | None) -> str:
+    """Format US dollars, with four decimals below a cent; `unknown` for `None`."""
+    if usd is None:
+        return "unknown"
+    if usd < 0:
+        return f"-{dollars(-usd)}"
+    return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def price_facts(price_usd: float | None, saved_usd_per_call: float | None) -> tuple[str, ...]:
+    """Return what an edit saves with each call and what it costs once, in words, the most important first; nothing that is unknown or 0."""
+    facts = []
+    if saved_usd_per_call:
+        verb = "saves" if saved_usd_per_call > 0 else "adds"
+        facts.append(f"{verb} {dollars(abs(saved_usd_per_call))} a call")
+    if price_usd:
+        facts.append(f"costs {dollars(price_usd)} once" if price_usd > 0 else f"saves {dollars(-price_usd)} at once")
+    return tuple(facts)
+
+
+def cost_text(usd: float | None) -> str:
+    """Return what something cost for a line of facts: the dollars, or that they are not known."""
+    return "cost unknown" if usd is None else dollars(usd)

@@ -21,10 +21,10 @@ from palimpsest.core.projections.call_ids import with_tool_classes, with_unique_
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.health import Health, HealthProjection
 from palimpsest.core.projections.jobs import JobStates
-from palimpsest.core.projections.ledger import Ledger
 from palimpsest.core.projections.projection import Derived
 from palimpsest.core.projections.registry import Projections, follow_path
 from palimpsest.core.projections.view import ViewProjection, project
+from palimpsest.core.tokens.spending import Ledger
 from palimpsest.core.view import View
 
 # Events between two checkpoints, and so the most that a resume has to read.

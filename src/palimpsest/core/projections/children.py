@@ -20,7 +20,7 @@ RUNNING: Final = "running"
 class ChildRecord(Value, frozen=True):
     """A sub-agent as the log of its parent knows it. `status` is `running` until its end is recorded.
 
-    `usage`, `cost_usd` and `children_usd` are those of its newest recorded end. `text` is its report until that end was stated to the
+    `usage`, dollars and `children_tokens` are those of its newest recorded end. `text` is its report until that end was stated to the
     model. `opened` and `ended` are the events of its newest start and end; `noticed` are those that stated that end, one on each branch.
     """
 
@@ -31,11 +31,17 @@ class ChildRecord(Value, frozen=True):
     status: str = RUNNING
     text: str = ""
     usage: Usage = Usage()
-    cost_usd: float = 0.0
-    children_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    children_usd: float | None = 0.0
+    children_tokens: int = 0
     opened: int | None = None
     ended: int | None = None
     noticed: tuple[int, ...] = ()
+
+    @property
+    def total_usd(self) -> float | None:
+        """US dollars of its calls and of those below it; `None` if they are not known."""
+        return None if self.cost_usd is None or self.children_usd is None else self.cost_usd + self.children_usd
 
     def is_due(self, path: Path) -> bool:
         """Whether its end has to be stated on a path: one on which it was started and its end was not stated yet."""
@@ -68,7 +74,8 @@ class ChildrenProjection(StateProjection):
                 self._children[session] = replace(known, **named, status=RUNNING, text="", opened=event.seq, noticed=())
             case ChildEnded(session=session, status=status, text=text):
                 known = self._children.get(session, ChildRecord(session))
-                spent = {"usage": body.usage, "cost_usd": body.cost_usd, "children_usd": body.children_usd}
+                names = ("usage", "cost_usd", "children_usd", "children_tokens")
+                spent = {name: getattr(body, name) for name in names}
                 report = text if known.depth else ""
                 self._children[session] = replace(known, status=status, text=report, ended=event.seq, noticed=(), **spent)
             case ContextStated(items=items):

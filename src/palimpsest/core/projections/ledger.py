@@ -1,103 +1,64 @@
-"""Ledger: token usage by model and purpose, on all branches of a log."""
+"""Ledger: token usage of a log, on all branches, kept apart by all that decides what a call costs."""
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from operator import add
 from typing import ClassVar, Final
 
 from msgspec.structs import astuple
 
-from palimpsest.core.events import Event
-from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied, Usage
-from palimpsest.core.items import Value
+from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, ModelSwitched, SessionOpened, Usage
 from palimpsest.core.projections.projection import Scope, StateProjection
-from palimpsest.core.tokens.estimate import MIN_CALIBRATION_TOKENS, Calibration, CalibrationSums, decayed_sums
+from palimpsest.core.tokens.estimate import learn
+from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, SpendingKey, spending_key
 
 # The most open calls that are remembered; older calls without an outcome are dropped.
 MAX_OPEN_CALLS: Final = 64
-
-
-class Spending(Value, frozen=True):
-    """Usage of one model for one purpose. `estimated` are the unscaled estimates of the prompts and `measured` their reported tokens."""
-
-    model: str
-    purpose: str
-    calls: int = 0
-    usage: Usage = Usage()
-    estimated: int = 0
-    measured: int = 0
-
-
-class OpenCall(Value, frozen=True):
-    """A call without an outcome; `estimate` is the unscaled estimate of its prompt, in tokens."""
-
-    seq: int
-    model: str
-    purpose: str
-    estimate: int = 0
-
-
-class Ledger(Value, frozen=True):
-    """All usage of a log, the calibration of token estimates that follows from it, and the open calls."""
-
-    spendings: tuple[Spending, ...] = ()
-    calibration: Calibration = Calibration()
-    open: tuple[OpenCall, ...] = ()
-
-    @property
-    def calls(self) -> int:
-        """Number of replies, and of interrupted calls with usage; side calls are included."""
-        return sum(spending.calls for spending in self.spendings)
-
-    @property
-    def usage(self) -> Usage:
-        """Usage of all calls together."""
-        return total_of(spending.usage for spending in self.spendings)
-
-
-def total_of(usages: Iterable[Usage]) -> Usage:
-    """Return the sum of usages."""
-    rows = [astuple(usage) for usage in usages]
-    return Usage(*(sum(column) for column in zip(*rows, strict=True))) if rows else Usage()
+_DAY_MS: Final = 86_400_000
 
 
 class LedgerProjection(StateProjection):
     """Projection of the ledger, over all events of the file, because every branch costs money."""
 
     name: ClassVar = "ledger"
-    version: ClassVar = 1
-    watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed})
+    version: ClassVar = 2
+    watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed, SessionOpened, ModelSwitched})
     scope: ClassVar[Scope] = "file"
     state_type: ClassVar = Ledger
 
-    __slots__ = ("_calibration", "_open", "_sums", "_value")
+    __slots__ = ("_calibration", "_model", "_open", "_sums", "_value")
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self.start_from(Ledger() if ledger is None else ledger)
 
     def start_from(self, ledger: Ledger) -> None:
         """Replace the state by a ledger."""
-        # Calls, the six parts of the usage, estimated, measured.
-        self._sums: dict[tuple[str, str], list[int]] = {
-            (spending.model, spending.purpose): [spending.calls, *astuple(spending.usage), spending.estimated, spending.measured]
-            for spending in ledger.spendings
+        # Calls, unmeasured calls, the six parts of the usage.
+        self._sums: dict[SpendingKey, list[int]] = {
+            spending_key(spending): [spending.calls, spending.unmeasured, *astuple(spending.usage)] for spending in ledger.spendings
         }
-        self._calibration: dict[str, CalibrationSums] = dict(ledger.calibration.models)
+        self._calibration = ledger.calibration
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
+        self._model = ledger.model
         self._value: Ledger | None = ledger
 
     def take(self, event: Event) -> None:
         """Count one event; events that are no calls are ignored."""
         body = event.body
         if isinstance(body, ModelReplied):
-            self._count_reply(body)
+            self._count_reply(body, event.at)
         elif isinstance(body, CallStarted):
-            self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, body.estimate)
+            # Calls of version 0.2 do not say how much of their prompt is tools, so that they teach nothing about the view.
+            estimate = body.estimate if body.tools_estimate or not body.tools else 0
+            ours = bool(body.digest)
+            self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, estimate, body.tools_estimate, ours)
             if len(self._open) > MAX_OPEN_CALLS:
                 del self._open[next(iter(self._open))]
         elif isinstance(body, Interrupted):
-            self._count_interrupted(body)
+            self._count_interrupted(body, event.at)
         elif isinstance(body, Failed) and body.what == "call":
             self._close(body.call)
+        elif isinstance(body, SessionOpened | ModelSwitched):
+            self._model = body.model
         else:
             return
         self._value = None
@@ -106,30 +67,28 @@ class LedgerProjection(StateProjection):
         """Return the ledger after the last event."""
         if self._value is None:
             spendings = tuple(
-                Spending(model, purpose, sums[0], Usage(*sums[1:7]), sums[7], sums[8]) for (model, purpose), sums in self._sums.items()
+                Spending(model, purpose, sums[0], Usage(*sums[2:]), asked, day, above, sums[1])
+                for (model, purpose, asked, day, above), sums in self._sums.items()
             )
-            self._value = Ledger(spendings, Calibration(dict(self._calibration)), tuple(self._open.values()))
+            self._value = Ledger(spendings, self._calibration, tuple(self._open.values()), self._model)
         return self._value
 
-    def _count_reply(self, reply: ModelReplied) -> None:
+    def _count_reply(self, reply: ModelReplied, at: int) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
-            self._add(reply.model, reply.purpose, reply.usage)
+            self._add(reply.model, "", reply.purpose, reply.usage, at)
             return
-        sums = self._add(reply.model or call.model, call.purpose, reply.usage)
-        measured = reply.usage.prompt
-        if call.estimate and measured:
-            sums[7] += call.estimate
-            sums[8] += measured
-            if call.estimate >= MIN_CALIBRATION_TOKENS:
-                self._calibration[call.model] = decayed_sums(self._calibration.get(call.model), call.estimate, measured)
+        unmeasured = int(call.is_ours and not reply.usage.total)
+        self._add(reply.model, call.model, call.purpose, reply.usage, at, unmeasured)
+        if call.estimate:
+            self._calibration = learn(self._calibration, call.model, call.estimate, reply.usage.prompt, call.tools)
 
-    def _count_interrupted(self, interrupted: Interrupted) -> None:
+    def _count_interrupted(self, interrupted: Interrupted, at: int) -> None:
         """Count the known usage of an interrupted call, without using it for the calibration."""
         call = self._close(interrupted.call, interrupted.purpose)
         if interrupted.usage != Usage():
-            model = interrupted.model or (call.model if call is not None else "")
-            self._add(model, interrupted.purpose, interrupted.usage)
+            asked = "" if call is None else call.model
+            self._add(interrupted.model, asked, interrupted.purpose, interrupted.usage, at)
 
     def _close(self, seq: int | None, purpose: str = "") -> OpenCall | None:
         """Remove and return an open call: call `seq`, or the newest of that purpose if `seq` is `None`; `None` if there is none."""
@@ -138,7 +97,8 @@ class LedgerProjection(StateProjection):
         newest = next((call.seq for call in reversed(self._open.values()) if not purpose or call.purpose == purpose), None)
         return None if newest is None else self._open.pop(newest)
 
-    def _add(self, model: str, purpose: str, usage: Usage) -> list[int]:
-        sums = self._sums.setdefault((model, purpose), [0] * 9)
-        sums[:7] = map(add, sums, (1, *astuple(usage)))
-        return sums
+    def _add(self, model: str, asked: str, purpose: str, usage: Usage, at: int, unmeasured: int = 0) -> None:
+        step = bisect_left(PRICE_STEPS, usage.prompt)
+        key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
+        sums = self._sums.setdefault(key, [0] * 8)
+        sums[:] = map(add, sums, (1, unmeasured, *astuple(usage)))

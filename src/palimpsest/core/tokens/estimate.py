@@ -138,10 +138,16 @@ def family_of(model: str) -> Family:
 
 
 class CalibrationSums(Value, frozen=True):
-    """Exponentially decaying sums of unscaled estimates and of the tokens that the provider reported."""
+    """Exponentially decaying sums of unscaled estimates of views and of the tokens that the provider reported for them.
+
+    `tools` is the unscaled estimate of the tool declarations that the newest calls offered, and `tools_tokens` what the first of these
+    calls showed that they take; that part of a report is no text of the view.
+    """
 
     estimated: float = 0.0
     reported: float = 0.0
+    tools: int = 0
+    tools_tokens: int = 0
 
 
 class Calibration(Value, frozen=True):
@@ -159,17 +165,31 @@ class Calibration(Value, frozen=True):
             return FAMILY_FACTORS[family_of(model)]
         return min(HIGHEST_FACTOR, max(LOWEST_FACTOR, sums.reported / sums.estimated))
 
+    def tools_tokens(self, model: str, tools: int) -> int:
+        """Return the tokens of tool declarations with an unscaled estimate of `tools`: as measured, or by the factor."""
+        sums = self.models.get(model)
+        return sums.tools_tokens if sums is not None and tools and sums.tools == tools else round(tools * self.factor(model))
 
-def learn(calibration: Calibration, model: str, estimated: int, reported: int) -> Calibration:
-    """Return the calibration after one more call; `estimated` is unscaled. Calls below `MIN_CALIBRATION_TOKENS` are ignored."""
-    if estimated < MIN_CALIBRATION_TOKENS or reported <= 0:
+
+def learn(calibration: Calibration, model: str, estimated: int, reported: int, tools: int = 0) -> Calibration:
+    """Return the calibration after one more call; `estimated` and `tools` are the unscaled estimates of its view and its tools.
+
+    A view below `MIN_CALIBRATION_TOKENS` does not change the factor.
+    """
+    if estimated <= 0 or reported <= 0:
         return calibration
-    after = decayed_sums(calibration.models.get(model), estimated, reported)
-    return Calibration({**calibration.models, model: after})
+    before = calibration.models.get(model, CalibrationSums())
+    tools_tokens = before.tools_tokens if tools == before.tools else _tools_tokens(before, estimated, reported, tools)
+    sums = (before.estimated, before.reported)
+    if estimated >= MIN_CALIBRATION_TOKENS:
+        sums = (before.estimated * _DECAY + estimated, before.reported * _DECAY + max(0, reported - tools_tokens))
+    after = CalibrationSums(*sums, tools, tools_tokens)
+    return calibration if after == before else Calibration({**calibration.models, model: after})
 
 
-def decayed_sums(before: CalibrationSums | None, estimated: int, reported: int) -> CalibrationSums:
-    """Return the decaying sums after one more call."""
-    if before is None:
-        return CalibrationSums(estimated, reported)
-    return CalibrationSums(before.estimated * _DECAY + estimated, before.reported * _DECAY + reported)
+def _tools_tokens(before: CalibrationSums, estimated: int, reported: int, tools: int) -> int:
+    """Return the tokens of tool declarations that are new: what is left beside a view of a known factor, else their share by estimates."""
+    if not before.estimated:
+        return reported * tools // (estimated + tools)
+    left = reported - estimated * before.reported / before.estimated
+    return round(min(tools * HIGHEST_FACTOR, max(tools * LOWEST_FACTOR, left)))

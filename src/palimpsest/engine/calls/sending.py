@@ -14,7 +14,7 @@ from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.view import View
 from palimpsest.engine.environment import Encoded
-from palimpsest.engine.session import Session
+from palimpsest.engine.session import Session, tools_size
 from palimpsest.providers.retrying import retry_delay
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import Params, Tool, resolved_params, with_client_metadata
@@ -39,12 +39,15 @@ class Outgoing(Struct, frozen=True):
 
 
 def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0) -> Params:
-    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit."""
+    """Return the parameters with a reply limit that fits the window beside `used` tokens; `wanted` is the preferred limit.
+
+    Where no limit is stated, the provider would take its own, which may be far above or below what the card and the budget assume.
+    """
     limit = min(wanted or params.max_tokens or card.reply, card.reply)
     room = card.window - used
-    if room >= limit and (params.max_tokens or 0) <= card.reply:
-        return replace(params, max_tokens=limit) if wanted else params
-    return replace(params, max_tokens=max(SHORTEST_REPLY, min(room, limit)))
+    if room >= limit and not wanted and params.max_tokens is None and not params.states_limit:
+        return params
+    return replace(params, max_tokens=limit if room >= limit else max(SHORTEST_REPLY, min(room, limit)))
 
 
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
@@ -104,6 +107,7 @@ def _prepared(session: Session, outgoing: Outgoing) -> tuple[Encoded, CallStarte
         digest=request.digest,
         size=len(request.body),
         estimate=0 if is_side_call else session.counter.raw(outgoing.view),
+        tools_estimate=0 if is_side_call else tools_size(outgoing.tools),
         breakpoints=request.breakpoints,
         purpose=outgoing.purpose,
         request=blobs.put(encode_side_request(outgoing.view, session.log.view)) if is_side_call else "",

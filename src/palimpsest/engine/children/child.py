@@ -9,7 +9,6 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Event, Interrupted, ModelReplied, PermissionAsked, ToolRefused, TurnEnded
 from palimpsest.core.items import Text
 from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.costs import FileMeter
 from palimpsest.engine.children.reports import CANCELLED, INTERRUPTED, ChildOutcome, ChildState, outcome_of
 from palimpsest.engine.children.roles import AgentRole
 from palimpsest.engine.children.tree import AgentTree, Slot
@@ -44,7 +43,6 @@ class Child(Struct):
     state: ChildState = "pending"
     text: str = ""
     agent: Agent | None = None
-    meter: FileMeter | None = None
     turn: "asyncio.Task[ChildOutcome] | None" = None
     task: "asyncio.Task[None] | None" = None
     ending: ChildOutcome | None = None

@@ -33,6 +33,7 @@ from palimpsest.engine.children.roles import DEFAULT_ROLE, AgentRole, narrower_l
 from palimpsest.engine.children.tree import AgentTree
 from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.loop.ending import Result, uncancelled
+from palimpsest.engine.loop.limits import NOTHING, Spent, session_usd
 from palimpsest.stores.home import AnyHome, new_id, remove
 from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
 
@@ -116,16 +117,17 @@ class ChildAgents:
         """The nicknames of the open sub-agents, by session."""
         return {child.session: child.nickname for child in self._known.values() if child.agent is not None}
 
-    def spent_usd(self) -> float:
-        """US dollars that the sub-agents and those below them have cost so far."""
-        total = 0.0
+    def spent(self) -> dict[str, Spent]:
+        """What each sub-agent and those below it have spent so far, by session."""
+        found: dict[str, Spent] = {}
         for record in self._agent.session.log.children:
             child = self._known.get(record.session)
-            if child is None or child.agent is None or child.meter is None:
-                total += record.cost_usd + record.children_usd
+            if child is None or child.agent is None:
+                found[record.session] = Spent(record.usage.total + record.children_tokens, record.total_usd)
             else:
-                total += child.meter.read()[1] + child.agent.children_usd()
-        return total
+                own = child.agent.session
+                found[record.session] = Spent(own.log.ledger.usage.total, session_usd(own)) + child.agent.children_spent()
+        return found
 
     def state(self, name: str) -> ChildOutcome:
         """State and report of a sub-agent by id or nickname; `not_found` if this agent has started none of that name."""
@@ -315,12 +317,11 @@ class ChildAgents:
 
     async def _finish(self, child: Child, outcome: ChildOutcome) -> None:
         """End what is below a sub-agent, close it unless it can take further input, and record its end with what it cost."""
-        agent, usage, usd, below = child.agent, Usage(), 0.0, 0.0
+        agent, usage, usd, below = child.agent, Usage(), None, NOTHING
         if agent is not None:
             if agent.children is not None:
                 await agent.children.interrupt()
-            usage, usd = child.meter.read() if child.meter is not None else (usage, usd)
-            below = agent.children_usd()
+            usage, usd, below = agent.session.log.ledger.usage, session_usd(agent.session), agent.children_spent()
         child.state, child.text = outcome.state, bounded_report(outcome.text, child.session)
         try:
             if outcome.state != "completed" and not child.stays_open:
@@ -330,7 +331,8 @@ class ChildAgents:
         finally:
             # What cannot be recorded now, such as on a full disk, is recorded when the session is opened again.
             with suppress(PalimpsestError):
-                self._agent.session.log.append(ChildEnded(child.session, child.state, child.text, usage, usd, below))
+                ended = ChildEnded(child.session, child.state, child.text, usage, usd, below.usd, below.tokens)
+                self._agent.session.log.append(ended)
             child.ended.set()
 
     async def _settled(self, children: Sequence[Child]) -> None:
@@ -340,8 +342,8 @@ class ChildAgents:
             await uncancelled(_as_coroutine(asyncio.wait(tasks)))
 
     def _stop_if_over_budget(self) -> None:
-        meter, most = self._agent.meter, self._agent.limits.usd
-        if meter is not None and most is not None and meter.usd() >= most:
+        meter = self._agent.meter
+        if meter is not None and meter.spent_out() is not None:
             for child in self._known.values():
                 child.cancel(ChildOutcome("interrupted", OVER_BUDGET))
 
@@ -352,7 +354,8 @@ class ChildAgents:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
                 spent = recorded_spending(self._home, record.session)
-                log.append(ChildEnded(record.session, "killed", KILLED, spent.usage, spent.usd, spent.children_usd))
+                cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)
+                log.append(ChildEnded(record.session, "killed", KILLED, *cost))
 
     def _record(self, name: str) -> ChildRecord | None:
         records = [record for record in self._agent.session.log.children if record.depth]

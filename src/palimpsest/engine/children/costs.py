@@ -11,41 +11,21 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord
-from palimpsest.core.projections.ledger import total_of
-from palimpsest.engine.loop.limits import spent_in_events
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.prices import PriceBook, total_usd
 
 UNKNOWN: Final = "unknown"
 """The state of a sub-agent whose parent has not recorded its end, and is not open in any process."""
 
 
-class Spent(Value, frozen=True):
-    """Tokens and US dollars of one session, and the US dollars of the sub-agents below it."""
+class FamilySpending(Value, frozen=True):
+    """Tokens and US dollars of one session, and those of the sub-agents below it; dollars are `None` if they are not known."""
 
     usage: Usage = Usage()
-    usd: float = 0.0
-    children_usd: float = 0.0
-
-
-class FileMeter:
-    """What the calls in the file of an open session have cost so far; each call is priced once."""
-
-    def __init__(self, log: Log, cards: tuple[ModelCard, ...]) -> None:
-        self._log = log
-        self._cards = cards
-        # The calls before the first event of a fork are those of its base.
-        self._priced_to = log.reader.first - 1
-        self._usage = Usage()
-        self._usd = 0.0
-
-    def read(self) -> tuple[Usage, float]:
-        """Tokens and US dollars of all calls."""
-        tip = self._log.tip
-        if tip > self._priced_to:
-            usage, usd = spent_in_events(self._log, self._cards, self._priced_to + 1, tip)
-            self._usage, self._usd, self._priced_to = total_of((self._usage, usage)), self._usd + usd, tip
-        return self._usage, self._usd
+    usd: float | None = 0.0
+    children_usd: float | None = 0.0
+    children_tokens: int = 0
 
 
 class FamilyMember(Value, frozen=True):
@@ -62,7 +42,7 @@ class FamilyMember(Value, frozen=True):
     state: str = ""
     model: str = ""
     usage: Usage = Usage()
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
 
 
 def family_of(home: AnyHome, session: str) -> tuple[FamilyMember, ...]:
@@ -76,8 +56,8 @@ def family_of(home: AnyHome, session: str) -> tuple[FamilyMember, ...]:
 def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: tuple[ModelCard, ...]) -> Iterator[FamilyMember]:
     try:
         with Log.open(home.store, member.session, home.clock) as log:
-            (usage, usd), children = FileMeter(log, cards).read(), log.children
-            own = {"model": log.view.model, "usage": usage, "cost_usd": usd}
+            ledger, children = log.ledger, log.children
+            own = {"model": log.view.model, "usage": ledger.usage, "cost_usd": PriceBook(cards).usd(ledger.spendings)}
             meta = log.opened.meta if log.opened.opener is not None else {}
             is_open = home.store.has_writer(member.session) if any(child.status == RUNNING for child in children) else False
     except PalimpsestError:
@@ -103,10 +83,11 @@ def child_state(child: ChildRecord, *, is_open: bool) -> str:
     return UNKNOWN if child.status == RUNNING and child.depth > 0 and not is_open else child.status
 
 
-def recorded_spending(home: AnyHome, session: str) -> Spent:
-    """What a session and those below it have cost by their files; nothing if its file is missing or cannot be read."""
+def recorded_spending(home: AnyHome, session: str) -> FamilySpending:
+    """What a session and those below it have cost by their files; dollars are not known if its file is missing or cannot be read."""
     try:
         own, *below = family_of(home, session)
     except PalimpsestError:
-        return Spent()
-    return Spent(own.usage, own.cost_usd, sum(member.cost_usd for member in below))
+        return FamilySpending(usd=None)
+    tokens = sum(member.usage.total for member in below)
+    return FamilySpending(own.usage, own.cost_usd, total_usd(member.cost_usd for member in below), tokens)

@@ -8,7 +8,6 @@ from palimpsest.core.events import SessionOpened
 from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.children.child import Child, Opening
-from palimpsest.engine.children.costs import FileMeter
 from palimpsest.engine.children.forks import fork_for_child
 from palimpsest.engine.children.roles import narrower_limits
 from palimpsest.stores.home import AnyHome, remove
@@ -46,7 +45,7 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
         raise ToolError(f"the sub-agent cannot be opened: {error.message}") from error
     kept = {name: getattr(session.environment, name) for name in _INHERITED}
     agent.session.environment = replace(agent.session.environment, **kept)
-    child.agent, child.meter = agent, FileMeter(agent.session.log, tuple(session.environment.cards))
+    child.agent = agent
     return agent
 
 

@@ -24,13 +24,15 @@ INTERRUPTED: Final = "The agent that started it was interrupted."
 CANCELLED: Final = "Its task was cancelled."
 REPLACED: Final = "Its turn was ended for new input."
 CLOSED: Final = "It was closed before it had finished."
-OVER_BUDGET: Final = "The cost limit of the turn that started it was reached."
+OVER_BUDGET: Final = "The limit of dollars or tokens of the turn that started it was reached."
 GO_ON: Final = "You were stopped before you had finished. Look at the present state, then go on with your task."
 _LIMITS: Final = {
     "max_calls": "model calls",
     "max_tools": "tool calls",
     "max_seconds": "seconds",
     "max_usd": "US dollars",
+    "max_total_tokens": "tokens",
+    "price_unknown": "US dollars (the price of a call is not known)",
 }
 
 

@@ -80,7 +80,7 @@ def narrower_limits(*given: Limits) -> Limits:
     return Limits(
         *(
             min((value for limits in given if (value := getattr(limits, name)) is not None), default=None)
-            for name in ("calls", "tools", "seconds", "usd")
+            for name in Limits.__struct_fields__
         )
     )
 
@@ -165,8 +165,8 @@ def _limits(fields: Mapping[str, str]) -> Limits:
             raise BadInput(f"its {name} is no number")
         return value
 
-    calls, tools = number("max_turns"), number("max_tools")
-    return Limits(None if calls is None else int(calls), None if tools is None else int(tools), number("max_seconds"), number("max_usd"))
+    calls, tools, tokens = (None if (found := number(name)) is None else int(found) for name in ("max_turns", "max_tools", "max_tokens"))
+    return Limits(calls, tools, number("max_seconds"), number("max_usd"), tokens)
 
 
 def _role_files(folder: Path, project: Path | None) -> Iterator[Path]:

@@ -59,7 +59,7 @@ def configured_agent(
     an unknown model, `Locked` if another process has the session.
     """
     config = settings.config
-    providers = RunProviders(settings, notify)
+    providers = RunProviders(settings, notify, keeps_open=True)
     agent = Agent(
         _card(settings, recorded.model, cards, notify),
         profile=profile_of(settings, recorded.profile, os.environ),
@@ -67,11 +67,11 @@ def configured_agent(
         cwd=cwd,
         home=home,
         resume=session,
-        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd),
+        limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd, config.max_tokens),
         jobs=jobs,
     )
     agent.jobs.exit_seconds = config.jobs.exit_seconds
-    agent.resources.callback(providers.close)
+    agent.resources.push_async_callback(providers.aclose)
     if config.retries is not None:
         environment = agent.session.environment
         agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
@@ -121,7 +121,7 @@ def coding_settings(
         agents=AgentSettings(
             config.agents.max_depth,
             config.agents.max_threads,
-            Limits(calls=config.agents.max_turns, seconds=config.agents.max_seconds, usd=config.agents.max_usd),
+            Limits(config.agents.max_turns, None, config.agents.max_seconds, config.agents.max_usd, config.agents.max_tokens),
             end_with_turn=end_with_turn,
         ),
         mcp=mcp_settings(settings),

@@ -15,6 +15,7 @@ from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
 
 if TYPE_CHECKING:
+    from palimpsest.providers.http import HttpProvider
     from palimpsest.providers.local import LocalProvider
 
 LOCAL: Final = "local"
@@ -53,7 +54,7 @@ def is_offline(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("PAL_OFFLINE", "").strip().lower() not in _FALSE_WORDS
 
 
-def configured_provider(model: ModelCard, settings: Settings) -> Provider:
+def configured_provider(model: ModelCard, settings: Settings) -> "HttpProvider":
     """Return the HTTP provider of a model with address, key, headers and timeout of the settings. Raises `BadInput` if one is missing."""
     from palimpsest.providers.keys import ProviderOptions, http_provider  # needed only to call a model
     from palimpsest.providers.responses import ReplyLimits
@@ -74,12 +75,14 @@ def model_of(name: str) -> str:
 class RunProviders:
     """The providers of a run, each made once. `notify` gets a line for the user before something takes long.
 
-    `close` stops the models of this process.
+    `close` stops the models of this process. With `keeps_open` connections stay open between requests, until `aclose`.
     """
 
-    def __init__(self, settings: Settings, notify: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, notify: Callable[[str], None], *, keeps_open: bool = False) -> None:
         self._settings = settings
         self._notify = notify
+        self._keeps_open = keeps_open
+        self._http: list[HttpProvider] = []
         self._known: dict[str, Provider] = {}
         self._local: list[LocalProvider] = []
 
@@ -105,7 +108,16 @@ class RunProviders:
         address = self._settings.config.providers.get(LOCAL, ProviderConfig()).base_url
         if model.provider == LOCAL and not address.strip():
             return self._in_process(model)
-        return configured_provider(model, self._settings)
+        provider = configured_provider(model, self._settings)
+        if self._keeps_open:
+            self._http.append(provider.keep_open())
+        return provider
+
+    async def aclose(self) -> None:
+        """Close the connections, and stop the models of this process."""
+        while self._http:
+            await self._http.pop().aclose()
+        self.close()
 
     def _in_process(self, model: ModelCard) -> Provider:
         from palimpsest.providers.local import LocalProvider, require_extra  # most runs have no local model

@@ -15,7 +15,7 @@ from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
 from palimpsest.engine.conversation.following import end_call, follow, leading_system_messages
 from palimpsest.engine.policies import PolicyRun, always, run_policies
-from palimpsest.engine.session import Session
+from palimpsest.engine.session import Session, tools_size
 from palimpsest.mirror.bodies import NewMessage, tools_of
 from palimpsest.mirror.detecting import detected_wire, shape_of
 from palimpsest.mirror.elements import Splice, record_of
@@ -243,7 +243,9 @@ class FollowedList:
         session, view = self.session, self.session.log.view
         breakpoints = (*_head_breakpoints(system, view), *self._mirror.breakpoints(view))
         tools, estimate = session.keep_tools(session.tools), session.counter.raw(view)
-        session.log.append(CallStarted(session.card.name, self.wire, tools=tools, estimate=estimate, breakpoints=breakpoints))
+        size = tools_size(session.tools)
+        started = CallStarted(session.card.name, self.wire, tools=tools, estimate=estimate, breakpoints=breakpoints, tools_estimate=size)
+        session.log.append(started)
 
 
 def _head_breakpoints(system: object, view: View) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
+from palimpsest.core.format.texts import counted
 from palimpsest.core.policy import Answer, Ask, Job, JobEnd, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.calls.plans import answer_want
+from palimpsest.engine.loop.limits import price_book
 from palimpsest.engine.session import Session
-from palimpsest.wire.models.cards import recorded_card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import Tariff
 
 Result = TypeVar("Result")
 _JOB_EVENTS: Final = get_args(JobEvent)
@@ -110,10 +111,10 @@ async def committed(result: JobResult, seconds: float) -> JobResult:
     return replace(result, events=events, why=_line(end.why) or result.why, notice=_line(end.notice) or result.notice)
 
 
-def spent_usd(session: Session, job: str) -> float:
-    """US dollars of the calls of a job in this session, by the ledger; models without known prices cost nothing."""
-    cards, purpose = tuple(session.environment.cards), job_purpose(job)
-    return sum(cost(each.usage, recorded_card(each.model, cards)).total for each in session.log.ledger.spendings if each.purpose == purpose)
+def spent_usd(session: Session, job: str) -> float | None:
+    """US dollars of the calls of a job in this session, by the ledger; `None` if the price of one is not known."""
+    purpose = job_purpose(job)
+    return price_book(session).usd(each for each in session.log.ledger.spendings if each.purpose == purpose)
 
 
 def reason(error: BaseException) -> str:
@@ -196,7 +197,7 @@ def answers_of(session: Session, job: Job) -> Callable[[Want], Awaitable[Answer]
             raise BadInput(f"a job yielded {type(want).__name__}, which is no want", where=job.name)
         if isinstance(want, Ask):
             turns = max(1, min(want.turns, job.limits.calls - calls))
-            _check_budget(session, job, calls)
+            _check_budget(session, job, calls, want)
             calls += turns
             # The ledger accounts for the calls of a job by their purpose, so the job cannot choose it.
             want = replace(want, purpose=job_purpose(job.name), turns=turns)
@@ -211,12 +212,19 @@ async def _carried_out(session: Session, job: Job, situation: JobSituation) -> J
     return await drive(_OwnSteps(plan), answers_of(session, job), in_abandoned_thread) if isinstance(plan, Generator) else plan
 
 
-def _check_budget(session: Session, job: Job, calls: int) -> None:
-    """Raise `OverBudget` if the job may make no more calls."""
-    limits, spent = job.limits, spent_usd(session, job.name)
+def _check_budget(session: Session, job: Job, calls: int, want: Ask) -> None:
+    """Raise `OverBudget` if the job may make no more calls, or if a budget in dollars cannot be kept."""
+    limits = job.limits
     if calls >= limits.calls:
-        raise OverBudget(f"a run may make {limits.calls} model calls", where=job.name)
-    if limits.usd is not None and spent >= limits.usd:
+        raise OverBudget(f"a run may make {counted(limits.calls, 'model call')}", where=job.name)
+    if limits.usd is None:
+        return
+    card = session.named_card(want.model) if want.model else session.card
+    spent = None if Tariff.of(card) is None else spent_usd(session, job.name)
+    if spent is None:
+        advice = "write its prices into cards.toml, or turn the job off"
+        raise OverBudget(f"no price is known for {card.name}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
+    if spent >= limits.usd:
         raise OverBudget(f"the budget of ${limits.usd:g} in a session is spent", where=job.name)
 
 

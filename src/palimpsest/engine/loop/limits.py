@@ -1,72 +1,101 @@
-"""Limits of a turn: model calls, tool calls, seconds and US dollars, measured against the log."""
+"""Limits of a turn: model calls, tool calls, seconds, US dollars and tokens, measured against the log."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Interrupted, ModelReplied, Usage
-from palimpsest.core.log.log import Log
 from palimpsest.core.projections.jobs import is_job_purpose
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.session import Session
-from palimpsest.wire.models.cards import ModelCard, recorded_card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models.prices import PriceBook, Tariff, total_usd
 
-LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd"]
-"""The stop reason of a turn that reached a limit."""
+LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd", "max_total_tokens", "price_unknown"]
+"""The stop reason of a turn that reached a limit; `price_unknown` if there is a limit in dollars and a call has no known price."""
+_NUMBERS: Final = ("calls", "tools", "seconds", "usd", "tokens")
 
 
 class Limits(Struct, frozen=True):
-    """The most that one turn may use; `None` means no limit. `calls` counts model calls, `tools` tool calls."""
+    """The most that one turn may use; `None` means no limit. `calls` counts model calls, `tools` tool calls, `tokens` all of its calls."""
 
     calls: int | None = None
     tools: int | None = None
     seconds: float | None = None
     usd: float | None = None
+    tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("calls", "tools", "seconds", "usd"):
+        for name in _NUMBERS:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise BadInput(f"the limit {name} must be more than 0, not {value}")
+
+    def check(self, card: ModelCard) -> None:
+        """Raise `BadInput` if there is a limit in dollars that cannot be kept, because the model has no known price."""
+        if self.usd is not None:
+            price_of_limit(card, self.usd, "limit tokens instead (--max-tokens, max_tokens)", "max_usd")
 
 
 NO_LIMITS: Final = Limits()
 
 
-def cost_of_events(session: Session, first: int, last: int, *, jobs: bool = True) -> float:
-    """US dollars of the calls that ended in the events `first` to `last`, each at the prices of its model; unknown models cost nothing.
+def price_of_limit(card: ModelCard, usd: float, instead: str, where: str) -> Tariff:
+    """Return the prices by which a limit in dollars is kept. Raises `BadInput` if none are known, with what to do `instead`."""
+    tariff = Tariff.of(card)
+    if tariff is None:
+        why = f"the limit of ${usd:g} cannot be kept, because no price is known for {card.name}"
+        raise BadInput(f"{why}; {instead}, or write its prices into cards.toml (0 for a free model)", where=where)
+    return tariff
 
-    With `jobs` those of background jobs are included.
-    """
-    return spent_in_events(session.log, tuple(session.environment.cards), first, last, jobs=jobs)[1]
+
+class Spent(Struct, frozen=True):
+    """Tokens and US dollars of calls; `None` if the price of one of them is unknown."""
+
+    tokens: int = 0
+    usd: float | None = 0.0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(self.tokens + other.tokens, total_usd((self.usd, other.usd)))
+
+    def since(self, earlier: "Spent") -> "Spent":
+        """What was spent after an earlier state."""
+        if self == earlier:
+            return NOTHING
+        known = self.usd is not None and earlier.usd is not None
+        return Spent(self.tokens - earlier.tokens, (self.usd or 0.0) - (earlier.usd or 0.0) if known else None)
 
 
-def spent_in_events(log: Log, cards: tuple[ModelCard, ...], first: int, last: int, *, jobs: bool = True) -> tuple[Usage, float]:
-    """Tokens and US dollars of the calls that ended in the events `first` to `last`; unknown models cost nothing."""
-    ended = [event.body for event in log.reader.run(first, last) if isinstance(event.body, ModelReplied | Interrupted)]
-    calls = [body for body in ended if jobs or not is_job_purpose(body.purpose)]
-    # One by one, because prices of long prompts depend on the single call.
-    return total_of(body.usage for body in calls), sum(cost(body.usage, recorded_card(body.model, cards)).total for body in calls)
+NOTHING: Final = Spent()
+
+
+def price_book(session: Session) -> PriceBook:
+    """The prices of the models that a session knows, its own among them."""
+    return PriceBook((*session.environment.cards, session.card))
+
+
+def session_usd(session: Session) -> float | None:
+    """US dollars of all calls of a session so far; `None` if they are not known. Sub-agents are not included."""
+    return price_book(session).usd(session.log.ledger.spendings)
 
 
 class TurnMeter:
-    """What a turn has used since it started: the counters of the log now, less those at the start.
+    """What a turn has used since it started: the ledger of the log now, less that at the start.
 
-    `children_usd` returns the US dollars that the sub-agents of the session have cost so far.
+    `children` returns what each sub-agent of the session has spent so far. Raises `BadInput` if a limit in dollars cannot be kept.
     """
 
-    def __init__(self, session: Session, limits: Limits, children_usd: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, session: Session, limits: Limits, children: Callable[[], Mapping[str, Spent]] = dict) -> None:
+        limits.check(session.card)
         self._session = session
         self._limits = limits
-        self._children_usd = children_usd
-        self._children_before = children_usd()
+        self._children = children
+        self._children_before = children()
         self._calls = session.log.health.calls
-        self._priced_to = session.log.tip
-        self._usd = 0.0
+        self._start = session.log.ledger
+        self._unmeasured = self._estimated = 0
         self.tools = 0
 
     @property
@@ -81,18 +110,36 @@ class TurnMeter:
             return "max_calls"
         if limits.tools is not None and self.tools >= limits.tools:
             return "max_tools"
-        if limits.usd is not None and self.usd() >= limits.usd:
-            return "max_usd"
-        return None
+        return self.spent_out()
 
-    def usd(self) -> float:
-        """US dollars that the turn has cost so far, side calls and sub-agents included; jobs beside it have budgets of their own."""
-        tip = self._session.log.tip
-        if tip > self._priced_to:
-            # Prices of long prompts depend on the single call, so the calls are priced one by one, each once.
-            self._usd += cost_of_events(self._session, self._priced_to + 1, tip, jobs=False)
-            self._priced_to = tip
-        return self._usd + self._children_usd() - self._children_before
+    def spent_out(self) -> LimitName | None:
+        """Return the limit of tokens or dollars that the turn has reached, or `None`."""
+        limits = self._limits
+        if limits.tokens is None and limits.usd is None:
+            return None
+        spent = self.spent()
+        if limits.tokens is not None and spent.tokens >= limits.tokens:
+            return "max_total_tokens"
+        if limits.usd is None:
+            return None
+        if spent.usd is None:
+            return "price_unknown"
+        return "max_usd" if spent.usd >= limits.usd else None
+
+    def spent(self) -> Spent:
+        """What the turn has cost so far, side calls and sub-agents included; jobs beside it have budgets of their own."""
+        own = [each for each in self._session.log.ledger.since(self._start) if not is_job_purpose(each.purpose)]
+        return sum(
+            (now.since(self._children_before.get(name, NOTHING)) for name, now in self._children().items()),
+            Spent(self._tokens(own), price_book(self._session).usd(own)),
+        )
+
+    def _tokens(self, spendings: list[Spending]) -> int:
+        """Tokens of calls; those of a call whose usage was not reported are taken to be those of the next request."""
+        unmeasured = sum(each.unmeasured for each in spendings)
+        self._estimated += (unmeasured - self._unmeasured) * self._session.used
+        self._unmeasured = unmeasured
+        return total_of(each.usage for each in spendings).total + self._estimated
 
 
 async def within_seconds(seconds: float | None, work: Coroutine[Any, Any, str]) -> str:

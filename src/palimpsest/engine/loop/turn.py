@@ -93,6 +93,9 @@ async def _work(loop: Loop) -> str:
         stop = (_end_of(progress, reply) if finished else progress.repeats()) or meter.reached()
         if stop is not None and not await _goes_on(loop, stop, reply):
             return stop
+        if stop is not None and (limit := meter.reached()) is not None:
+            # A hook that lets a finished turn go on does not lift its limits.
+            return limit
 
 
 def _end_of(progress: Progress, reply: ModelReplied) -> str | None:

@@ -43,13 +43,16 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
     """Return the names of the jobs of memory that the settings and a profile turn on, in the order in which they start."""
     if not config.use:
         return ()
+    asks = goes_on and config.jobs == "auto"
+    # Notes that were asked for by name get a run that says why there are none.
+    notes = (asks and config.running_notes != "off") or (goes_on and config.running_notes == "on")
     wanted = (
         ("remember", profile.memory.remembers),
-        ("extract_notes", profile.memory.extracts and goes_on and config.extract_every > 0),
-        ("running_notes", profile.memory.takes_notes and goes_on and config.running_notes != "off"),
+        ("extract_notes", profile.memory.extracts and asks and config.extract_every > 0),
+        ("running_notes", profile.memory.takes_notes and notes),
         ("note_uses", profile.notes.head != "nothing"),
         ("past_sessions", profile.notes.head != "nothing" and goes_on),
-        ("pipeline", profile.memory.summarises and goes_on and config.jobs == "auto" and config.sessions_per_start > 0),
+        ("pipeline", profile.memory.summarises and asks and config.sessions_per_start > 0),
     )
     return tuple(name for name, is_on in wanted if is_on)
 

@@ -34,10 +34,10 @@ from palimpsest.core.items import Image, Item, Text, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import unanswered_calls
 from palimpsest.core.ports import Blobs
-from palimpsest.core.projections.ledger import total_of
 from palimpsest.core.projections.view import ViewReplay
 from palimpsest.core.tokens.budget import used
 from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.tokens.spending import total_of
 from palimpsest.core.view import View
 from palimpsest.foreign.codex.item_writer import ItemEncoding, encode_items
 from palimpsest.foreign.codex.stored_lines import media_url

@@ -4,7 +4,7 @@ import json
 import re
 from html import escape
 
-from palimpsest.core.format.texts import counted, utc_text
+from palimpsest.core.format.texts import counted, dollars, price_facts, utc_text
 from palimpsest.core.items import Thinking, ToolCall, text_of
 from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
 
@@ -53,11 +53,6 @@ def bytes_of(size: int) -> str:
 def utc_time(at: int) -> str:
     """A time in milliseconds as UTC text."""
     return utc_text(at, "%Y-%m-%d %H:%M:%S UTC")
-
-
-def dollars(cost: float) -> str:
-    """A price for people."""
-    return f"${cost:,.2f}" if cost >= 0.01 or cost == 0 else f"${cost:.4f}"
 
 
 def arguments_of(call: ToolCall) -> str:
@@ -112,8 +107,7 @@ def edit_line(edit: EditEntry) -> str:
     details = [f"by {headline(edit.by)}" + (f": {headline(edit.why, 200)}" if edit.why else "")]
     if edit.tokens_before and edit.tokens_after:
         details.append(f"{edit.tokens_before:,} → {edit.tokens_after:,} tokens")
-    if edit.price is not None:
-        details.append(dollars(edit.price))
+    details += price_facts(edit.price, None)
     for items, verb in ((edit.hidden_items, "hides"), (edit.restored, "brings back"), (edit.inserted, "adds")):
         if items:
             details.append(f"{verb} {counted(len(items), 'item')}")

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from palimpsest.core.edits import Mask
-from palimpsest.core.errors import BadInput
 from palimpsest.core.events import (
     TURN,
     CallStarted,
@@ -32,7 +31,6 @@ from palimpsest.core.events import (
     ToolReturned,
     TurnEnded,
     Unknown,
-    Usage,
     UserSaid,
     ViewEdited,
 )
@@ -41,8 +39,9 @@ from palimpsest.core.format.path import Path
 from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.projections.view import ViewProjection
+from palimpsest.core.tokens.spending import total_of
 from palimpsest.foreign.exporting.entries import (
     EditEntry,
     Entry,
@@ -56,8 +55,8 @@ from palimpsest.foreign.exporting.entries import (
 )
 from palimpsest.foreign.exporting.formatting import headline
 from palimpsest.foreign.reading.cleaning import AnyValue, Clean, as_is, clean_value
-from palimpsest.wire.models.cards import CARDS, ModelCard, card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.cards import CARDS, ModelCard
+from palimpsest.wire.models.prices import PriceBook
 
 _CLEANED_LENGTH = 4_000
 
@@ -102,12 +101,13 @@ class _TurnBuilder:
         self._projection: ViewProjection | None = ViewProjection(find=log.reader.item)
         self._number = 0
         self._model = ""
+        self._ledger, self._book = LedgerProjection(), PriceBook(cards)
         self._begin()
 
     def _begin(self) -> None:
         self._entries: list[Entry] = []
         self._pending_calls: dict[str, int] = {}
-        self._usages: list[tuple[str, Usage]] = []
+        self._before = self._ledger.value()
 
     def turns(self) -> Iterator[Turn]:
         for event in self._log.events(self._path):
@@ -121,22 +121,19 @@ class _TurnBuilder:
 
     @property
     def _has_content(self) -> bool:
-        return bool(self._entries or self._usages or self._number)
+        return bool(self._entries or self._ledger.value().calls > self._before.calls or self._number)
 
     def _end(self) -> Turn:
-        usage = total_of(usage for _, usage in self._usages)
-        turn = Turn(self._number, tuple(self._entries), len(self._usages), usage, self._cost())
+        spendings = self._ledger.value().since(self._before)
+        usage = total_of(spending.usage for spending in spendings)
+        calls = sum(spending.calls for spending in spendings)
+        turn = Turn(self._number, tuple(self._entries), calls, usage, self._book.usd(spendings))
         self._begin()
         return turn
 
-    def _cost(self) -> float | None:
-        try:
-            return sum(cost(usage, card(model, self._cards)).total for model, usage in self._usages)
-        except BadInput:
-            return None
-
     def _add(self, event: Event) -> None:
         body = event.body
+        self._ledger.take(event)
         if isinstance(body, ViewEdited):
             self._entries.append(self._edit_entry(event, body))
             return
@@ -167,7 +164,6 @@ class _TurnBuilder:
 
     def _add_reply(self, event: Event, body: ModelReplied | Interrupted) -> None:
         model = body.model or self._model
-        self._usages.append((model, body.usage))
         if body.purpose != TURN:
             self._add_note(event, f"a call beside the conversation ({body.purpose})", "\n".join(text_of(part) for part in body.parts))
             return

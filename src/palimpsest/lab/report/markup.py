@@ -59,9 +59,9 @@ def short_number(number: float) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """Format dollars, with four decimals for small amounts; `?` for None."""
+    """Format dollars, with four decimals for small amounts; `unknown` for `None`."""
     if usd is None:
-        return "?"
+        return "unknown"
     sign, size = "−" if usd < 0 else "", abs(usd)
     return f"{sign}${size:,.2f}" if size >= 0.095 or size < 0.00005 else f"{sign}${size:.4f}"
 

@@ -17,8 +17,8 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
         bool, Meta(description="Offer the tool `memory`, which Anthropic's models know, with all notes as files, in place of `remember`.")
     ] = False
     jobs: Annotated[
-        Literal["auto", "off"], Meta(description="Whether background jobs may ask a model for notes, which costs money: auto or off.")
-    ] = "auto"
+        Literal["auto", "off"], Meta(description="auto: background jobs ask a model for notes, which costs money; off: none is asked.")
+    ] = "off"
     model: Annotated[str, Meta(description="Model of the jobs; unset: that of the session.", extra={"example": '"claude-haiku-4-5"'})] = ""
     extract_every: Annotated[Number, Meta(description="Turns from one extraction of notes to the next; 0: none.")] = 1
     running_notes: Annotated[

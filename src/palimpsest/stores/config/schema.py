@@ -120,6 +120,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     max_turns: Annotated[_Count | None, Meta(description="Most model calls of one task of a sub-agent.", extra=_example("50"))] = None
     max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one task of a sub-agent.", extra=_example("1800"))] = None
     max_usd: Annotated[_Dollars | None, Meta(description="Most US dollars of one task of a sub-agent.", extra=_example("1"))] = None
+    max_tokens: Annotated[_Count | None, Meta(description="Most tokens of one task of a sub-agent.", extra=_example("2_000_000"))] = None
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True):
@@ -205,7 +206,13 @@ class Config(Struct, frozen=True, kw_only=True):
     max_turns: Annotated[_Count | None, Meta(description="Most model calls of one prompt.", extra=_PROJECT | _example("50"))] = None
     max_tools: Annotated[_Count | None, Meta(description="Most tool calls of one prompt.", extra=_PROJECT | _example("200"))] = None
     max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one prompt.", extra=_PROJECT | _example("3600"))] = None
-    max_usd: Annotated[_Dollars | None, Meta(description="Most US dollars of one prompt.", extra=_PROJECT | _example("2.5"))] = None
+    max_usd: Annotated[
+        _Dollars | None,
+        Meta(description="Most US dollars of one prompt; refused where no price is known.", extra=_PROJECT | _example("2.5")),
+    ] = None
+    max_tokens: Annotated[
+        _Count | None, Meta(description="Most tokens of one prompt, read and written.", extra=_PROJECT | _example("5_000_000"))
+    ] = None
     retries: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,
         Meta(description="Retries of a failed request; unset: 8 while an agent works, 3 in other commands.", extra=_example("3")),

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import EventRef, SessionOpened, Usage
+from palimpsest.core.events import EventRef, SessionOpened
 from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.ports import CountedContext, LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow
+from palimpsest.core.tokens.spending import Ledger
 from palimpsest.stores.index.database import Database
 from palimpsest.stores.index.search_text import separate_cjk
 from palimpsest.stores.index.search_units import SessionRowBuilder, search_units
@@ -24,19 +25,19 @@ _PIECE_BYTES = 1024 * 1024
 # Read again whenever a log has grown, which takes a few hundredths of a second.
 _FINGERPRINTED_BYTES = 32 * _PIECE_BYTES
 _LAST_LINE_BYTES = 512
-_usages = msgspec.json.Decoder(dict[str, Usage])
+_ledgers = msgspec.json.Decoder(Ledger)
 _places = msgspec.json.Decoder(EventRef)
 _counts = msgspec.json.Decoder(CountedContext)
 
 # Raised too when the same log is counted otherwise than before, because `counted` keeps counts.
-VERSION = 5
+VERSION = 6
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.
 SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
-    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, usage TEXT, base TEXT, opener TEXT,
+    created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, ledger TEXT, base TEXT, opener TEXT,
     counted TEXT, size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
     bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
 CREATE TABLE units(
@@ -80,9 +81,9 @@ class ReadState(Struct, frozen=True):
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """Return the session of a row of the table `sessions`."""
-    *plain, usage, base, opener, counted = values[_ROW_FIELDS]
+    *plain, ledger, base, opener, counted = values[_ROW_FIELDS]
     places = [place and _places.decode(place) for place in (base, opener)]
-    return SessionRow(*[*plain, _usages.decode(usage), *places, counted and _counts.decode(counted)])
+    return SessionRow(*[*plain, _ledgers.decode(ledger), *places, counted and _counts.decode(counted)])
 
 
 def keep_counts(connection: sqlite3.Connection, rows: Sequence[SessionRow]) -> None:
@@ -253,8 +254,8 @@ class Refresher:
         return unit
 
     def _save(self, number: int, state: ReadState, row: SessionRow) -> None:
-        *plain, usage, base, opener, counted = msgspec.structs.astuple(row)
-        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (usage, base, opener, counted))
+        *plain, ledger, base, opener, counted = msgspec.structs.astuple(row)
+        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (ledger, base, opener, counted))
         self._connection.execute(_SAVE, (number, *plain, *coded, *msgspec.structs.astuple(state)))
 
 

@@ -20,14 +20,13 @@ from palimpsest.core.events import (
     Rewound,
     SessionOpened,
     Titled,
-    Usage,
     UserSaid,
     ViewEdited,
 )
 from palimpsest.core.events.event_items import all_items_of, items_of
 from palimpsest.core.items import text_of
 from palimpsest.core.ports import SessionRow, UnitKind
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.projections.ledger import LedgerProjection
 
 _TITLE_CHARS = 80
 # The largest number that SQLite can store.
@@ -65,12 +64,13 @@ class SessionRowBuilder:
         self._changes: dict[str, object] = {}
         self.title, self.model, self.updated = row.title, row.model, row.updated
         self.events, self.turns = row.events, row.turns
-        self.usage = dict(row.usage)
+        self._ledger = LedgerProjection(row.ledger)
         self.context = row.context
 
     @property
     def row(self) -> SessionRow:
         """The row after the events so far."""
+        ledger = self._ledger.value()
         return structs.replace(
             self._start,
             **self._changes,
@@ -79,9 +79,9 @@ class SessionRowBuilder:
             updated=self.updated,
             events=self.events,
             turns=self.turns,
-            tokens=min(_LARGEST_NUMBER, sum(usage.total for usage in self.usage.values())),
+            tokens=min(_LARGEST_NUMBER, ledger.usage.total),
             context=self.context,
-            usage=self.usage,
+            ledger=ledger,
             counted=None,
         )
 
@@ -92,6 +92,7 @@ class SessionRowBuilder:
         self.events += 1
         self.updated = max(self.updated, event.at)
         self._add_context(event)
+        self._ledger.take(event)
         match event.body:
             case SessionOpened() as body:
                 self._changes |= {"origin": body.origin, "cwd": body.cwd, "profile": body.profile, "base": body.base, "opener": body.opener}
@@ -105,9 +106,6 @@ class SessionRowBuilder:
             case ModelReplied() | Interrupted() as body:
                 if body.purpose == TURN:
                     self.model = body.model or self.model
-                if body.usage.total:
-                    model = body.model or self.model
-                    self.usage[model] = total_of((self.usage.get(model, Usage()), body.usage))
             case ModelSwitched() as body:
                 self.model = body.model
             case ProfileChanged() as body:

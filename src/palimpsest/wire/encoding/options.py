@@ -7,10 +7,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.encoding.tools import sent_name, wire_names
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import Params, Tool, is_given
 
+# OpenAI's newer models refuse `max_tokens`, also behind other servers; those servers' own models often know no other field.
+_OPENAI_MODEL = lazy_pattern(r"(?:.*/)?(?:gpt-(?!oss)|chatgpt|codex|o\d)")
 _INPUT = Raw(b'{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}')
 _LEAST_BUDGET = 1024
 _RESERVED_KEYS: Mapping[WireName, frozenset[str]] = {
@@ -98,7 +101,8 @@ def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fie
     tools, params = _with_wire_names(tools, params, "chat")
     fields: Fields = {"model": params.model or card.api_name or card.name}
     if params.max_tokens is not None:
-        fields["max_completion_tokens" if card.provider == "openai" else "max_tokens"] = params.max_tokens
+        is_openai = card.provider == "openai" or _OPENAI_MODEL.match(str(fields["model"])) is not None
+        fields["max_completion_tokens" if is_openai else "max_tokens"] = params.max_tokens
     if params.temperature is not None:
         fields["temperature"] = params.temperature
     if params.effort:

@@ -3,6 +3,7 @@
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import TypeAlias
 
 import msgspec
@@ -37,12 +38,7 @@ def parse_cards(text: str, known: Iterable[ModelCard] = CARDS, *, where: str = "
 def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) -> ModelCard:
     key = f"cards.{name}"
     _refuse_unknown_keys(table, _CARD_KEYS, f"{key}.", where)
-    prices = _table(table.get("prices", {}), f"{key}.prices", where)
-    _refuse_unknown_keys(prices, _PRICE_KEYS, f"{key}.prices.", where)
-    long = _table(prices.get("long", {}), f"{key}.prices.long", where)
-    _refuse_unknown_keys(long, _LONG_PRICE_KEYS, f"{key}.prices.long.", where)
-    _refuse_prices(prices, f"{key}.prices.", where)
-    _refuse_prices(long, f"{key}.prices.long.", where)
+    prices = _prices(_table(table.get("prices", {}), f"{key}.prices", where), f"{key}.prices", where)
     fields: dict[str, object] = {}
     like = table.get("like")
     if like is not None:
@@ -56,18 +52,55 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
         # Files of version 0.1.0 have this word.
         fields["cache"] = "breakpoints"
     if prices:
-        fields["prices"] = {**_table(fields.get("prices", {}), key, where), **prices}
+        fields["prices"] = _complete({**_table(fields.get("prices", {}), key, where), **prices}, f"{key}.prices", where)
     for needed in ("wire", "provider", "window", "reply"):
         if needed not in fields:
             raise BadInput(f"the key {key}.{needed} is missing; write it, or start from a known card with `like`", where=where)
     try:
         parsed = msgspec.convert(fields, ModelCard)
+    except BadInput as error:
+        raise BadInput(f"the key {key}.{error.where}: {error.message}", where=where) from error
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
         raise BadInput(f"the key {key}{path.rstrip('`')}: {problem[:1].lower()}{problem[1:]}", where=where) from error
     if parsed.window <= 0 or parsed.reply <= 0:
         raise BadInput(f"the keys {key}.window and {key}.reply must be above zero", where=where)
     return parsed
+
+
+def _prices(table: _Toml, key: str, where: str) -> dict[str, object]:
+    """Return prices as the file has them, checked, and those before them."""
+    _refuse_unknown_keys(table, _PRICE_KEYS, f"{key}.", where)
+    long = _table(table.get("long", {}), f"{key}.long", where)
+    _refuse_unknown_keys(long, _LONG_PRICE_KEYS, f"{key}.long.", where)
+    _refuse_prices(table, f"{key}.", where)
+    _refuse_prices(long, f"{key}.long.", where)
+    prices = dict(table)
+    if "since" in prices:
+        # TOML has dates of its own; both spellings are common.
+        prices["since"] = _day(prices["since"], f"{key}.since", where)
+    if "before" in prices:
+        prices["before"] = _complete(
+            _prices(_table(prices["before"], f"{key}.before", where), f"{key}.before", where), f"{key}.before", where
+        )
+    return prices
+
+
+def _complete(prices: dict[str, object], key: str, where: str) -> dict[str, object]:
+    """Return prices that say what input and output cost; if both cost nothing, the model is free."""
+    if prices.get("free"):
+        return prices
+    for name in ("input", "output"):
+        if name not in prices:
+            raise BadInput(f"the key {key}.{name} is missing; write what both input and output cost, or 0 for a free model", where=where)
+    return prices if prices["input"] or prices["output"] else {**prices, "free": True}
+
+
+def _day(value: object, key: str, where: str) -> str:
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError as error:
+        raise BadInput(f"the key {key} is {value}; it must be a day such as 2026-10-06", where=where) from error
 
 
 def _refuse_prices(prices: _Toml, prefix: str, where: str) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.core.tokens.spending import PRICE_STEPS
 
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 """Model of a new session if none is named anywhere."""
@@ -70,7 +71,7 @@ WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
 
 
 class LongPrices(Value, frozen=True):
-    """Dollars per million tokens for calls whose prompt has more than `above` tokens."""
+    """Dollars per million tokens for calls whose prompt has more than `above` tokens, one of `PRICE_STEPS`."""
 
     above: int
     input: float
@@ -79,9 +80,17 @@ class LongPrices(Value, frozen=True):
     cache_write: float | None = None
     cache_write_long: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.above not in PRICE_STEPS:
+            steps = ", ".join(map(str, PRICE_STEPS))
+            raise BadInput(f"long prompts may have another price above {steps} tokens, not above {self.above}", where="prices.long.above")
+
 
 class Prices(Value, frozen=True):
-    """Dollars per million tokens; tokens whose cache price is `None` cost as much as input."""
+    """Dollars per million tokens; tokens whose cache price is `None` cost as much as input.
+
+    Prices of zero are unknown, unless the model is `free`. They hold from the day `since` on (ISO 8601, UTC), and `before` it others.
+    """
 
     input: float = 0.0
     output: float = 0.0
@@ -89,6 +98,21 @@ class Prices(Value, frozen=True):
     cache_write: float | None = None
     cache_write_long: float | None = None
     long: LongPrices | None = None
+    free: bool = False
+    since: str = ""
+    before: "Prices | None" = None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether these are prices at all."""
+        return self.free or self.input > 0 or self.output > 0
+
+    def on(self, day: str) -> "Prices":
+        """The prices of a day, given as ISO 8601."""
+        found = self
+        while day < found.since and found.before is not None:
+            found = found.before
+        return found
 
 
 class ModelCard(Value, frozen=True):
@@ -158,6 +182,7 @@ def _round(dollars: float) -> float:
 
 
 _MILLION = 1_000_000
+_CHAT_REPLY = 16_384
 
 CARDS: tuple[ModelCard, ...] = (
     _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
@@ -212,14 +237,15 @@ _LONG_PRICES = {"claude-sonnet-4": _LONG_SONNET, "claude-sonnet-4-5": _LONG_SONN
 def card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int | None = None) -> ModelCard:
     """The card of a model by name, dated name or alias; `window` overrides the window. Raises `BadInput` if it is unknown."""
     known = tuple(cards)
-    found = _find(name, known)
+    found = find_card(name, known)
     if found is None:
         names = ", ".join(model.name for model in known)
         raise BadInput(f"no card is known for the model {name!r}; known are {names}, openai-compatible/NAME and local/NAME", where="model")
     return found if window is None else resized(found, window)
 
 
-def _find(name: str, cards: Iterable[ModelCard]) -> ModelCard | None:
+def find_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard | None:
+    """The card of a model by name, dated name or alias; `None` if it has none."""
     known = {model.name: model for model in cards}
     return known.get(name) or _generic(name) or _alias(name, known)
 
@@ -227,7 +253,7 @@ def _find(name: str, cards: Iterable[ModelCard]) -> ModelCard | None:
 def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
     """The card of a model that a log names. An unknown one gets the facts of its stand-in, but no prices."""
     known = tuple(cards)
-    found = _find(name, known)
+    found = find_card(name, known)
     if found is not None:
         return found
     other = stand_in(name, known)
@@ -237,7 +263,7 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
 
 def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
     """Whether a model has a card of its own."""
-    return _find(name, cards) is not None
+    return find_card(name, cards) is not None
 
 
 def stand_in(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
@@ -294,6 +320,9 @@ def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
     if found is None:
         return None
     found = replace(found, api_name=name_parts.api_name or found.api_name or found.name)
+    if "-chat" in found.api_name:
+        # The models of the chat application write less, and refuse a higher limit.
+        found = replace(found, reply=min(found.reply, _CHAT_REPLY))
     if not name_parts.long:
         return found
     if found.family != "claude":

@@ -1,16 +1,21 @@
-"""Dollars of one call or of many, by part of the usage."""
+"""Dollars of model calls: the only place where tokens become money. Unknown is `None`, never zero."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from operator import add
-from typing import Self
+from typing import Final, Self
 
 from msgspec.structs import asdict, astuple
 
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
-from palimpsest.wire.models.cards import CARDS, ModelCard, Prices, card
+from palimpsest.core.tokens.spending import Spending
+from palimpsest.wire.models.cards import CARDS, ModelCard, Prices, find_card, parse_model_name
 
-_PER = 1_000_000
+_PER: Final = 1_000_000
+_DAY_SECONDS: Final = 86_400
+# The day before the year 10000; a clock that runs wild must not make a session unreadable.
+_LAST_DAY: Final = 2_932_896
 
 
 class Cost(Value, frozen=True):
@@ -35,34 +40,95 @@ class Cost(Value, frozen=True):
         return asdict(self)
 
 
-FREE = Cost()
+FREE: Final = Cost()
+
+
+class Tariff(Value, frozen=True):
+    """The known prices of a model on one day."""
+
+    prices: Prices
+
+    @classmethod
+    def of(cls, card: ModelCard | None, day: str = "9999") -> Self | None:
+        """The tariff of a model on a day (ISO 8601; default: the newest); `None` if its prices are not known."""
+        prices = None if card is None else card.prices.on(day)
+        return cls(prices) if prices is not None and prices.are_known else None
+
+    def bill(self, usage: Usage, prompt: int | None = None) -> Cost:
+        """What one call costs, or several whose prompts are all as long as `prompt` to `PRICE_STEPS` (default: that of the usage)."""
+        listed = self.prices
+        size = usage.prompt if prompt is None else prompt
+        prices = listed.long if listed.long is not None and size > listed.long.above else listed
+        write = prices.input if prices.cache_write is None else prices.cache_write
+        return Cost(
+            usage.input * prices.input / _PER,
+            usage.cache_read * (prices.input if prices.cache_read is None else prices.cache_read) / _PER,
+            usage.cache_write * write / _PER,
+            usage.cache_write_long * (write if prices.cache_write_long is None else prices.cache_write_long) / _PER,
+            usage.output * prices.output / _PER,
+        )
 
 
 def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
-    """The cost of one call; a cache price of `None` means the input price.
-
-    Prices for long prompts apply by the prompt of a single call, so that several calls are priced one by one and then summed.
-    """
-    listed = model if isinstance(model, Prices) else model.prices
-    prompt = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
-    prices = listed.long if listed.long is not None and prompt > listed.long.above else listed
-    write = prices.input if prices.cache_write is None else prices.cache_write
-    return Cost(
-        usage.input * prices.input / _PER,
-        usage.cache_read * (prices.input if prices.cache_read is None else prices.cache_read) / _PER,
-        usage.cache_write * write / _PER,
-        usage.cache_write_long * (write if prices.cache_write_long is None else prices.cache_write_long) / _PER,
-        usage.output * prices.output / _PER,
-    )
+    """The cost of one call at the newest prices of a model; for simulations, in which a model without prices costs nothing."""
+    return Tariff(model if isinstance(model, Prices) else model.prices).bill(usage)
 
 
-def ledger_cost(calls: Iterable[tuple[str, Usage]], cards: Iterable[ModelCard] = CARDS) -> Cost:
-    """The cost of several calls, each by the card of its model. Raises `BadInput` for an unknown model."""
-    known = tuple(cards)
-    found: dict[str, ModelCard] = {}
-    total = FREE
-    for name, usage in calls:
-        if name not in found:
-            found[name] = card(name, known)
-        total += cost(usage, found[name])
+def priced_card(model: str, asked: str, cards: tuple[ModelCard, ...]) -> ModelCard | None:
+    """The card that a call is billed by: that of the model that replied, or of the asked one if the reply is its or names no known one."""
+    called = find_card(asked, cards) if asked else None
+    if called is not None and model in ("", asked, called.api_name):
+        return called
+    if called is not None and parse_model_name(model).card == parse_model_name(called.api_name or called.name).card:
+        return called
+    replied = find_card(model, cards) if model else None
+    return called if called is not None and Tariff.of(replied) is None else replied
+
+
+class PriceBook:
+    """The tariffs of all known models, each looked up once."""
+
+    def __init__(self, cards: Iterable[ModelCard] = CARDS) -> None:
+        self._cards = tuple(cards)
+        self._known: dict[tuple[str, str, int], Tariff | None] = {}
+
+    def usd(self, spendings: Iterable[Spending]) -> float | None:
+        """Dollars of calls as a ledger has them, each at its own price; `None` if the price or the usage of one of them is unknown."""
+        total = 0.0
+        for spending in spendings:
+            usd = self._usd(spending)
+            if usd is None:
+                return None
+            total += usd
+        return total
+
+    def call_usd(self, model: str, asked: str, usage: Usage, at: int) -> float | None:
+        """Dollars of one call at a time in milliseconds since 1970; `None` if they are unknown."""
+        tariff = self._tariff(model, asked, max(0, at) // (_DAY_SECONDS * 1_000))
+        return None if tariff is None or not usage.total else tariff.bill(usage).total
+
+    def _usd(self, spending: Spending) -> float | None:
+        if spending.unmeasured:
+            return None
+        if not spending.usage.total:
+            # Lines of other programs that are no calls, such as their own error messages.
+            return 0.0
+        tariff = self._tariff(spending.model, spending.asked, spending.day)
+        return None if tariff is None else tariff.bill(spending.usage, spending.above + 1).total
+
+    def _tariff(self, model: str, asked: str, day: int) -> Tariff | None:
+        key = (model, asked, day)
+        if key not in self._known:
+            date = datetime.fromtimestamp(min(day, _LAST_DAY) * _DAY_SECONDS, UTC).date().isoformat()
+            self._known[key] = Tariff.of(priced_card(model, asked, self._cards), date)
+        return self._known[key]
+
+
+def total_usd(parts: Iterable[float | None]) -> float | None:
+    """The sum of amounts; `None` if one of them is unknown."""
+    total = 0.0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
     return total

@@ -151,7 +151,7 @@ def test_a_killed_tree_leaves_no_process_and_parent_and_children_go_on(project: 
     recorded = {body.session: body for body in bodies(project, root) if isinstance(body, ChildEnded)}
     below = sum(member["cost_usd"] for member in after if member["parent"])
     assert below > sum(member["cost_usd"] for member in before.values() if member["parent"]) > 0
-    assert sum(body.cost_usd + body.children_usd for body in recorded.values()) == pytest.approx(below)
+    assert sum((body.cost_usd or 0.0) + (body.children_usd or 0.0) for body in recorded.values()) == pytest.approx(below)
     assert answer["own_usd"] + answer["children_usd"] == pytest.approx(answer["cost_usd"], abs=2e-6)
     assert answer["children_usd"] == pytest.approx(
         below - sum(member["cost_usd"] for member in before.values() if member["parent"]), abs=2e-6

@@ -90,6 +90,13 @@ def test_a_run_with_a_model_prints_the_cost_before_and_after(filled: Pal, tmp_pa
     assert "made_by: model" in text
 
 
+def test_a_budget_in_dollars_is_refused_for_a_model_of_unknown_price(filled: Pal, tmp_path: Path) -> None:
+    result = filled("memory", "run", "--now", "--model", "openai-compatible/mine", PAL_SCRIPT=script(tmp_path))
+    why = "the limit of $1 cannot be kept, because no price is known for openai-compatible/mine"
+    assert (result.exit_code, why in result.stderr, "--no-model" in result.stderr) == (2, True, True)
+    assert places_of(filled).rows.all() == ()
+
+
 def test_a_budget_that_does_not_suffice_asks_nothing_and_is_a_finding(filled: Pal, tmp_path: Path) -> None:
     result = filled("memory", "run", "--now", "--usd", "0.000001", *MODEL, PAL_SCRIPT=script(tmp_path))
     assert result.exit_code == 1
@@ -98,12 +105,9 @@ def test_a_budget_that_does_not_suffice_asks_nothing_and_is_a_finding(filled: Pa
 
 
 def test_me_20_with_jobs_off_or_without_a_dollar_no_model_is_asked(filled: Pal, tmp_path: Path) -> None:
-    (filled.home.folder / "config.toml").write_text('[memory]\njobs = "off"\n')
     result = filled("memory", "run", PAL_SCRIPT=script(tmp_path))
-    assert "no model is asked: memory.jobs is off" in result.stdout
-    result = filled("memory", "run", *MODEL, PAL_SCRIPT=script(tmp_path))
-    assert (result.exit_code, "no model can be asked: memory.jobs is off" in result.stderr) == (2, True)
-    (filled.home.folder / "config.toml").unlink()
+    assert "no model is asked: memory.jobs is off; --model NAME asks one" in result.stdout
+    (filled.home.folder / "config.toml").write_text('[memory]\njobs = "auto"\n')
     result = filled("memory", "run", "--usd", "0", PAL_SCRIPT=script(tmp_path))
     assert "no model is asked: the budget is $0" in result.stdout
 
@@ -125,7 +129,7 @@ def test_the_status_is_printed_for_people(filled: Pal) -> None:
     filled("memory", "run", "--no-model")
     lines = filled("memory", "status", "--all").stdout.splitlines()
     assert lines[:3] == [
-        "background runs: on",
+        "background runs: off",
         "sessions to read now: 1 (not: 1 fresh, 1 too old)",
         "summaries of sessions: 1; folders of notes that changed: 0",
     ]

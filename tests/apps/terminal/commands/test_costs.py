@@ -6,7 +6,7 @@ from palimpsest.core.events import EditUndone, ModelReplied, SessionOpened, Usag
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
-from palimpsest.wire.models.cards import CARDS
+from palimpsest.wire.models.prices import PriceBook
 
 MODEL = "claude-sonnet-4-5"
 USAGE = Usage(input=1_000_000, output=100_000)
@@ -31,7 +31,7 @@ def test_calls_count_to_the_turn_of_the_message_before_them_and_steering_begins_
     log = log_of(said("first"), replied(), said("more", steering=True), replied("title"), said("second"), replied())
     # 1M tokens of input at $3 and 100k of output at $15 a million.
     call, side = PaidCall(MODEL, "turn", USAGE, 4.5), PaidCall(MODEL, "title", USAGE, 4.5)
-    assert turn_costs(log, CARDS) == (TurnCost(1, "first", (call, side)), TurnCost(5, "second", (call,)))
+    assert turn_costs(log, PriceBook()) == (TurnCost(1, "first", (call, side)), TurnCost(5, "second", (call,)))
 
 
 def test_an_edit_saves_with_each_call_until_a_fold_replaces_it_and_nothing_if_it_was_undone() -> None:

@@ -20,7 +20,7 @@ from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 
 REPLY = json.dumps({"title": "T", "slug": "t", "context": "", "tasks": [{"name": "n", "outcome": "success"}], "changes": []})
-CONFIG = MemoryConfig(running_notes="off", extract_every=0)
+CONFIG = MemoryConfig(jobs="auto", running_notes="off", extract_every=0)
 SUMMARY = "v1\n\n## User profile\n\n## Preferences\n\n## General tips\n\n## What is in memory\n"
 
 
@@ -65,7 +65,7 @@ def test_the_job_reads_at_most_two_sessions_once_and_never_its_own(tmp_path: Pat
 def test_without_a_dollar_the_sessions_are_read_by_structure_alone(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     home = Home(tmp_path, FixedClock(START + DAY))
-    log = beside(home, {}, MemoryConfig(running_notes="off", extract_every=0, run_usd=0.0))
+    log = beside(home, {}, MemoryConfig(jobs="auto", running_notes="off", extract_every=0, run_usd=0.0))
     assert [run.status for run in job_runs(log) if run.job == "pipeline"] == ["done"]
     (text,) = PipelinePlaces(home, CONFIG).rollouts(PipelinePlaces(home, CONFIG).scope_of(CWD)).read().values()
     assert "(made from the log, without a model)" in text
@@ -102,13 +102,13 @@ def test_a_session_that_ends_meanwhile_gives_the_claim_back(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "config", "is_on"),
     [
-        ("palimpsest", MemoryConfig(), True),
-        ("codex", MemoryConfig(), True),
-        ("opencode", MemoryConfig(), False),
-        ("claude-code", MemoryConfig(), False),
+        ("palimpsest", MemoryConfig(jobs="auto"), True),
+        ("codex", MemoryConfig(jobs="auto"), True),
+        ("opencode", MemoryConfig(jobs="auto"), False),
+        ("claude-code", MemoryConfig(jobs="auto"), False),
         ("palimpsest", MemoryConfig(jobs="off"), False),
-        ("palimpsest", MemoryConfig(use=False), False),
-        ("palimpsest", MemoryConfig(sessions_per_start=0), False),
+        ("palimpsest", MemoryConfig(jobs="auto", use=False), False),
+        ("palimpsest", MemoryConfig(jobs="auto", sessions_per_start=0), False),
     ],
 )
 def test_me_20_with_jobs_off_or_a_profile_without_them_there_is_no_such_job(name: str, config: MemoryConfig, is_on: bool) -> None:
@@ -116,4 +116,4 @@ def test_me_20_with_jobs_off_or_a_profile_without_them_there_is_no_such_job(name
 
 
 def test_a_session_that_ends_with_its_turn_has_no_such_job() -> None:
-    assert "pipeline" not in memory_job_names(MemoryConfig(), profile("palimpsest", {}), goes_on=False)
+    assert "pipeline" not in memory_job_names(MemoryConfig(jobs="auto"), profile("palimpsest", {}), goes_on=False)

@@ -24,7 +24,7 @@ from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.notes.spending import DaySpending, Tokens
 
 JOB = "extract_notes"
-NO_PIPELINE = MemoryConfig(sessions_per_start=0)
+NO_PIPELINE = MemoryConfig(jobs="auto", sessions_per_start=0)
 FRIDAYS = "I deploy on fridays"
 
 
@@ -127,7 +127,7 @@ def test_me_25_cc_57_a_turn_that_saved_notes_itself_triggers_no_question_and_mov
 
 
 def test_me_25_of_several_turns_only_those_that_saved_notes_are_left_out(tmp_path: Path) -> None:
-    agent = RememberingAgent(tmp_path, ("ok", "fine"), (changes(),), config=MemoryConfig(extract_every=2))
+    agent = RememberingAgent(tmp_path, ("ok", "fine"), (changes(),), config=MemoryConfig(jobs="auto", extract_every=2))
     bodies = agent.work("记住：用制表符", FRIDAYS)
     (text,) = agent.asked_texts()
     assert FRIDAYS in text
@@ -150,23 +150,28 @@ def test_cc_57_a_tool_that_wrote_into_a_folder_of_notes_counts_as_saving(tmp_pat
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        (MemoryConfig(jobs="off"), "memory.jobs is off, so no model is asked"),
         (
-            MemoryConfig(day_tokens_read=100),
+            MemoryConfig(jobs="auto", day_tokens_read=100),
             "the tokens of a day for memory are spent (memory.day_tokens_read, memory.day_tokens_written)",
         ),
         (
-            MemoryConfig(day_tokens_written=1_499),
+            MemoryConfig(jobs="auto", day_tokens_written=1_499),
             "the tokens of a day for memory are spent (memory.day_tokens_read, memory.day_tokens_written)",
         ),
     ],
 )
-def test_me_20_with_jobs_off_or_the_day_spent_nothing_is_asked_and_the_reason_is_recorded_once(
-    tmp_path: Path, config: MemoryConfig, why: str
-) -> None:
+def test_me_20_with_the_day_spent_nothing_is_asked_and_the_reason_is_recorded_once(tmp_path: Path, config: MemoryConfig, why: str) -> None:
     agent = RememberingAgent(tmp_path, ("ok", "fine", "good"), config=config)
     assert runs_of(agent.work(FRIDAYS, "second", "third"), JOB) == [("skipped", why)]
     assert agent.asked.requests == []
+
+
+def test_by_default_no_job_of_memory_asks_a_model(tmp_path: Path) -> None:
+    agent = RememberingAgent(tmp_path, ("ok", "fine"), config=MemoryConfig())
+    bodies = agent.work("remember: use tabs", "second")
+    assert {body.purpose for body in bodies if isinstance(body, CallStarted)} == {"turn"}
+    assert list(agent.notes()) == ["feedback_use_tabs"]
+    assert memory_job_names(MemoryConfig(), profile()) == ("remember", "note_uses", "past_sessions")
 
 
 def test_me_20_what_extraction_used_is_counted_for_the_day_and_a_failed_call_keeps_its_reservation(tmp_path: Path) -> None:
@@ -179,7 +184,7 @@ def test_me_20_what_extraction_used_is_counted_for_the_day_and_a_failed_call_kee
 
 
 def test_at_most_every_second_turn_is_asked_about_with_both_turns(tmp_path: Path) -> None:
-    agent = RememberingAgent(tmp_path, ("ok", "fine", "good"), (changes(),), config=MemoryConfig(extract_every=2))
+    agent = RememberingAgent(tmp_path, ("ok", "fine", "good"), (changes(),), config=MemoryConfig(jobs="auto", extract_every=2))
     bodies = agent.work(FRIDAYS, "second", "third")
     assert runs_of(bodies, JOB) == [("done", "")]
     (text,) = agent.asked_texts()
@@ -268,7 +273,7 @@ def test_a_session_that_ends_during_the_question_leaves_no_half_of_a_change(tmp_
 @pytest.mark.parametrize("name", ["opencode", "opencode-1.18", "claude-code-2.1.325", "codex", "codex-0.166", "none"])
 def test_oc_50_cc_61_profiles_without_extraction_ask_nothing_for_memory(tmp_path: Path, name: str) -> None:
     agent = RememberingAgent(
-        tmp_path, ("ok", "fine"), profile=name, config=MemoryConfig(running_notes="on", notes_first_at=0, notes_growth=0)
+        tmp_path, ("ok", "fine"), profile=name, config=MemoryConfig(jobs="auto", running_notes="on", notes_first_at=0, notes_growth=0)
     )
     bodies = agent.work("remember: use tabs", "second")
     assert {body.purpose for body in bodies if isinstance(body, CallStarted)} == {"turn"}
@@ -278,16 +283,16 @@ def test_oc_50_cc_61_profiles_without_extraction_ask_nothing_for_memory(tmp_path
 
 
 def test_cc_57_a_sub_agent_has_no_jobs_of_memory_nor_has_a_session_with_memory_off(tmp_path: Path) -> None:
-    agent = RememberingAgent(tmp_path, config=MemoryConfig(use=False))
+    agent = RememberingAgent(tmp_path, config=MemoryConfig(jobs="auto", use=False))
     assert agent.opened().jobs.jobs == ()
     first = SessionOpened("child", cwd=str(agent.root), opener=EventRef("parent", 1))
     child = Agent("claude-sonnet-4-5", home=agent.home, cwd=agent.root, jobs=(), opened=first)
     memory = session_memory(child, agent.home, NO_PIPELINE)
     assert memory is not None
     assert memory_jobs(memory) == ()
-    assert memory_job_names(MemoryConfig(use=False), profile()) == ()
+    assert memory_job_names(MemoryConfig(jobs="auto", use=False), profile()) == ()
     assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses", "past_sessions")
-    assert memory_job_names(MemoryConfig(sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (
+    assert memory_job_names(MemoryConfig(jobs="auto", sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (
         "remember",
         "note_uses",
         "past_sessions",

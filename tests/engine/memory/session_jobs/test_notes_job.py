@@ -21,7 +21,7 @@ JOB = "running_notes"
 STATE = f"_{SECTIONS['Current State']}_\n"
 # About 7,000 tokens, so that one of them brings a session over 10,000 together with its tools, and over 5,000 without them.
 LONG = "some words of a long question " * 900
-ONLY_NOTES = MemoryConfig(extract_every=0)
+ONLY_NOTES = MemoryConfig(jobs="auto", extract_every=0)
 
 
 def edits(*texts: str, also: tuple[ToolCall, ...] = ()) -> tuple[ScriptedReply, ...]:
@@ -190,7 +190,7 @@ def test_a_file_of_the_user_that_is_too_large_or_no_text_is_not_used(tmp_path: P
 def test_cc_61_oc_50_the_profile_and_the_setting_decide_whether_notes_are_taken(
     tmp_path: Path, name: str, setting: str, is_asked: object
 ) -> None:
-    config = MemoryConfig(extract_every=0, running_notes="on" if setting == "on" else "off" if setting == "off" else "auto")
+    config = MemoryConfig(jobs="auto", extract_every=0, running_notes="on" if setting == "on" else "off" if setting == "off" else "auto")
     agent = RememberingAgent(tmp_path, ("1", "2"), (), edits("x"), config, name)
     agent.work("short", LONG)
     assert bool(agent.updating.requests) is is_asked
@@ -200,8 +200,8 @@ def test_of_all_profiles_one_can_fold_into_running_notes() -> None:
     assert [name for name in PROFILES if uses_notes(profile(name))] == ["claude-code"]
 
 
-def test_me_20_with_jobs_off_no_notes_are_asked_for_and_the_reason_is_recorded_once(tmp_path: Path) -> None:
-    agent = RememberingAgent(tmp_path, ("1", "2", "3"), config=MemoryConfig(extract_every=0, jobs="off"), profile="claude-code")
+def test_me_20_with_jobs_off_notes_that_are_wanted_by_name_say_once_why_there_are_none(tmp_path: Path) -> None:
+    agent = RememberingAgent(tmp_path, ("1", "2", "3"), config=MemoryConfig(running_notes="on", jobs="off"), profile="claude-code")
     assert runs_of(agent.work("short", LONG, "go on"), JOB) == [("skipped", "memory.jobs is off, so no model is asked")]
     assert agent.updating.requests == []
 

@@ -7,7 +7,9 @@ from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.core.format.texts import cost_text, counted
 from palimpsest.engine.children.costs import UNKNOWN, FamilyMember, family_of
+from palimpsest.wire.models.prices import total_usd
 
 
 @click.command(epilog="\b\nExamples:\n  pal agents last\n  pal show SESSION-OF-A-SUB-AGENT")
@@ -39,5 +41,5 @@ def _print(members: tuple[FamilyMember, ...]) -> None:
     screen.print(rows)
     if any(member.state == UNKNOWN for member in members):
         click.echo("unknown: it was running, and the process of its parent has ended; resuming the parent records how it ended")
-    count, total = len(members) - 1, sum(member.cost_usd for member in members)
-    click.echo(f"{count} sub-agent{'' if count == 1 else 's'}, {dollars(total)} in all")
+    total = total_usd(member.cost_usd for member in members)
+    click.echo(f"{counted(len(members) - 1, 'sub-agent')}, {cost_text(total)} in all")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -19,16 +19,17 @@ from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import Interrupted, ModelReplied, TurnEnded, ViewEdited
+from palimpsest.core.events import ModelReplied, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.tokens.spending import Ledger, total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, mode_notice, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import refuse_all
 from palimpsest.engine.jobs.standard import standard_jobs
-from palimpsest.engine.loop.limits import cost_of_events
+from palimpsest.engine.loop.limits import Spent, price_book
+from palimpsest.wire.models.prices import total_usd
 
 REFUSED: Final = 3
 LIMIT: Final = 4
@@ -45,6 +46,8 @@ _CODES: Final = {
     "loop": LIMIT,
     "empty": NO_ANSWER,
     "written_call": NO_ANSWER,
+    "max_total_tokens": LIMIT,
+    "price_unknown": LIMIT,
 }
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
@@ -85,6 +88,7 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=FiniteRange(0, min_open=True), default=None, help="End after this many seconds.")
 @click.option("--max-usd", type=FiniteRange(0, min_open=True), default=None, help="End when the turn has cost so many US dollars.")
+@click.option("--max-tokens", type=click.IntRange(1), default=None, help="End when the turn has used so many tokens, all calls together.")
 @click.option("--json-stream", is_flag=True, help="Print each event and delta as a line of JSON, as they come.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no lines about tools and edits on standard error.")
 @json_option
@@ -105,6 +109,7 @@ def ask(
     max_tools: int | None,
     max_seconds: float | None,
     max_usd: float | None,
+    max_tokens: int | None,
     json_stream: bool,
     quiet: bool,
     as_json: bool,
@@ -120,7 +125,8 @@ def ask(
         raise click.UsageError("--json and --json-stream exclude each other")
     home = find_home()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
-    settings = settings_of(home, {**options, "max_seconds": max_seconds, "max_usd": max_usd}, strict=True)
+    limits = {"max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
+    settings = settings_of(home, {**options, **limits}, strict=True)
     with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
         recorded = recorded_choice(home, session)
         parts = _input(home, prompt or "", files)
@@ -146,7 +152,7 @@ def _notify(notice: str) -> None:
 
 async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> int:
     """Run one turn, show it, and return the exit code."""
-    first, children_before = agent.session.log.tip + 1, agent.children_usd()
+    before = RunStart(agent.session.log.tip + 1, agent.session.log.ledger, agent.children_spent())
     failure: PalimpsestError | None = None
     async with agent:
         expanded = await agent.expand(parts)
@@ -161,7 +167,7 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
             await agent.interrupt()
             await agent.end("done" if failure is None else "failed")
             _show_unseen(agent, printer)
-            summary = summarize_run(agent, first, agent.children_usd() - children_before)
+            summary = summarize_run(agent, before)
             stop = str(summary["stop"])
             # Before the end of the session, in which jobs may take some seconds.
             printer.end(summary)
@@ -183,25 +189,38 @@ def _show_unseen(agent: Agent, printer: Printer) -> None:
         printer.show(event)
 
 
-def summarize_run(agent: Agent, first: int, children_usd: float = 0.0) -> dict[str, object]:
-    """Return the outcome of the events since `first`, in the shape of `pal -p --json`; `children_usd` is what sub-agents cost meanwhile."""
+class RunStart(NamedTuple):
+    """Where a run starts: its first event, the ledger before it, and what sub-agents had spent."""
+
+    first: int
+    ledger: Ledger
+    children: Spent
+
+
+def summarize_run(agent: Agent, before: RunStart) -> dict[str, object]:
+    """Return the outcome of the events since a run started, in the shape of `pal -p --json`; dollars that are not known are null."""
     log = agent.session.log
-    events = tuple(log.reader.run(first, log.tip))
+    events = tuple(log.reader.run(before.first, log.tip))
     replies = [event.body for event in events if isinstance(event.body, ModelReplied) and event.body.purpose == "turn"]
     texts = ("".join(part.text for part in reply.parts if isinstance(part, Text)) for reply in reversed(replies))
-    usage = total_of(event.body.usage for event in events if isinstance(event.body, ModelReplied | Interrupted))
-    own_usd = cost_of_events(agent.session, first, log.tip)
+    spendings = log.ledger.since(before.ledger)
+    usage, own = total_of(spending.usage for spending in spendings), price_book(agent.session).usd(spendings)
+    below = agent.children_spent().since(before.children).usd
     return {
         "session": log.session,
         "text": next((text for text in texts if text), ""),
         "stop": next((event.body.stop for event in reversed(events) if isinstance(event.body, TurnEnded)), ""),
         "turns": len(replies),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
-        "cost_usd": round(own_usd + children_usd, 6),
-        "own_usd": round(own_usd, 6),
-        "children_usd": round(children_usd, 6),
+        "cost_usd": _rounded(total_usd((own, below))),
+        "own_usd": _rounded(own),
+        "children_usd": _rounded(below),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
     }
+
+
+def _rounded(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, 6)
 
 
 def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:

@@ -26,6 +26,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
+from palimpsest.core.format.texts import cost_text
 from palimpsest.core.items import text_of
 from palimpsest.engine.loop.feed import Piece
 
@@ -134,7 +135,7 @@ def _line_of(event: Event) -> str:
         case ChildOpened(nickname=nickname, role=role, resumed=resumed):
             return f"the sub-agent {nickname} ({role}) {'goes on' if resumed else 'starts'}"
         case ChildEnded(session=session, status=status, cost_usd=usd):
-            return f"the sub-agent in session {session} has ended: {status} (${usd:.4f})"
+            return f"the sub-agent in session {session} has ended: {status} ({cost_text(usd)})"
         case Failed(what=what, message=message):
             return f"{what} failed: {message}"
         case _:

@@ -92,9 +92,9 @@ class TerminalAgents:
         settings = resolve(config_path(self._home), working_folder(), os.environ, self._options)
         settings.require_valid()
         self._settings = settings
-        providers = RunProviders(settings, lambda _: None)
+        providers = RunProviders(settings, lambda _: None, keeps_open=True)
         agent.session.environment = replace(agent.session.environment, provider=providers, cards=self._home.cards())
-        agent.resources.callback(providers.close)
+        agent.resources.push_async_callback(providers.aclose)
         return RenewedSettings(self._missing(agent.session.card), settings.config.terminal)
 
     def follow(self, session: str) -> "FollowedLog":

@@ -15,7 +15,7 @@ from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.format.texts import iso_time
+from palimpsest.core.format.texts import iso_time, price_facts
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
@@ -168,8 +168,7 @@ def audited_edits(log: Log, count: Callable[[View], int], model: ModelCard) -> I
 
 def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
     """Return the one-time price and the savings per call in dollars: as recorded, else computed; None for a model without prices."""
-    unknown = model.prices == Prices() and model.provider != "local"
-    if unknown and not body.price_usd and not body.saved_usd_per_call:
+    if not model.prices.are_known and not body.price_usd and not body.saved_usd_per_call:
         return None, None
     saved = _saved_per_call(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
     return body.price_usd, saved
@@ -205,7 +204,7 @@ def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = T
     rows = Columns(*columns, right=("edit", "tokens", "price", "saves/call", "items hidden"), keep=("when",))
     for edit in edits:
         sizes = f"{short(edit.tokens_before)} → {short(edit.tokens_after)}"
-        prices = (_signed(edit.price_usd), _signed(edit.saved_usd_per_call))
+        prices = (dollars(edit.price_usd), dollars(edit.saved_usd_per_call))
         cells = (short_time(edit.at), one_line(edit.body.by, 20), sizes, *prices, f"{len(edit.loss.ids):,}")
         rows.add_row(str(edit.event) if numbered else "-", *cells, style="dim" if edit.undone else "")
     screen.print(rows)
@@ -225,8 +224,7 @@ def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
     name = f"edit {edit.event} by {edit.body.by}" if numbered else edit.body.by
     hidden = f", {_counted_items(len(edit.loss.ids))} hidden" if edit.loss.ids else ""
     yield f"{name}: {edit.tokens_before:,} → {edit.tokens_after:,} tokens{hidden}"
-    prices = (("costs", edit.price_usd, "once"), ("saves", edit.saved_usd_per_call, "a call"))
-    money = [f"{word} {_signed(usd)} {when}" for word, usd, when in prices if usd]
+    money = price_facts(edit.price_usd, edit.saved_usd_per_call)
     parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
     if parts:
         yield parts
@@ -237,10 +235,6 @@ def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
 
 def _counted_items(count: int) -> str:
     return f"{count:,} item{'' if count == 1 else 's'}"
-
-
-def _signed(cost: float | None) -> str:
-    return f"-{dollars(-cost)}" if cost is not None and cost < 0 else dollars(cost)
 
 
 def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:

@@ -14,15 +14,14 @@ from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, short_time, with_iso_times
 from palimpsest.apps.shown_text import dollars
-from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.jobs import job_purpose
-from palimpsest.core.projections.ledger import total_of
+from palimpsest.core.tokens.spending import total_of
 from palimpsest.engine.jobs.standard import standard_jobs
 from palimpsest.engine.memory.jobs import memory_job_names
 from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import ledger_cost
+from palimpsest.wire.models.prices import PriceBook
 
 
 class JobRow(Struct, frozen=True):
@@ -82,10 +81,7 @@ def rows_of(log: Log, turned_on: Sequence[str], cards: tuple[ModelCard, ...]) ->
 def _row(log: Log, name: str, cards: tuple[ModelCard, ...], *, is_on: bool) -> JobRow:
     state, spendings = log.jobs.of(name), [each for each in log.ledger.spendings if each.purpose == job_purpose(name)]
     known: dict[str, Any] = {field: getattr(state, field) for field in ("cursor", "at", "status", "why", "took_ms", "failures")}
-    try:
-        cost: float | None = ledger_cost(((each.model, each.usage) for each in spendings), cards).total
-    except BadInput:
-        cost = None
+    cost = PriceBook(cards).usd(spendings)
     calls, tokens = sum(each.calls for each in spendings), total_of(each.usage for each in spendings).total
     return JobRow(job=name, is_on=is_on, lag=log.jobs.lag(name), calls=calls, tokens=tokens, cost_usd=cost, **known)
 

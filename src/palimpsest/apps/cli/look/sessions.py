@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import click
 
@@ -15,16 +15,26 @@ from palimpsest.apps.cli.opening.logs import cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
 from palimpsest.apps.shown_text import dollars
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.format.texts import iso_time, percent_of
 from palimpsest.core.ports import SessionRow
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import ledger_cost
+from palimpsest.wire.models.prices import PriceBook, total_usd
 
 _DEFAULT_LIMIT = 20
 _FOLDER_COLUMNS = 16
 _COLUMNS: Final = ("id", "folder", "when", "turns", "context", "cost", "title")
 _SORTS: Final = ("updated", "created", "turns", "context", "tokens", "cost", "title")
+
+
+class SessionCost(NamedTuple):
+    """US dollars of a session with all sub-agents below it, and of its own calls alone; `None` if they are not known."""
+
+    usd: float | None
+    own_usd: float | None
+
+
+SessionCosts: TypeAlias = Mapping[str, SessionCost]
 
 
 @click.command(epilog="\b\nExamples:\n  pal sessions --limit 5\n  pal sessions --cwd . --since 7d --sort cost")
@@ -44,30 +54,33 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     """List sessions, the one with the newest event first; the first row is the session that `last` names.
 
     On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
-    end, which every command takes. The cost of a session of the gateway is followed by what it would have been without.
+    end, which every command takes. The cost of a session is that with its sub-agents; `unknown` where a price is not known. That of
+    a session of the gateway is followed by what it would have been without.
     Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
     """
     home = find_home()
     with home.index() as index:
         complete_index = refresh_index(index)
-        rows = chosen.matching(index.list(refresh=False))
+        listed = index.list(refresh=False)
+        rows = chosen.matching(listed)
         children = 0 if everything else sum(row.opener is not None for row in rows)
         cards = cards_of(home)
+        costs = session_costs(listed, cards)
         rows = [row for row in rows if everything or row.opener is None]
-        rows = _sorted(with_contexts(home, index, rows, cards) if sort == "context" else rows, sort, cards)
+        rows = _sorted(with_contexts(home, index, rows, cards) if sort == "context" else rows, sort, costs)
         count = len(rows)
         if limit is not None or not (everything or as_json):
             rows = rows[: limit or _DEFAULT_LIMIT]
         if not as_json:
             rows = with_contexts(home, index, rows, cards)
     if as_json:
-        emit([as_builtins(row, cost_of(row, cards)) | _without_gateway(home, row) for row in rows])
+        emit([as_builtins(row, costs) | _without_gateway(home, row) for row in rows])
     elif not rows and not complete_index:
         click.echo("no session is in the index yet; try again in a moment", err=True)
     elif not rows:
         click.echo("no sessions yet; `pal demo` shows what pal can do" if chosen.is_empty else "no session matches; see `pal sessions`")
     else:
-        _show(home, rows, cards, is_plain=is_plain)
+        _show(home, rows, costs, is_plain=is_plain)
         _print_left_out(count - len(rows), children)
     if not complete_index:
         click.get_current_context().exit(FINDINGS)
@@ -80,7 +93,7 @@ def _print_left_out(more: int, children: int) -> None:
         click.echo(f"… and {children:,} of sub-agents: --all", err=True)
 
 
-def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
         return sorted(rows, key=lambda row: _title(row).casefold())
@@ -90,26 +103,40 @@ def _sorted(rows: Sequence[SessionRow], sort: str, cards: tuple[ModelCard, ...])
         "turns": lambda row: row.turns,
         "context": lambda row: row.counted.tokens if row.counted is not None else 0,
         "tokens": lambda row: row.tokens,
-        "cost": lambda row: cost_of(row, cards) or 0,
+        "cost": lambda row: costs[row.id].usd or 0,
     }
     return sorted(rows, key=figures[sort], reverse=True)
 
 
-def cost_of(row: SessionRow, cards: tuple[ModelCard, ...]) -> float | None:
-    """Return the cost of a session in dollars; None if no usage is known, or if one of its models has no card."""
-    if not row.usage:
-        return None
-    try:
-        return ledger_cost(row.usage.items(), cards).total
-    except BadInput:
-        return None
+def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> SessionCosts:
+    """Return what sessions cost, by their id."""
+    book, below = PriceBook(cards), dict[str, list[str]]()
+    own = {row.id: _own_usd(row, book) for row in rows}
+    for row in rows:
+        if row.opener is not None:
+            below.setdefault(row.opener.session, []).append(row.id)
+
+    def family(session: str, above: frozenset[str]) -> Iterator[float | None]:
+        yield own[session]
+        for child in below.get(session, ()):
+            # Files that name each other must end too.
+            if child not in above:
+                yield from family(child, above | {child})
+
+    return {row.id: SessionCost(total_usd(family(row.id, frozenset({row.id}))), own[row.id]) for row in rows}
 
 
-def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
+def _own_usd(row: SessionRow, book: PriceBook) -> float | None:
+    # Files of other programs may name no usage at all, and then their replies cost something that nobody knows.
+    return None if row.ledger.calls and not row.ledger.usage.total else book.usd(row.ledger.spendings)
+
+
+def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:
     """Return a session as `--json` prints it."""
     names = ("id", "title", "origin", "cwd", "model", "profile", "created", "updated", "events", "turns", "tokens")
     shape: dict[str, object] = {name: getattr(row, name) for name in names}
-    shape |= {"created": iso_time(row.created), "updated": iso_time(row.updated), "cost_usd": cost, "path": row.path}
+    shape |= {"created": iso_time(row.created), "updated": iso_time(row.updated), "path": row.path}
+    shape |= {"cost_usd": costs[row.id].usd, "own_usd": costs[row.id].own_usd}
     if row.base is not None:
         shape["base"] = {"session": row.base.session, "seq": row.base.seq}
     if row.opener is not None:
@@ -117,10 +144,10 @@ def as_builtins(row: SessionRow, cost: float | None) -> dict[str, object]:
     return shape
 
 
-def _show(home: AnyHome, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...], *, is_plain: bool) -> None:
+def _show(home: AnyHome, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
-    table = [_cells(home, row, words.get(row.id, row.id), cards) for row in rows]
+    table = [_cells(home, row, words.get(row.id, row.id), costs[row.id].usd) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
         from palimpsest.apps.cli.look.finding.picker import pick  # the terminal library takes 100 ms to load
 
@@ -140,9 +167,9 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(home: AnyHome, row: SessionRow, word: str, cards: tuple[ModelCard, ...]) -> tuple[str, ...]:
+def _cells(home: AnyHome, row: SessionRow, word: str, usd: float | None) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
-    price = dollars(cost_of(row, cards)) if row.usage else "-"
+    price = "-" if usd == 0 and not row.ledger.calls else dollars(usd)
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"

@@ -14,10 +14,10 @@ from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
-from palimpsest.apps.shown_text import dollars, plain
+from palimpsest.apps.shown_text import plain
 from palimpsest.core.events import Event, Unknown
 from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.texts import counted, iso_time, whole_number
+from palimpsest.core.format.texts import cost_text, counted, iso_time, whole_number
 from palimpsest.core.items import Item, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING
@@ -26,6 +26,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.engine.children.costs import child_state, recorded_spending
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models.prices import total_usd
 from palimpsest.wire.past_requests import PastRequest, next_request, past_request
 
 _LINES = 12
@@ -82,11 +83,11 @@ def print_family(screen: Console, home: AnyHome, location: SessionLocation, log:
     is_open = bool(children) and location.store.has_writer(log.session)
     for child in children[:_CHILDREN]:
         state = child_state(child, is_open=is_open)
-        usd = child.cost_usd + child.children_usd
+        usd = child.total_usd
         if child.status == RUNNING:
             spent = recorded_spending(home, child.session)
-            usd = spent.usd + spent.children_usd
-        price = dollars(usd) if usd or child.depth else "-"
+            usd = total_usd((spent.usd, spent.children_usd))
+        price = "-" if usd == 0 and not child.depth else cost_text(usd)
         screen.print(
             Text(plain(f"sub-agent {_called(child.nickname, child.role)}: {state}, {price}, session {child.session}")), soft_wrap=True
         )

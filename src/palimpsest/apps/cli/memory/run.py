@@ -61,7 +61,9 @@ class _ChosenModel(Struct, frozen=True):
 @click.option("--now", is_flag=True, help="Read all sessions, however fresh or old, and consolidate at once.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read and what it would cost; ask and write nothing.")
 @click.option("--no-model", is_flag=True, help="Ask no model: summaries and notes come from what the logs prove.")
-@click.option("--model", default="", metavar="NAME", help="Model to ask; default: memory.model, else the model of the settings.")
+@click.option(
+    "--model", default="", metavar="NAME", help="Model to ask; default: with memory.jobs on, memory.model or that of the settings."
+)
 @click.option("--usd", type=FiniteRange(min=0), default=None, metavar="X", help="Most US dollars of this run; default: memory.run_usd.")
 @json_option
 def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | None, as_json: bool) -> None:
@@ -108,7 +110,8 @@ def _choose(
     """
     config = places.config
     budget = config.run_usd if usd is None else usd
-    reasons = ((no_model, "--no-model was given"), (config.jobs == "off", "memory.jobs is off"), (budget <= 0, "the budget is $0"))
+    is_off = config.jobs == "off" and not name
+    reasons = ((no_model, "--no-model was given"), (is_off, "memory.jobs is off; --model NAME asks one"), (budget <= 0, "the budget is $0"))
     why_not = next((reason for holds, reason in reasons if holds), "")
     if why_not:
         if name and not no_model:

@@ -14,10 +14,9 @@ from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import Calibration
-from palimpsest.core.tokens.sizes import tool_list_size
 from palimpsest.core.view import View
 from palimpsest.engine.named_profiles import is_profile_name, profile
-from palimpsest.engine.session import tools_bytes
+from palimpsest.engine.session import tools_size
 from palimpsest.profiles.named import DEFAULT
 from palimpsest.profiles.profile import Count, Profile
 from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card
@@ -45,9 +44,12 @@ def count_of(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = 
     session_profile = _profile_of(view)
     model = recorded_card(view.model or DEFAULT_MODEL, cards)
     is_calibrated = session_profile.size_rule == _CALIBRATED
-    factor = _calibration(view, log).factor(model.name) if is_calibrated else 1.0
+    learned = _calibration(view, log) if is_calibrated else None
+    factor = 1.0 if learned is None else learned.factor(model.name)
     counter = TokenCounter(SIZE_RULES[session_profile.size_rule], factor, drops_cached=model.cache_edits)
-    return ViewCount(counter, counter.scaled(sum(map(tool_list_size, tools_bytes(_tools(view, blobs))))), session_profile.count)
+    size = tools_size(_tools(view, blobs))
+    tools_tokens = counter.scaled(size) if learned is None else learned.tools_tokens(model.name, size)
+    return ViewCount(counter, tools_tokens, session_profile.count)
 
 
 def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> int:

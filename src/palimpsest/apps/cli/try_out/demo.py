@@ -21,8 +21,8 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
 from palimpsest.apps.cli.try_out.replay.table import print_comparison
 from palimpsest.apps.cli.try_out.report_files import require_report_path, require_writable, write_report
-from palimpsest.apps.shown_text import dollars
 from palimpsest.core.events import UserSaid
+from palimpsest.core.format.texts import price_facts
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.budget import census
@@ -134,7 +134,7 @@ def _print_fold(screen: Console, outcome: DemoOutcome) -> None:
         screen.print(Text(f"event {edit.event} by {edit.body.by}: {edit.body.why}"))
         sizes = f"{len(outcome.before.request.body):,} → {len(outcome.folded.request.body):,} bytes"
         screen.print(f"tokens {edit.tokens_before:,} → {edit.tokens_after:,}; request {sizes}; no model was called")
-        screen.print(f"rewriting the cache costs {dollars(edit.price_usd)} once; each later call saves {dollars(edit.saved_usd_per_call)}")
+        screen.print(f"the edit {', '.join(price_facts(edit.price_usd, edit.saved_usd_per_call))}")
         _print_view_change(screen, edit)
         loss = edit.loss
         screen.print(Text(f"audit, {hidden_counts(loss) or 'nothing is lost'}"))

@@ -17,7 +17,7 @@ from palimpsest.stores.config.settings import FILE_NAME
 from palimpsest.stores.config.terminal_config import ThemeName
 from palimpsest.tools.permissions.decision import MODE_TEXTS, Mode
 from palimpsest.wire.models.cards import ModelCard, has_card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import Tariff
 
 _NEXT: Final = "next"
 _THEMES: Final = get_args(ThemeName)
@@ -70,7 +70,7 @@ async def _switch(room: CommandRoom, card: ModelCard) -> None:
 
 def _card_line(card: ModelCard, session: Session) -> str:
     prices = card.prices
-    price = f"${prices.input:g} in, ${prices.output:g} out a million tokens" if prices.input or prices.output else "price not known"
+    price = f"${prices.input:g} in, ${prices.output:g} out a million tokens" if prices.are_known else "price not known"
     return f"{card.name}  {short(card.window)}  {price}{'  (now)' if card.name == session.card.name else ''}"
 
 
@@ -79,9 +79,11 @@ def _cache_note(session: Session, card: ModelCard) -> str:
     tokens = session.used
     if card.name == session.card.name:
         return f"the model of this session; {short(tokens)} tokens are in its context"
-    new, now = cost(Usage(cache_write=tokens), card).total, cost(Usage(cache_read=tokens), session.card).total
+    new, now = Tariff.of(card), Tariff.of(session.card)
+    writes = dollars(None if new is None else new.bill(Usage(cache_write=tokens)).total)
+    reads = dollars(None if now is None else now.bill(Usage(cache_read=tokens)).total)
     too_long = f"; its window of {short(card.window)} is too small, so it is folded first" if tokens > card.window else ""
-    return f"the next call writes {short(tokens)} tokens into another cache: about {dollars(new)}, here {dollars(now)}{too_long}"
+    return f"the next call writes {short(tokens)} tokens into another cache: about {writes}, here {reads}{too_long}"
 
 
 async def _profile(room: CommandRoom, name: str) -> None:

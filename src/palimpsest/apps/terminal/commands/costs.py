@@ -1,6 +1,6 @@
 """`/cost`: what a session cost, by model, turn, sub-agent and edit of the context."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -12,13 +12,15 @@ from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand,
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Interrupted, ModelReplied, Usage, UserSaid, ViewEdited
+from palimpsest.core.events import CallStarted, Interrupted, ModelReplied, Usage, UserSaid, ViewEdited
 from palimpsest.core.events.calls import TURN
+from palimpsest.core.format.texts import cost_text, counted
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
+from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.agent import Agent
-from palimpsest.wire.models.cards import ModelCard, recorded_card
-from palimpsest.wire.models.prices import cost
+from palimpsest.engine.loop.limits import NOTHING, price_book
+from palimpsest.wire.models.prices import PriceBook, total_usd
 
 _TURNS: Final = "turns"
 _NEWEST: Final = 5
@@ -26,17 +28,17 @@ _MOST_TURNS: Final = 500
 
 
 class PaidCall(Struct, frozen=True):
-    """A reply of a model: its model, its purpose, its usage in tokens and its price in US dollars."""
+    """A reply of a model: its model, its purpose, its usage in tokens and its price in US dollars, if that is known."""
 
     model: str
     purpose: str
     usage: Usage
-    usd: float
+    usd: float | None
 
     @property
     def line(self) -> str:
         """The call in one line."""
-        return f"{self.model or 'unknown model'} {self.purpose}: {_tokens(self.usage)}, {dollars(self.usd)}"
+        return f"{self.model or 'unknown model'} {self.purpose}: {_tokens(self.usage)}, {cost_text(self.usd)}"
 
 
 class TurnCost(Struct, frozen=True):
@@ -47,9 +49,9 @@ class TurnCost(Struct, frozen=True):
     calls: tuple[PaidCall, ...] = ()
 
     @property
-    def usd(self) -> float:
-        """US dollars of all its calls."""
-        return sum(call.usd for call in self.calls)
+    def usd(self) -> float | None:
+        """US dollars of all its calls; `None` if they are not known."""
+        return total_usd(call.usd for call in self.calls)
 
 
 class EditSavings(Struct, frozen=True):
@@ -63,10 +65,9 @@ class EditSavings(Struct, frozen=True):
 async def _cost(room: CommandRoom, argument: str) -> None:
     """Show what the session cost, or walk its turns; Enter shows the calls of one."""
     agent = agent_of(room)
-    log, cards = agent.session.log, tuple(agent.session.environment.cards)
     if argument not in ("", _TURNS):
         raise BadInput(f"/cost takes {_TURNS}, or nothing for the whole session")
-    turns = turn_costs(log, cards)
+    turns = turn_costs(agent.session.log, price_book(agent.session))
     if not argument:
         for line in cost_lines(agent, turns):
             room.notice(line)
@@ -81,37 +82,43 @@ async def _cost(room: CommandRoom, argument: str) -> None:
 
 def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
     """Yield the lines of `/cost`: models with their purposes, sub-agents, edits, the sum, and the newest turns."""
-    session = agent.session
-    cards, total = tuple(session.environment.cards), 0.0
+    session, below = agent.session, agent.children_spent()
+    book, groups = price_book(session), dict[tuple[str, str], list[Spending]]()
     for spending in session.log.ledger.spendings:
-        usd = _price(spending.model, spending.usage, cards)
-        total += usd
-        yield f"{spending.model or 'unknown model'} {spending.purpose}: {spending.calls:,} calls, {_tokens(spending.usage)}, {dollars(usd)}"
+        groups.setdefault((spending.model, spending.purpose), []).append(spending)
+    for (model, purpose), group in groups.items():
+        calls, usage = counted(sum(each.calls for each in group), "call"), total_of(each.usage for each in group)
+        yield f"{model or 'unknown model'} {purpose}: {calls}, {_tokens(usage)}, {cost_text(book.usd(group))}"
     for child in session.log.children:
-        yield f"sub-agent {plain(child.nickname)} ({plain(child.role)}, {child.status}): {dollars(child.cost_usd + child.children_usd)}"
-    below = agent.children_usd()
-    if below:
-        yield f"sub-agents together: {dollars(below)}"
+        yield f"sub-agent {plain(child.nickname)} ({plain(child.role)}, {child.status}): {cost_text(child.total_usd)}"
+    if below != NOTHING:
+        yield f"sub-agents together: {cost_text(below.usd)}"
     saved = edit_savings(session.log)
     if saved.edits:
-        yield f"edits of the context: {saved.edits:,}, cost {dollars(saved.cost_usd)} once, saved about {dollars(saved.saved_usd)} so far"
-    yield f"together {dollars(total + below)}"
+        once = f"cost {dollars(saved.cost_usd)} once" if saved.cost_usd >= 0 else f"saved {dollars(-saved.cost_usd)} at once"
+        yield f"{counted(saved.edits, 'edit')} of the context: {once}, saved about {dollars(saved.saved_usd)} so far"
+    yield f"together {cost_text(agent.cost_usd())}"
     for turn in turns[-_NEWEST:]:
         yield _turn_line(turn)
     if len(turns) > _NEWEST:
-        yield f"/cost {_TURNS} walks all {len(turns):,} turns"
+        yield f"/cost {_TURNS} walks all {counted(len(turns), 'turn')}"
 
 
-def turn_costs(log: Log, cards: Iterable[ModelCard]) -> tuple[TurnCost, ...]:
+def turn_costs(log: Log, book: PriceBook) -> tuple[TurnCost, ...]:
     """Return what each turn of the current path cost, oldest first. Calls before the first message count to none."""
-    known, turns = tuple(cards), list[TurnCost]()
+    asked, turns = dict[int | None, str](), list[TurnCost]()
     for event in log.events():
         body = event.body
         if isinstance(body, UserSaid) and not body.steering:
             turns.append(TurnCost(event.seq, " ".join(part.text for part in body.parts if isinstance(part, Text))))
-        elif isinstance(body, ModelReplied | Interrupted) and turns and body.usage != Usage():
-            paid = PaidCall(body.model, body.purpose, body.usage, _price(body.model, body.usage, known))
-            turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, paid))
+        elif isinstance(body, CallStarted):
+            asked[event.seq] = body.model
+        elif isinstance(body, ModelReplied | Interrupted) and turns:
+            called = asked.pop(body.call, "")
+            if body.usage != Usage() or (called and isinstance(body, ModelReplied)):
+                usd = book.call_usd(body.model, called, body.usage, event.at)
+                paid = PaidCall(body.model or called, body.purpose, body.usage, usd)
+                turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, paid))
     return tuple(turns)
 
 
@@ -130,11 +137,6 @@ def edit_savings(log: Log) -> EditSavings:
     return found
 
 
-def _price(model: str, usage: Usage, cards: tuple[ModelCard, ...]) -> float:
-    # Replies of imported sessions may name no model.
-    return cost(usage, recorded_card(model, cards)).total if model else 0.0
-
-
 def _tokens(usage: Usage) -> str:
     read = usage.input + usage.cache_read + usage.cache_write + usage.cache_write_long
     cached = f"{usage.cache_read / read:.0%} from the cache" if read else "nothing read"
@@ -142,7 +144,7 @@ def _tokens(usage: Usage) -> str:
 
 
 def _turn_line(turn: TurnCost) -> str:
-    return f"{dollars(turn.usd)}  {len(turn.calls)} calls  {one_line(plain(turn.text), 60)}"
+    return f"{cost_text(turn.usd)}  {counted(len(turn.calls), 'call')}  {one_line(plain(turn.text), 60)}"
 
 
 COST_COMMANDS: Final = table(

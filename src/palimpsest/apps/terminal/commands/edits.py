@@ -6,11 +6,11 @@ from typing import Final
 from palimpsest.apps.shown_text import plain, short
 from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
-from palimpsest.apps.terminal.screen.painting import price_facts
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.edits import Loss
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, ViewEdited
+from palimpsest.core.format.texts import price_facts
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import pair_of, restore

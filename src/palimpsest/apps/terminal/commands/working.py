@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from palimpsest.apps.shown_text import dollars, plain
+from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ProcessEnded, ProcessStarted
+from palimpsest.core.format.texts import cost_text
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.engine.agent import Agent
@@ -80,7 +81,7 @@ async def _agents(room: CommandRoom, argument: str) -> None:
 
 
 def _child_row(child: ChildRecord) -> Row:
-    cost = dollars(child.cost_usd + child.children_usd)
+    cost = cost_text(child.total_usd)
     return Row(child.session, f"{child.nickname}  {child.role}  {child.status}  {cost}", f"{child.session}\n{child.text}")
 
 

@@ -24,6 +24,7 @@ from palimpsest.core.events import (
     TurnEnded,
 )
 from palimpsest.core.events.calls import EventBody
+from palimpsest.core.format.texts import cost_text
 
 _SLOW_SNAPSHOT_MS = 5_000
 # Reasons for which a turn ends that the last reply does not say itself.
@@ -38,6 +39,8 @@ _STOPS = {
     "loop": "the model repeated the same calls with the same results",
     "empty": "the model replied with nothing",
     "written_call": "the model wrote a tool call as text; nothing was run",
+    "max_total_tokens": "the limit of tokens was reached",
+    "price_unknown": "the limit of US dollars cannot be kept: no price is known for the last call; limit tokens, or write its card",
 }
 
 
@@ -85,7 +88,7 @@ def _work(body: EventBody) -> NoticeBlock | None:
         case ChildOpened(nickname=nickname, role=role, resumed=resumed):
             return NoticeBlock(f"sub-agent {nickname} ({role}) {'goes on' if resumed else 'starts'}")
         case ChildEnded(session=session, status=status, cost_usd=usd):
-            return NoticeBlock(f"sub-agent in {session} ended: {status}, ${usd:.4f}", "info" if status == "completed" else "warning")
+            return NoticeBlock(f"sub-agent in {session} ended: {status}, {cost_text(usd)}", "info" if status == "completed" else "warning")
         case ProcessStarted(process=process, command=command):
             return NoticeBlock(f"process {process} runs in the background: {command}")
         case ProcessEnded(process=process, exit=code, why=why):

@@ -9,7 +9,7 @@ from rich.styled import Styled
 from rich.text import Text
 from rich.theme import Theme as RichTheme
 
-from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.apps.shown_text import plain, short
 from palimpsest.apps.terminal.screen.blocks import (
     Block,
     DiffLine,
@@ -24,6 +24,7 @@ from palimpsest.apps.terminal.screen.blocks import (
 from palimpsest.apps.terminal.screen.diffs import counts, diff_of
 from palimpsest.apps.terminal.screen.look import STYLES, ScreenLook
 from palimpsest.apps.terminal.screen.tool_titles import one_line, title_of
+from palimpsest.core.format.texts import price_facts
 
 # Lines of an output, of a diff and of the user's own text, while it is folded.
 _FOLDED_OUTPUT, _FOLDED_DIFF, _FOLDED_USER = 4, 24, 40
@@ -171,14 +172,6 @@ def _fold(block: FoldBlock, look: ScreenLook) -> str:
         facts.pop()
     line = Text(head + "".join(facts), look.style("dim"))
     return painted(_cut(line, look, reserve=tail.cell_len, tail=tail), look)
-
-
-def price_facts(price_usd: float | None, saved_usd_per_call: float | None) -> tuple[str, ...]:
-    """Return what an edit saves with each call and what it costs once, the most important first; an edit that pays at once has no cost."""
-    saved = () if saved_usd_per_call is None else (f"saves {dollars(saved_usd_per_call)} a call",)
-    if not price_usd:
-        return saved
-    return (*saved, f"costs {dollars(price_usd)} once" if price_usd > 0 else f"{dollars(-price_usd)} at once")
 
 
 def gap(before: Block | None, block: Block) -> str:

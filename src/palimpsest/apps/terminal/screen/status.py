@@ -5,10 +5,10 @@ from typing import Final
 from msgspec import Struct
 from rich.text import Text
 
-from palimpsest.apps.shown_text import dollars, plain, short
+from palimpsest.apps.shown_text import plain, short
 from palimpsest.apps.terminal.screen.look import ScreenLook
 from palimpsest.apps.terminal.screen.painting import painted
-from palimpsest.core.format.texts import percent_of
+from palimpsest.core.format.texts import cost_text, percent_of
 
 _BAR: Final = 6
 
@@ -25,7 +25,7 @@ class Status(Struct, frozen=True):
     used: int = 0
     window: int = 0
     fold_at: int | None = None
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
     cached: float | None = None
     processes: int = 0
     agents: int = 0
@@ -54,7 +54,7 @@ def _parts(status: Status, look: ScreenLook) -> list[str]:
         status.activity or status.hint,
         status.model,
         _context(status, look),
-        dollars(status.cost_usd) if status.cost_usd else "",
+        "" if status.cost_usd == 0 else cost_text(status.cost_usd),
         status.mode,
         f"{status.queued} queued" if status.queued else "",
         _counted(status.processes, "process", "processes"),

@@ -21,7 +21,7 @@ from palimpsest.memory.pipeline.transcript import input_limit, read_session
 from palimpsest.memory.reading import line_of_source
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import Tariff
 from palimpsest.wire.request import Params, resolved_params
 
 # Tokens of the prompt beside the session: instructions and the list of notes.
@@ -29,12 +29,12 @@ _PROMPT_TOKENS = 2_000
 
 
 class RunEstimate(Struct, frozen=True):
-    """What a run will use at most: requests, tokens, and US dollars by the prices of its model."""
+    """What a run will use at most: requests, tokens, and US dollars by the prices of its model, if they are known."""
 
     calls: int = 0
     read: int = 0
     written: int = 0
-    usd: float = 0.0
+    usd: float | None = 0.0
 
 
 class DirectAnswers:
@@ -72,5 +72,6 @@ def estimated(places: PipelinePlaces, plan: RunPlan, card: ModelCard) -> RunEsti
     scopes = {places.scope_of(due.cwd) for due in plan.sessions} | set(plan.scopes)
     read += int(len(scopes) * MOST_READ * factor)
     written += len(scopes) * MOST_WRITTEN
-    usd = cost(Usage(input=read, output=written), card).total
+    tariff = Tariff.of(card)
+    usd = None if tariff is None else tariff.bill(Usage(input=read, output=written)).total
     return RunEstimate(calls + len(scopes), read, written, usd)

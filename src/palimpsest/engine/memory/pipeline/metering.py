@@ -13,9 +13,9 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.ports import Clock
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate, family_of
+from palimpsest.engine.loop.limits import price_of_limit
 from palimpsest.stores.notes.spending import DaySpending, Tokens
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
 
 Result = TypeVar("Result")
 # How far the tokens of a request may lie above their estimate, and tokens that every request has beside its prompt.
@@ -56,11 +56,13 @@ class RunMeter:
     """The budgets of one run: US dollars of the run, and tokens of the day, which all processes of a home share. Safe in threads.
 
     A call that uses more than was reserved for it counts in full, and later reservations grow by as much: a model that reads more tokens
-    than estimated exceeds a budget by the excess of the calls that were under way when that was found out, and by no other call.
+    than estimated exceeds a budget by the excess of the calls that were under way when that was found out, and by no other call. Raises
+    `BadInput` if no price of the model is known.
     """
 
     def __init__(self, card: ModelCard, spending: DaySpending, clock: Clock, *, usd: float, day: Tokens) -> None:
         self._card = card
+        self._tariff = price_of_limit(card, usd, "run without a model (--no-model)", "memory.run_usd")
         self._spending = spending
         self._clock = clock
         self._usd = usd
@@ -74,7 +76,7 @@ class RunMeter:
     def reserve(self, want: Ask) -> Reservation:
         """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
         tokens = self._with_excess(most_tokens(want, self._card))
-        usd = cost(Usage(input=tokens.read, output=tokens.written), self._card).total
+        usd = self._tariff.bill(Usage(input=tokens.read, output=tokens.written)).total
         day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%d")
         with self._lock:
             if self.spent.usd + self._reserved + usd > self._usd:
@@ -93,7 +95,7 @@ class RunMeter:
             if usage is None:
                 used, usd = reservation.tokens, reservation.usd
             else:
-                used, usd = Tokens(usage.prompt, usage.output), cost(usage, self._card).total
+                used, usd = Tokens(usage.prompt, usage.output), self._tariff.bill(usage).total
                 self._learn_excess(used, reservation.tokens)
                 difference = Tokens(used.read - reservation.tokens.read, used.written - reservation.tokens.written)
                 self._spending.add(reservation.day, difference)
