@@ -91,7 +91,7 @@ def wrap(tmp_path: Path, model: Provider, *words: str) -> "subprocess.CompletedP
         "ANTHROPIC_BASE_URL": model.url,
     }
     command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", "claude", "--mode", "palimpsest", "--", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_wrapped_program_reaches_the_provider_through_the_gateway_which_ends_with_it(tmp_path: Path) -> None:

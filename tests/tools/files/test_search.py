@@ -123,9 +123,9 @@ def test_a_pattern_that_is_too_complicated_is_refused(pattern: str, said: str) -
 
 
 def test_many_stars_take_no_exponential_time() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert re.compile(glob_expression("*a" * 30 + "b")).fullmatch("a" * 200) is None
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_pattern_that_crosses_folders_often_is_matched_in_time_that_grows_with_the_depth() -> None:

@@ -41,7 +41,7 @@ class Headless:
         settings = {**os.environ, **own, **(env or {})}
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
         return subprocess.run(
-            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=120, **given
         )
 
 
@@ -232,7 +232,7 @@ def test_beside_a_prompt_an_open_pipe_without_data_is_left_out_with_a_notice(hea
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
-            [*PAL, "-p", "go", "-q"], cwd=headless.project, stdin=reading, capture_output=True, text=True, env=env, check=False, timeout=60
+            [*PAL, "-p", "go", "-q"], cwd=headless.project, stdin=reading, capture_output=True, text=True, env=env, check=False, timeout=120
         )
     finally:
         os.close(reading)
@@ -251,7 +251,7 @@ def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headle
         for part in (b"first ", b"second ", b"third"):
             process.stdin.write(part)
             process.stdin.flush()
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=120)
     with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
         *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
     assert said.endswith("first second third")

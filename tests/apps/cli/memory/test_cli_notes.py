@@ -50,7 +50,7 @@ class NotePal:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
         return subprocess.run(
-            command, input=stdin, env=variables, capture_output=True, text=True, timeout=60, check=False, preexec_fn=limited
+            command, input=stdin, env=variables, capture_output=True, text=True, timeout=120, check=False, preexec_fn=limited
         )
 
 
@@ -216,7 +216,7 @@ def test_ctrl_c_belongs_to_the_editor_and_leaves_the_note_if_it_ends_it(memory: 
     interrupt = f"{script}\nimport os, signal\nos.killpg(0, signal.SIGINT)\nfile.write_text(text.replace('alpha', 'beta'))"
     command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", "edit", "project_server", "--cwd", str(memory.project)]
     variables = {**os.environ, "PAL_HOME": str(memory.pal.home.folder), "EDITOR": editor(tmp_path, interrupt), "VISUAL": ""}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False, start_new_session=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False, start_new_session=True)
     assert done.returncode == code, done.stderr
     assert memory.json("show", "project_server")["body"] == ("The server is alpha.\n" if code else "The server is beta.\n")
 
@@ -325,7 +325,7 @@ def test_a_pipe_that_is_closed_early_is_no_traceback(memory: NotePal) -> None:
         env={**os.environ, "PAL_HOME": str(memory.pal.home.folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode in (0, 141), done.stderr) == (True, "")
