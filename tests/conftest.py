@@ -27,7 +27,7 @@ _PATIENCE_S = float(os.environ.get("PAL_TEST_PATIENCE", "20"))
 # Whoever runs the tests has keys, settings and a language of their own; only where programs are stays as it is. The names in the second
 # line are for the tests of other programs: they name those, or say how to get them.
 _KEPT = re.compile(
-    r"PATH|PYTHON\w*|PYTEST\w*|HYPOTHESIS\w*|COVERAGE\w*|TMPDIR|PAL_TEST_\w+"
+    r"PATH|PYTHONPATH|PYTEST\w*|HYPOTHESIS\w*|COVERAGE\w*|TMPDIR|PAL_TEST_\w+"
     r"|CLAUDE_CODE|CODEX|OPENCODE|(?i:\w+_proxy|npm_\w+)"
 )
 # Git reads the settings of a user elsewhere than in the home too. `PAL_TEST_GIT` names a file of settings to run the tests with.

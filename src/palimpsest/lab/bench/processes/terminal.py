@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from palimpsest.core.errors import StoreError
 from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.processes.memory import resident_kb
 from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.stores.jsonl import JsonlSessions
@@ -80,8 +81,7 @@ class TerminalProcess:
 
     def memory_kb(self) -> int:
         """Return the memory of the process now, in kB."""
-        shown = subprocess.run(("ps", "-o", "rss=", "-p", str(self._process.pid)), capture_output=True, check=True)  # noqa: S603, S607 - fixed words
-        return int(shown.stdout)
+        return resident_kb()[self._process.pid][1]
 
 
 class _Model:
