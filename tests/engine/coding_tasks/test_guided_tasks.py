@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from coding_tasks import Coder, bash, do, scripted, use
 from git_projects import PYTHON, UNITTEST, new_project
 
@@ -12,6 +13,8 @@ from palimpsest.core.events import ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import ToolCall
 from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.tools.session.todo import TodoItem
+
+pytestmark = pytest.mark.machine
 
 STEPS = ("write the module", "write its test", "commit")
 

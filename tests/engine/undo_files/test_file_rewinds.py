@@ -13,6 +13,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import FilesSnapshotted, TurnStarted, ViewEdited
 from palimpsest.engine.undo_files.planning import FileConflict
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Sessions]:

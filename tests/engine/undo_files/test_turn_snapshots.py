@@ -17,6 +17,8 @@ from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import AnyHome, Home
 
+pytestmark = pytest.mark.machine
+
 SETTINGS = CodingSettings(mode="edits", sandbox="off", tools=())
 
 

@@ -13,6 +13,8 @@ from palimpsest.tools.files.search import MOST_LINES, glob_expression, glob_tool
 from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 both_ways = pytest.mark.parametrize("ripgrep", [True, False])
 
 

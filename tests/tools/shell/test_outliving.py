@@ -18,6 +18,8 @@ from palimpsest.tools.shell.sandbox import Area, Sandbox
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 ENDED = "[what the command left running was ended; `background` is for processes that go on]"
 GOES_ON = "[a process that the command started has left its group and goes on; its output is not shown]"
 

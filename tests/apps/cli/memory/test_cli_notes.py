@@ -352,7 +352,7 @@ def test_a_thousand_notes_are_listed_and_searched(memory: NotePal) -> None:
 
 def test_a_note_of_the_team_reaches_a_teammate_through_the_repository_as_data_about_a_teammate(memory: NotePal, tmp_path: Path) -> None:
     def git(folder: Path, *words: str) -> None:
-        settings = ("-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "protocol.file.allow=always")
+        settings = ("-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "commit.gpgSign=false", "-c", "protocol.file.allow=always")
         subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
 
     git(memory.project, "init", "-q", "-b", "main")
