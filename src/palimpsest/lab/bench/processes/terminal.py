@@ -76,7 +76,11 @@ class TerminalProcess:
             if time.perf_counter() > until or self._process.poll() is not None:
                 raise StoreError(f"the terminal did not print {wanted!r}", where="pal bench")
             if readable:
-                self.printed += os.read(self._master, 65_536)
+                try:
+                    self.printed += os.read(self._master, 65_536)
+                except OSError as error:
+                    # Linux reports the end of a terminal as an error.
+                    raise StoreError(f"the terminal ended and did not print {wanted!r}", where="pal bench") from error
         return time.perf_counter()
 
     def memory_kb(self) -> int:
