@@ -24,6 +24,8 @@ from palimpsest.stores.home import Home
 from palimpsest.tools.permissions.decision import Approval
 from palimpsest.tools.session.skill import SkillFolders
 
+pytestmark = pytest.mark.machine
+
 SKILL = "---\nname: {name}\ndescription: what it does\n---\nbody\n"
 
 
@@ -175,7 +177,7 @@ def test_git_status_of_a_project_with_a_hostile_nested_repository_asks(project: 
     for folder in (inner, project):
         subprocess.run(["git", "init", "-q", folder], check=True)
         (folder / "a").write_text("1")
-        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false")
         subprocess.run(["git", "-C", folder, "add", "."], check=True, capture_output=True)
         subprocess.run(["git", "-C", folder, *identity, "commit", "-qm", "first"], check=True)
         (folder / "a").write_text("2")

@@ -137,7 +137,7 @@ def with_keyring(folder: Path, *, installed: bool) -> list[str]:
         (folder / "keyring.py").write_text(KEYRING)
     paths = os.pathsep.join([str(folder), *(path for path in sys.path if path)])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={"PYTHONPATH": paths}, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={"PYTHONPATH": paths}, check=True, timeout=120
     )
     return done.stdout.splitlines()
 

@@ -46,5 +46,5 @@ def pal_command() -> list[str]:
 def run_pal(folder: Path, variables: Mapping[str, str], *words: str) -> str:
     """Run a command of pal in a folder, and return what it printed."""
     return subprocess.run(
-        [*pal_command(), *words], cwd=folder, env=variables, capture_output=True, text=True, check=True, timeout=60
+        [*pal_command(), *words], cwd=folder, env=variables, capture_output=True, text=True, check=True, timeout=120
     ).stdout

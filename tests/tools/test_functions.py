@@ -227,7 +227,7 @@ def test_packages_are_looked_for_in_folders_archives_and_eggs(tmp_path: Path) ->
 
     def found(*places: Path) -> str:
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])}
-        return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=variables, timeout=60).stdout
+        return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=variables, timeout=120).stdout
 
     assert found(folder) == "plain\n"
     assert found(archive) == "zipped\n"

@@ -182,9 +182,9 @@ def test_an_editor_that_is_gone_ends_the_turn_its_processes_and_the_agent(desk: 
             else:
                 # The editor reads no more, and its side of standard input stays open.
                 process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-            assert await asyncio.wait_for(process.wait(), 30) == (143 if way == "SIGTERM" else 0)
+            assert await asyncio.wait_for(process.wait(), 120) == (143 if way == "SIGTERM" else 0)
         for name in ("one", "two"):
-            free = await asyncio.create_subprocess_exec("flock", "-w", "5", str(desk.project / name), "true")
+            free = await asyncio.create_subprocess_exec("flock", "-w", "120", str(desk.project / name), "true")
             assert await free.wait() == 0
         assert desk.bodies(session, TurnEnded) == [TurnEnded("interrupted")]
         assert len(desk.bodies(session, ProcessEnded)) == 1
@@ -246,7 +246,7 @@ def test_standard_output_has_nothing_but_the_protocol_whatever_tools_print(desk:
 
 def pal(desk: Desk, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **desk.environment()}
-    return subprocess.run([*words], env=environment, capture_output=True, text=True, check=False, timeout=60, **options)
+    return subprocess.run([*words], env=environment, capture_output=True, text=True, check=False, timeout=120, **options)
 
 
 def test_without_the_extra_one_line_says_how_to_install_it(desk: Desk) -> None:

@@ -57,7 +57,7 @@ def test_a_cancel_in_the_middle_of_a_tool_ends_its_process(desk: Desk) -> None:
             await agent.cancel(session)
             assert (await turn).stop_reason == "cancelled"
             assert list(editor.calls(session).values()) == [["pending", "in_progress", "failed"]]
-            free = await asyncio.create_subprocess_exec("flock", "-w", "5", str(desk.project / "held"), "true")
+            free = await asyncio.create_subprocess_exec("flock", "-w", "120", str(desk.project / "held"), "true")
             assert await free.wait() == 0
             assert (await agent.prompt(session, [text_block("and?")])).stop_reason == "end_turn"
 

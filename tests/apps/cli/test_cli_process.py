@@ -24,13 +24,13 @@ PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
 
 def _run(pal: Pal, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder), **env}
-    return subprocess.run([*PAL, *words], capture_output=True, env=settings, check=False, timeout=60)
+    return subprocess.run([*PAL, *words], capture_output=True, env=settings, check=False, timeout=120)
 
 
 def _run_in_shell(pal: Pal, streams: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     """With its streams as a shell can set them: closed, or led elsewhere."""
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    return subprocess.run(["sh", "-c", f'"$@" {streams}', "sh", *PAL, *words], capture_output=True, env=settings, check=False, timeout=60)
+    return subprocess.run(["sh", "-c", f'"$@" {streams}', "sh", *PAL, *words], capture_output=True, env=settings, check=False, timeout=120)
 
 
 def _run_as_anybody(pal: Pal, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -38,11 +38,11 @@ def _run_as_anybody(pal: Pal, *words: str) -> subprocess.CompletedProcess[bytes]
     without = ("--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
     prefix = ("setpriv", *without) if os.geteuid() == 0 else ()
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    return subprocess.run([*prefix, *PAL, *words], capture_output=True, env=settings, check=False, timeout=60)
+    return subprocess.run([*prefix, *PAL, *words], capture_output=True, env=settings, check=False, timeout=120)
 
 
 def test_help_names_every_command_and_loads_nothing_heavy(pal: Pal) -> None:
-    done = subprocess.run([sys.executable, "-X", "importtime", *PAL[1:], "--help"], capture_output=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-X", "importtime", *PAL[1:], "--help"], capture_output=True, check=True, timeout=120)
     loaded = {line.rpartition(b"|")[2].strip().partition(b".")[0] for line in done.stderr.splitlines()}
     assert all(f"  {name} " in done.stdout.decode() for name in COMMANDS)
     assert not loaded & {b"rich", b"msgspec", b"sqlite3", b"httpx", b"asyncio", b"prompt_toolkit"}
@@ -164,7 +164,7 @@ sys.argv = ["pal", "cards"]
 import runpy
 runpy.run_module("palimpsest.apps.cli", run_name="__main__")
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=120)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
@@ -185,7 +185,7 @@ threading.Thread(target=work).start()
 sys.argv = ["pal", "nonsense"]
 main()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
 
     assert (done.returncode, done.stdout) == (2, "thread\nexit function\n")
 
@@ -200,7 +200,7 @@ def test_an_interrupt_ends_quietly(pal: Pal) -> None:
         pal.home.cards_path.open("wb"),
     ):
         running.send_signal(signal.SIGINT)
-        out, reported = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=120)
 
     assert (running.returncode, out, reported) == (130, b"", b"")
 

@@ -219,7 +219,7 @@ def test_a_conversation_that_cannot_be_closed_does_not_keep_the_gateway_from_its
     async def run() -> None:
         conversations = OpenConversations(workers, Home.at(tmp_path).store)
         await conversations.lane(ConversationName("s"))
-        await asyncio.wait_for(conversations.close(0.01), 10)
+        await asyncio.wait_for(conversations.close(0.01), 120)
 
     asyncio.run(run())
     assert workers.is_closed

@@ -129,7 +129,7 @@ def test_mi_14_nothing_of_the_sdk_and_of_the_engine_is_imported_before_the_reply
         "print(len(own), len(sys.modules), *(name for name in heavy if name in sys.modules))\n"
     )
     variables = {**os.environ, "PAL_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=variables, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=variables, timeout=120)
     own, modules, *heavy = done.stdout.split()
 
     assert heavy == []

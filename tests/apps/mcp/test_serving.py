@@ -47,7 +47,7 @@ def serving(home: Path) -> Iterator[str]:
         yield said.removeprefix("pal mcp: ").partition(",")[0]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
 
 
 def test_mi_14_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path) ->
     first = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}) + "\n"
     variables = {**os.environ, "PAL_HOME": str(tmp_path)}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, input=first, capture_output=True, text=True, env=variables, check=False, timeout=60)
+    done = subprocess.run(command, input=first, capture_output=True, text=True, env=variables, check=False, timeout=120)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'palimpsest-agent[mcp]'" in done.stderr

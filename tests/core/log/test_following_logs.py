@@ -38,7 +38,7 @@ class Writer:
         return int(self._process.stdout.readline())
 
     def end(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=120)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import uuid
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from secret_sets import planted
+from secret_sets import current, planted
 
 from palimpsest.core.redaction.classes import SecretCandidate
 from palimpsest.core.redaction.search import CLASSES, Secret, find_secrets, redact
@@ -133,7 +133,7 @@ def test_a_secret_that_is_recognised_by_its_context_leaves_the_context(text: str
 
 
 def test_no_class_is_left_untested() -> None:
-    texts = [*(secret for _, secret in SECRETS), *(text for text, _ in IN_CONTEXT), *(sample.text for sample in planted())]
+    texts = [*(secret for _, secret in SECRETS), *(text for text, _ in IN_CONTEXT), *(sample.text for sample in (*planted(), *current()))]
     tested = {found.kind for text in texts for found in find_secrets(text)} | {kind for kind, _ in RARE}
     assert tested == {secret_class.kind for secret_class in CLASSES} | {"private_key", "cookie"}
 
@@ -145,9 +145,12 @@ def test_vendors_that_the_sets_do_not_have_are_found_by_their_prefix(kind: str, 
 
 def test_every_prefix_of_a_vendor_is_looked_for_whatever_characters_follow_it() -> None:
     digits = "0a1b2c3d4e5f6a7b8c9d" * 5
+    uuid, number = f"{digits[:8]}-{digits[:4]}-{digits[:4]}-{digits[:4]}-{digits[:12]}", "1234567890" * 2
     parts = [f"{digits[:22]}.{digits[:6]}.{digits[:40]}", f"{digits[:14]}.{digits[:64]}", f"{digits[:22]}.{digits[:43]}", f"2_{digits}"]
+    parts += [uuid, f"na1-{uuid}", f"{number[:8]}_{digits[:32].upper()}", f"{number[:16]}:{digits[:32]}", f"{digits[:12]}!{digits[:60]}"]
+    parts += [digits[:4], digits[:43], f"00{digits[:40]}", f"{digits[:24]}-{digits}"]
     tails = ["", "10", *(digits[:size] for size in (32, 33, 35, 60, 64, 100)), digits.upper(), digits[:16].upper(), LETTERS[:32], *parts]
-    leads = ["", digits[:36], digits[:32], "12345678", "Fly", f"{digits[:14]}."]
+    leads = ["", digits[:36], digits[:32], digits[:76], "12345678", f"{digits[:14]}."]
     proved: set[str] = set()
     missed: list[str] = []
     for secret_class in filter(lambda each: each.run, CLASSES):

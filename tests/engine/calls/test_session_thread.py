@@ -30,7 +30,7 @@ def test_work_that_takes_long_does_not_hold_up_that_of_the_session() -> None:
     async def run() -> str:
         here = environment()
         long = asyncio.ensure_future(here.offload_long(ended.wait))
-        done = await asyncio.wait_for(here.offload(lambda: "done"), 10)
+        done = await asyncio.wait_for(here.offload(lambda: "done"), 120)
         ended.set()
         assert await long
         return done

@@ -21,7 +21,7 @@ def test_a_process_that_gets_a_signal_records_the_parts_that_arrived(tmp_path: P
         assert process.stdout is not None
         assert process.stdout.readline() == "stalled\n"
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     if code is not None:
         assert process.returncode == code
     with Home.at(tmp_path).open("s", write=False) as log:

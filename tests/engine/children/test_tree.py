@@ -86,7 +86,7 @@ def test_each_of_eight_children_in_three_levels_ends_truthfully(tmp_path: Path, 
         first = (spawn("Ada"), spawn("Bob"), spawn("Cyd"), spawn("Dee"), spawn("Eve", role="worker"))
         async with family.agent(first, root_reply, "all ended", children=children) as agent:
             turn = asyncio.ensure_future(agent.ask("go"))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 for reply in (root_reply, bob, hal):
                     await reply.reached.wait()
                 await dee_asks.wait()

@@ -42,7 +42,7 @@ def test_without_the_extra_a_local_model_says_how_to_install_it_and_fetches_noth
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 5
     assert done.stderr.splitlines()[-1] == (

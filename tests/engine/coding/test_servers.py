@@ -217,7 +217,7 @@ def test_a_tool_that_a_server_gets_during_the_session_joins_with_the_next_turn(t
             assert isinstance(agent.context, ServedContext)
             connections = agent.context._servers._connections
             assert connections is not None
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while connections[0].catalogue.tools[-1].name != "grown":
                     await connections[0].call_tool("add", {"a": 1, "b": 1})
             await agent.ask("use it")
@@ -325,7 +325,7 @@ def test_without_the_sdk_one_notice_says_what_to_install_and_the_session_goes_on
         "            if isinstance(event.body, Failed): print(event.body.message)\n"
         "asyncio.run(work())\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert (done.stdout.splitlines(), done.stderr) == (["one", "two", MISSING_EXTRA], "")
 
 
@@ -344,5 +344,5 @@ def test_a_session_without_servers_does_not_import_the_sdk(tmp_path: Path) -> No
         "asyncio.run(work())\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'mcp', 'mcp_types', 'pydantic', 'httpx2', 'jsonschema'}))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from coding_tasks import AUTO, Coder, FromMessage, bash, scripted, use
 from families import routed, spawn, stalled, wait
 from git_projects import UNITTEST, new_project
@@ -16,6 +17,8 @@ from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
+
+pytestmark = pytest.mark.machine
 
 PRINTS = {f"{name}.py": f"def run():\n    print('{name} runs')\n" for name in ("alpha", "beta", "gamma")}
 PRINTS_TEST = """\

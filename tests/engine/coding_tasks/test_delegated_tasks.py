@@ -13,6 +13,8 @@ from team_tasks import do_together, ends_of, roles_of
 from palimpsest.core.events import ChildEnded, ChildOpened, TurnEnded
 from palimpsest.engine.children.costs import family_of
 
+pytestmark = pytest.mark.machine
+
 INVOICE = "from shop.tax import RATE\n\n\ndef gross(net):\n    return round(net * 1.16, 2)\n"
 SHOP = {
     "shop/__init__.py": "",

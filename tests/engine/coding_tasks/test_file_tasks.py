@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from coding_tasks import bash, do, use
 from git_projects import PYTHON, UNITTEST, new_project
+
+pytestmark = pytest.mark.machine
 
 BATCH = "@echo off\r\nset PORT=80\r\nset HOST=local\r\nstart server\r\n"
 

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
 from coding_tasks import bash, do, use
 from git_projects import PYTHON, UNITTEST, new_project
+
+pytestmark = pytest.mark.machine
 
 CART = """\
 def total(prices, discount=0):

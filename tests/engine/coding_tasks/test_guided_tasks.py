@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
+import pytest
 from coding_tasks import Coder, bash, do, scripted, use
 from git_projects import PYTHON, UNITTEST, new_project
 
 from palimpsest.core.events import ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import ToolCall
+from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.tools.session.todo import TodoItem
+
+pytestmark = pytest.mark.machine
 
 STEPS = ("write the module", "write its test", "commit")
 
@@ -190,10 +195,10 @@ def start():
 
 if __name__ == "__main__":
     start()
-    open("ready", "w").close()
     # One write for each line, also where Python does not buffer.
     sys.stdout.write("listens\\n")
     sys.stdout.flush()
+    open("ready", "w").close()
     while not threading.Event().wait(0.05):
         sys.stdout.write("alive\\n")
         sys.stdout.flush()
@@ -217,12 +222,13 @@ class ServerTest(unittest.TestCase):
 
 def test_a_server_runs_in_the_background_is_polled_as_often_as_needed_and_ended(tmp_path: Path) -> None:
     project = new_project(tmp_path / "project", {".gitignore": "ready\n", "server.py": SERVER, "test_server.py": SERVER_TEST})
+    os.mkfifo(project.root / "ready")
     polls = [use("bash_output", id="p1") for _ in range(5)]
-    done = do(
-        project,
+    # Landlock lets no program listen.
+    done = Coder(project, CodingSettings(mode="auto", allow=("bash",), sandbox="off")).do(
         "Start the server, see that it runs, end it, and let it answer new",
         bash(f"{PYTHON} server.py", background=True),
-        bash(f"{PYTHON} -c 'import os\nwhile not os.path.exists(\"ready\"): pass'"),
+        bash("read line < ready; true"),
         *polls,
         use("kill", id="p1"),
         (use("bash_output", id="p1"), use("read", path="server.py")),
@@ -231,7 +237,8 @@ def test_a_server_runs_in_the_background_is_polled_as_often_as_needed_and_ended(
         "It answers new.",
     )
     assert (done.results[0], done.results[2].splitlines()[0]) == ("Runs in the background with id p1", "listens")
-    assert [set(text.splitlines()) for text in done.results[3:7]] == [{"alive", "[still running]"}] * 4
+    # A machine that does other work may let none of its lines come within the moment that a poll waits.
+    assert [text.splitlines()[-1] for text in done.results[3:7]] == ["[still running]"] * 4
     assert done.results[7] == "p1 has ended with exit code -15"
     assert [body.process for body in done.bodies if isinstance(body, ProcessStarted)] == ["p1"]
     assert [(body.process, body.why) for body in done.bodies if isinstance(body, ProcessEnded)] == [("p1", "killed by the model")]

@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
 from coding_tasks import bash, do, use
 from git_projects import PYTHON, UNITTEST, Project, new_project
 
 from palimpsest.core.items import ToolCall
+
+pytestmark = pytest.mark.machine
 
 LIMITS_TEST = """\
 import unittest

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from coding_tasks import AUTO, Coder, FromMessage, TaskRun, bash, use
 from families import spawn, wait
 from git_projects import PYTHON, UNITTEST, Project, new_project
@@ -17,6 +18,8 @@ from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.hooks.configured import configured_hooks
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
+
+pytestmark = pytest.mark.machine
 
 FORMATTER = """\
 import json, pathlib, sys

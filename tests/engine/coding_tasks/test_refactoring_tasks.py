@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from coding_tasks import bash, do, use
 from git_projects import PYTHON, UNITTEST, new_project
 
 from palimpsest.core.items import ToolCall
+
+pytestmark = pytest.mark.machine
 
 STORE = "def fetch_user(key):\n    return {'key': key}\n"
 PAGES = "from store import fetch_user\n\n\ndef page(key):\n    return f\"<p>{fetch_user(key)['key']}</p>\"\n"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from coding_tasks import AUTO, Coder, FromMessage, bash, scripted, use
 from families import spawn, wait
 from git_projects import UNITTEST, Project, new_project
@@ -17,6 +18,8 @@ from palimpsest.core.items import Text, ToolCall
 from palimpsest.engine.coding.settings import McpSettings
 from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.permissions.trust import ProjectTrust
+
+pytestmark = pytest.mark.machine
 
 SERVED = replace(AUTO, allow=("bash", "mcp__*", "read_mcp_resource"), mcp=McpSettings(start_seconds=60.0))
 

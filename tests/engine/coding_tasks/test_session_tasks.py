@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from coding_tasks import Coder, bash, scripted, use
 from git_projects import PYTHON, UNITTEST, new_project
 
@@ -11,6 +12,8 @@ from palimpsest.core.events import Event, Interrupted, ToolsOffered, ToolStarted
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.providers.scripted import StalledReply
+
+pytestmark = pytest.mark.machine
 
 
 def test_a_result_that_was_cleared_is_recalled_and_used(tmp_path: Path) -> None:

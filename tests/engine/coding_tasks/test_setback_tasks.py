@@ -3,12 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from coding_tasks import AUTO, Coder, bash, do, use
 from git_projects import PYTHON, new_project
 
 from palimpsest.core.events import PermissionAsked, ToolRefused
 from palimpsest.core.items import ToolCall
 from palimpsest.tools.permissions.decision import Approval
+
+pytestmark = pytest.mark.machine
 
 
 def test_an_edit_of_a_file_that_a_command_changed_is_refused_until_it_is_read_again(tmp_path: Path) -> None:

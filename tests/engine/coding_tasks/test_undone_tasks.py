@@ -15,6 +15,8 @@ from palimpsest.core.items import Text, text_of
 from palimpsest.engine.hooks.commands import command_hook
 from palimpsest.engine.undo_files.restoring import FileRewinding, RewindPlan
 
+pytestmark = pytest.mark.machine
+
 BILL = "def total(items):\n    subtotal = sum(items)\n    return subtotal\n"
 REPORT = "from bill import total\n\n\ndef report(items):\n    return f'{total(items)} in total'\n"
 BILLING = {

@@ -208,7 +208,7 @@ def test_a_process_that_is_killed_after_any_event_goes_on_and_runs_no_tool_twice
 
     def process(die: int, replied: int) -> int:
         words = [sys.executable, "-c", KILLED, str(tmp_path), str(die), str(replied), *support]
-        return subprocess.run(words, check=False, timeout=60, env={**os.environ}).returncode
+        return subprocess.run(words, check=False, timeout=120, env={**os.environ}).returncode
 
     assert process(die_at, 0) == -signal.SIGKILL
     log = next((tmp_path / "home" / "sessions").rglob("*.jsonl")).read_text()

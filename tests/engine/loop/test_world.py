@@ -21,6 +21,8 @@ from palimpsest.sources.instructions.statements import claude_files, configured_
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
 from palimpsest.stores.ephemeral import FixedClock
 
+pytestmark = pytest.mark.machine
+
 NOON = 1_700_000_000_000
 
 
@@ -29,7 +31,7 @@ def world(cwd: Path, **options: Any) -> LocalWorld:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false")
     subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
 
 

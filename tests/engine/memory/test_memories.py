@@ -11,6 +11,8 @@ from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import KINDS, Note
 from palimpsest.stores.home import Home
 
+pytestmark = pytest.mark.machine
+
 NOTE = Note(
     name="project_tests",
     kind="project",
@@ -30,7 +32,7 @@ def memories(home: Path, root: Path) -> Memories:
 
 
 def git(root: Path, *words: str) -> None:
-    command = ("git", "-C", str(root), "-c", "user.name=A", "-c", "user.email=a@example.org", *words)
+    command = ("git", "-C", str(root), "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false", *words)
     subprocess.run(command, check=True, capture_output=True)
 
 

@@ -16,6 +16,8 @@ from palimpsest.memory.note_file import encode_note
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
 
+pytestmark = pytest.mark.machine
+
 NOTE = Note(
     name="project_release",
     kind="project",
@@ -39,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def git(root: Path, *words: str) -> str:
-    command = ("git", "-C", str(root), "-c", "user.name=A", "-c", "user.email=a@example.org", *words)
+    command = ("git", "-C", str(root), "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false", *words)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -13,6 +13,8 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import FilesSnapshotted, TurnStarted, ViewEdited
 from palimpsest.engine.undo_files.planning import FileConflict
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Sessions]:
@@ -187,7 +189,7 @@ def test_a_rewind_that_is_killed_anywhere_is_finished_by_repeating_it(make: Call
     for number in range(1, 30, 3):
         words = ("rewind", session, str(work.starts()[-1] - 1), "--files")
         command = [sys.executable, str(PROGRAM), str(work.root), str(number), *words]
-        done = subprocess.run(command, env=environment, cwd=work.root, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, env=environment, cwd=work.root, capture_output=True, check=False, timeout=120)
         if done.returncode == 0:
             break
         killed += 1
@@ -209,7 +211,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_an_error_that_repeating_mends(mak
     to = work.starts()[-1] - 1
     words = f"ulimit -f 1000; exec {sys.executable} -m palimpsest.apps.cli rewind {work.session} {to} --files"
     environment = {"PAL_HOME": str(tmp_path / "home"), "PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
-    failed = subprocess.run(["bash", "-c", words], env=environment, cwd=work.root, capture_output=True, text=True, check=False, timeout=60)
+    failed = subprocess.run(["bash", "-c", words], env=environment, cwd=work.root, capture_output=True, text=True, check=False, timeout=120)
     assert (failed.returncode, failed.stderr) == (
         2,
         "pal: large: it cannot be written: File too large; repeat the command when that is mended\n",

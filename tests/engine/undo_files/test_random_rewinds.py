@@ -21,6 +21,8 @@ from palimpsest.engine.undo_files.restoring import FileRewinding
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 
+pytestmark = pytest.mark.machine
+
 SEQUENCES = 200
 IN_ONE_TEST = 20
 # Sequences of every run of the tests; the others belong to `pytest -m long`.

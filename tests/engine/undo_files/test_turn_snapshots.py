@@ -5,7 +5,6 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from file_turns import allow_once, call
@@ -17,6 +16,8 @@ from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import AnyHome, Home
+
+pytestmark = pytest.mark.machine
 
 SETTINGS = CodingSettings(mode="edits", sandbox="off", tools=())
 
@@ -150,9 +151,7 @@ def test_an_interrupt_does_not_wait_for_a_snapshot_that_takes_long(
                 await turn
             return [event.body for event in agent.session.log.events()]
 
-    started = monotonic()
-    bodies = asyncio.run(work())
     # Without the interrupt, git has five minutes.
-    assert monotonic() - started < 60
+    bodies = asyncio.run(asyncio.wait_for(work(), 240))
     assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["interrupted"]
     assert (moments(bodies), (root / "b.py").exists()) == ([], False)

@@ -14,6 +14,7 @@ from palimpsest.lab.bench.counting import KINDS
 from palimpsest.lab.bench.finding import find_ripgrep
 from palimpsest.lab.bench.replaying import LIMITED_TOKENS
 from palimpsest.lab.bench.suite import GROUPS, bars_named, run_bench
+from palimpsest.lab.bench.tables import tables_of
 from palimpsest.lab.bench.tuning import Fit, fit, fit_markdown
 from palimpsest.lab.bench.workspace import FULL, BenchSizes, DecodeUnit, side_by_side, write_session
 from palimpsest.lab.synthetic.statistics import SessionStatistics
@@ -147,6 +148,16 @@ def test_a_run_of_some_bars_measures_only_those(tmp_path: Path) -> None:
     report = run_bench(tmp_path, wanted=frozenset({"fork_bytes", "tokens_error"}), sizes=TINY, announce=_silent)
     assert [each.name for each in report.bars] == ["fork_bytes", "tokens_error"]
     assert set(report.bars[1].detail) == set(KINDS)
+
+
+def test_a_bar_that_runs_into_its_limit_is_missed_with_a_reason_and_the_others_have_values(tmp_path: Path) -> None:
+    # A terminal that ends without a prompt, where `prompt_ms` waits for one.
+    report = run_bench(tmp_path, wanted=frozenset({"prompt_ms", "fork_bytes"}), sizes=TINY, announce=_silent)
+    waited, forked = sorted(report.bars, key=lambda each: each.name, reverse=True)
+    assert (waited.name, waited.value, waited.ok, report.missed) == ("prompt_ms", None, False, (waited,))
+    assert waited.why.startswith("the terminal ")
+    assert waited.why in tables_of(report)["bench"]
+    assert (forked.name, forked.value is not None) == ("fork_bytes", True)
 
 
 def test_without_ripgrep_one_line_says_what_to_install(tmp_path: Path) -> None:

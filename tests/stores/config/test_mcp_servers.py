@@ -216,9 +216,9 @@ def test_a_file_that_cannot_be_read_is_one_problem(text: str, tmp_path: Path) ->
 @pytest.mark.parametrize("piece", ["/*", '"\\"', ", ", "//", ",/**/", '"', "/* */ ", "\n"])
 def test_a_file_that_is_made_to_take_long_does_not(piece: str, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text("{" + piece * (200_000 // len(piece)) + "\\")
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(configured_servers(tmp_path, {}, home=tmp_path).problems) == 1
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_comments_and_commas_in_texts_stay(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_me_32_two_processes_at_once_do_each_job_once(tmp_path: Path) -> None:
         worker.stdin.write("go\n")
         worker.stdin.flush()
     for worker in workers:
-        outputs += worker.communicate(timeout=60)[0].splitlines()
+        outputs += worker.communicate(timeout=120)[0].splitlines()
     assert sorted(outputs) == sorted(f"{number} True" for number in range(40))
 
 
@@ -206,7 +206,7 @@ with JobsDatabase(Path(sys.argv[1])).transaction() as database:
 def test_a_process_killed_within_a_transaction_leaves_nothing_of_it(tmp_path: Path, claims: JobClaims) -> None:
     claims.enqueue("scope", "user")
     before = claims.rows()
-    killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False, timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert claims.rows() == before
     taken(claims.claim("session", "s", 1))

@@ -4,7 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from palimpsest.stores.notes.history import NoteHistory
+
+pytestmark = pytest.mark.machine
 
 
 def git(folder: Path, *words: str) -> str:

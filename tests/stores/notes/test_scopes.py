@@ -3,11 +3,19 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from palimpsest.stores.notes.scopes import project_scope
+
+pytestmark = pytest.mark.machine
 
 
 def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false", *words],
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_me_17_two_work_trees_of_one_repository_share_a_scope_and_other_projects_do_not(tmp_path: Path) -> None:

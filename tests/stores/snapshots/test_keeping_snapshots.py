@@ -10,6 +10,8 @@ from palimpsest.stores.snapshots.contents import line_counts, merge_files, read_
 from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id, forget_session
 from palimpsest.stores.snapshots.taking import LeftOut, take_snapshot
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def shadow(tmp_path: Path) -> Shadow:

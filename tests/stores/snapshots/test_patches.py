@@ -10,6 +10,8 @@ from palimpsest.stores.snapshots.patches import ChangedFile, Patch, changed_file
 from palimpsest.stores.snapshots.shadow import Shadow
 from palimpsest.stores.snapshots.taking import SnapshotLimits, take_snapshot
 
+pytestmark = pytest.mark.machine
+
 LIMITS = SnapshotLimits(largest=1_000)
 
 

@@ -12,6 +12,8 @@ from palimpsest.stores.snapshots.contents import read_snapshot
 from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id
 from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, SnapshotLimits, take_snapshot
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -42,6 +44,7 @@ def repository(root: Path) -> Project:
     project.git("init", "-q", "-b", "main")
     project.git("config", "user.name", "u")
     project.git("config", "user.email", "u@example.com")
+    project.git("config", "commit.gpgSign", "false")
     return project
 
 

@@ -19,4 +19,4 @@ def run_without(packages: tuple[str, ...], program: str, *arguments: str, folder
     environment = {"PYTHONPATH": os.pathsep.join((source, str(site))), "PATH": path or os.environ["PATH"]}
     # The interpreter that the virtual environment links to: it and the processes that it starts see only what PYTHONPATH names.
     command = [os.path.realpath(sys.executable), "-S", "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=60).stdout.splitlines()
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=120).stdout.splitlines()

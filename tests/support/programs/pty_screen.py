@@ -40,7 +40,10 @@ KEYS = {
 _LINES_KEPT = 5_000
 # The terminal belongs to the process, so that Ctrl-C in it and its end are signals, as for a program in a real terminal.
 _OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-_PATIENCE_S = 20.0
+# Nothing is slow that is right: this is for a machine that does the work of ten others too.
+_PATIENCE_S = 120.0
+# States of a thread in /proc that wants to go on: it runs, waits for a processor, or waits for the disk.
+_WORKING = ("R", "D")
 
 
 class _Emulator(pyte.HistoryScreen):
@@ -146,8 +149,8 @@ class PtyScreen:
         return self.text()
 
     def wait_until_quiet(self, seconds: float = 0.3) -> None:
-        """Read until nothing was printed for some time, so that the screen is one frame and not the middle of one."""
-        while self._read(seconds):
+        """Read until nothing was printed for some time and the process waits, so that the screen is one frame and not the middle of one."""
+        while self._read(seconds) or self._is_working():
             continue
 
     def wait_for_end(self, seconds: float = _PATIENCE_S) -> int:
@@ -159,6 +162,14 @@ class PtyScreen:
         while self._read(0):
             continue
         return self.process.returncode
+
+    def _is_working(self) -> bool:
+        """Whether a thread of the process has something to do, which a busy machine may put off; `False` where there is no /proc."""
+        for facts in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+            with suppress(OSError):
+                if facts.read_text().rpartition(")")[2].split()[0] in _WORKING:
+                    return True
+        return False
 
     def _read(self, seconds: float) -> bool:
         if self._master < 0:

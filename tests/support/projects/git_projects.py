@@ -15,6 +15,21 @@ It is the one that the environment was made with, because an environment below /
 """
 UNITTEST = f"{PYTHON} -m unittest discover -q"
 _DATE = "2026-01-05T09:{minute:02}:00+00:00"
+# Git of a test obeys no settings of the machine and needs none.
+_SETTINGS = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "Ada"), ("EMAIL", "ada@example.org"))},
+}
+
+
+def git(folder: Path, *words: str, stdin: str = "", **variables: str) -> str:
+    """Run a git command of the test itself, which must succeed. Returns its output, undecodable bytes as surrogates."""
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env={**os.environ, **_SETTINGS, **variables}, input=stdin.encode(), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True)
@@ -25,9 +40,7 @@ class Project:
 
     def git(self, *words: str) -> str:
         """The output of a git command that must succeed, without the line end."""
-        done = subprocess.run(["git", *words], cwd=self.root, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.rstrip("\n")
+        return git(self.root, *words).rstrip("\n")
 
     def put(self, contents: Mapping[str, str | bytes | None]) -> None:
         """Write files, links (`name@`) and executables (`name*`); `None` deletes."""
@@ -48,8 +61,7 @@ class Project:
         self.git("add", "--all")
         count = int(self.git("rev-list", "--all", "--count"))
         date = _DATE.format(minute=count)
-        environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        subprocess.run(["git", "commit", "-q", "-m", message], cwd=self.root, check=True, env=environment)
+        git(self.root, "commit", "-q", "-m", message, GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
         return self.git("rev-parse", "HEAD")
 
     def files(self) -> dict[str, str]:
@@ -73,8 +85,7 @@ class Project:
         return {name + marks[facts.split()[0]]: self._blob(facts.split()[2]) for facts, name in entries}
 
     def _blob(self, address: str) -> str:
-        done = subprocess.run(["git", "cat-file", "blob", address], cwd=self.root, capture_output=True, check=True)
-        return done.stdout.decode("utf-8", "surrogateescape")
+        return git(self.root, "cat-file", "blob", address)
 
     def subjects(self, revisions: str = "HEAD") -> list[str]:
         """The first lines of the messages of commits, newest first."""
@@ -89,12 +100,32 @@ class Project:
         return subprocess.run(command, cwd=self.root, shell=True, capture_output=True, check=False).returncode == 0  # noqa: S602  # commands of tests
 
 
+_LOCAL = """\
+[user]
+	name = Ada
+	email = ada@example.org
+[commit]
+	gpgSign = false
+[tag]
+	gpgSign = false
+[core]
+	autocrlf = false
+	hooksPath = .git/hooks
+	excludesFile = /dev/null
+[merge]
+	conflictStyle = merge
+	ff = true
+[pull]
+	rebase = false
+"""
+
+
 def new_project(folder: Path, contents: Mapping[str, str | bytes | None], message: str = "Start") -> Project:
-    """A repository on branch `main` with one commit; bytecode is ignored in it."""
+    """A repository on branch `main` with one commit. Commands of a model need no settings of the machine in it either."""
     folder.mkdir()
     project = Project(folder)
     project.git("init", "-q", "-b", "main")
-    project.git("config", "user.name", "Ada")
-    project.git("config", "user.email", "ada@example.org")
+    with (folder / ".git" / "config").open("a") as config:
+        config.write(_LOCAL)
     project.commit(message, contents)
     return project

@@ -53,6 +53,11 @@ def innocents() -> list[Sample]:
     return [Sample(group, half, line) for group, half, body in _groups("innocents.txt") for line in body.splitlines() if line]
 
 
+def current() -> list[Sample]:
+    """Return the secrets of current programs and services, one sample for each form."""
+    return [_marked(group, "", body.strip("\n")) for group, _, body in _groups("current.txt")]
+
+
 def score(samples: Sequence[Sample], find: Find = find_secrets) -> Score:
     """Return the counts of a search over some samples."""
     planted_count = found_count = right = wrong = 0

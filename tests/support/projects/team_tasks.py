@@ -12,7 +12,7 @@ from palimpsest.providers.scripted import Scripted
 
 NO_FAILURES: Mapping[str, tuple[str, ...]] = {}
 # Seconds after which a tree of agents that waits for something that never comes fails the test.
-_LONGEST = 60.0
+_LONGEST = 120.0
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Editor(Client):
 
     async def until(self, condition: Callable[["Editor"], object]) -> None:
         """Wait until something of what it was sent or asked is so."""
-        async with self._changed, asyncio.timeout(30):
+        async with self._changed, asyncio.timeout(120):
             await self._changed.wait_for(lambda: condition(self))
 
     def of(self, session: str) -> list[Any]:
@@ -213,7 +213,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a scenario to its end, for 40 seconds at most."""
 
     async def timed() -> None:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             await scenario()
 
     asyncio.run(timed())

@@ -119,18 +119,22 @@ def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part
     model = StreamingModel()
     special = {text: list(own) for text, own in (about or {}).items()}
     gates = [part for reply in replies for part in reply if isinstance(part, Gate)]
+    lock = threading.Lock()
 
     class Streaming(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            model.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            model.keys.append(self.headers["x-api-key"])
-            number = len(model.asked)
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            # Requests of sub-agents come at the same time, each in a thread of its own.
+            with lock:
+                model.asked.append(asked)
+                model.keys.append(self.headers["x-api-key"])
+                number, reply = len(model.asked), self.reply(asked)
             model.streams.append(self.connection)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             with suppress(OSError):
-                for event in _events(self.reply(model.asked[-1]), number):
+                for event in _events(reply, number):
                     if isinstance(event, Gate):
                         event.reached.set()
                         event.opened.wait()

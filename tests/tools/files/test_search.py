@@ -14,6 +14,8 @@ from palimpsest.tools.files.search import MOST_LINES, glob_tool, grep_tool
 from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 both_ways = pytest.mark.parametrize("ripgrep", [True, False])
 
 
@@ -125,9 +127,9 @@ def test_a_pattern_that_is_too_complicated_is_refused(pattern: str, said: str) -
 
 
 def test_many_stars_take_no_exponential_time() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert re.compile(glob_expression("*a" * 30 + "b")).fullmatch("a" * 200) is None
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_pattern_that_crosses_folders_often_is_matched_in_time_that_grows_with_the_depth() -> None:

@@ -56,7 +56,7 @@ async def pipe(path: Path) -> AsyncIterator[Callable[[], Awaitable[str]]]:
 
         async def line() -> str:
             nonlocal keeper
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 found = await asyncio.to_thread(file.readline)
             if keeper >= 0:
                 os.close(keeper)
@@ -190,7 +190,7 @@ def test_a_changed_list_of_tools_is_listed_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with connected("normal", tmp_path) as server:
             assert await output(server, "grow") == ToolOutput("there is one more tool")
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while server.catalogue.tools[-1].name != "grown":
                     await output(server, "add", a=1, b=1)
             assert await output(server, "grown") == ToolOutput("grown")

@@ -202,5 +202,5 @@ def test_a_line_that_runs_without_a_question_changes_nothing_and_shows_nothing_f
     if isinstance(decision, Allow):
         before = sorted(tmp_path.rglob("*"))
         script = ["bash", "--noprofile", "--norc", "-c", line]
-        done = subprocess.run(script, cwd=project, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(script, cwd=project, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
         assert (sorted(tmp_path.rglob("*")), b"hidden" in done.stdout) == (before, False)

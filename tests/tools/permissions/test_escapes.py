@@ -21,6 +21,8 @@ from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 # OUT is a folder outside of the project, REL the relative path to it, PWNED a file that is to appear there, PORT a listening port.
 # These work wherever bash does: run without any protection, each of them changes the folder OUT.
 WRITES = (
@@ -238,7 +240,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "a.py").write_text("one = 1\n")
     subprocess.run(["git", "init", "-q", project], check=True)
     subprocess.run(["git", "-C", project, "add", "a.py"], check=True)
-    subprocess.run(["git", "-C", project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"], check=True)
+    subprocess.run(
+        ["git", "-C", project, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false", "commit", "-qm", "first"],
+        check=True,
+    )
     return project
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from palimpsest.tools.permissions.git_trust import git_only_reads, gitlinks
 
+pytestmark = pytest.mark.machine
+
 
 def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always")
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false", "-c", "protocol.file.allow=always")
     subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
 
 

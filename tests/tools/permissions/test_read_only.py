@@ -13,6 +13,8 @@ from palimpsest.tools.permissions.permissions import Permissions
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
@@ -141,7 +143,7 @@ def test_git_is_asked_about_in_a_folder_that_git_takes_for_a_repository_of_its_o
 
 
 def test_a_work_tree_is_judged_by_the_repository_that_it_belongs_to(workspace: Workspace, tmp_path: Path) -> None:
-    git = ["git", "-C", str(workspace.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    git = ["git", "-C", str(workspace.root), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
     assert git_only_reads(tmp_path / "tree")

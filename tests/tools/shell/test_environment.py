@@ -12,6 +12,8 @@ from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.environment import command_environment
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 NO_EDITOR = 'echo "there is no editor here: set GIT_SEQUENCE_EDITOR to a command that edits the list of commits, such as sed -i" >&2; false'
 
 
@@ -171,7 +173,7 @@ def repository(tmp_path: Path) -> Callable[[str], tuple[int | None, str]]:
         output = asyncio.run(tool.run(json.dumps({"command": command}), Workspace(tmp_path)))
         return output.exit, output.text
 
-    run("git init -q -b main && git config user.name a && git config user.email a@b.c")
+    run("git init -q -b main && git config user.name a && git config user.email a@b.c && git config commit.gpgSign false")
     for name in ("one", "two", "three"):
         run(f"echo {name} > {name} && git add {name} && git commit -qm {name}")
     run("git switch -qc side HEAD~1 && echo s > s && git add s && git commit -qm side && git switch -q main")

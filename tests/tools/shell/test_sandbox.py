@@ -20,6 +20,8 @@ from palimpsest.tools.shell.sandbox import Area, Sandbox, bubblewrap_arguments, 
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 
+pytestmark = pytest.mark.machine
+
 TEMP = "/tmp"  # noqa: S108  # the name inside the sandbox, where a private folder is
 BESIDE = "/var/tmp"  # noqa: S108  # each test makes a folder of its own in it
 
@@ -188,7 +190,7 @@ def test_a_bubblewrap_that_commands_may_change_is_not_used(area: Area, monkeypat
 
 
 def test_a_work_tree_counts_only_if_its_repository_names_it_too(area: Area, tmp_path: Path) -> None:
-    git = ["git", "-C", str(area.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    git = ["git", "-C", str(area.root), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
     assert git_folders(tmp_path / "tree") == (area.root / ".git", area.root / ".git" / "worktrees" / "tree")
@@ -271,7 +273,7 @@ def test_a_command_in_a_folder_of_a_repository_can_commit_but_not_write_beside_i
     sandbox = find_sandbox(inside)
     if sandbox.kind != "bubblewrap":
         pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
-    commit = "git add a.txt && git -c user.name=a -c user.email=a@b commit -qm first"
+    commit = "git add a.txt && git -c user.name=a -c user.email=a@b -c commit.gpgSign=false commit -qm first"
     script = f"echo 1 > a.txt; {commit}; echo 1 > ../../b.txt; echo x > ../../.git/hooks/pre-commit; true"
     subprocess.run(sandbox.wrap(inside)(("bash", "-c", script)), cwd=inner, check=True, capture_output=True)
     listed = subprocess.run(["git", "-C", area.root, "ls-tree", "-r", "--name-only", "HEAD"], check=True, capture_output=True, text=True)
@@ -297,4 +299,4 @@ def test_a_background_process_in_a_sandbox_ends_with_all_that_it_started(area: A
 
     assert asyncio.run(steps()) == ["ready\n[still running]", "p1 has ended with exit code -15"]
     # The sleeping child holds the lock as long as it lives.
-    assert subprocess.run(["flock", "-w", "60", area.root / "lock", "true"], check=False).returncode == 0
+    assert subprocess.run(["flock", "-w", "120", area.root / "lock", "true"], check=False).returncode == 0

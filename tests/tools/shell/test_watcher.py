@@ -57,7 +57,7 @@ def test_commands_are_killed_with_the_group_of_the_process_that_started_them(tmp
             assert (folder / "ready").read_text() == "ready\n"
             assert not is_free(folder, "0")
             os.killpg(process.pid, signal.SIGKILL)
-        assert is_free(folder, "10")
+        assert is_free(folder, "120")
 
 
 WATCHING = """
@@ -84,6 +84,6 @@ def test_only_the_groups_that_are_still_watched_are_killed() -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             process.kill()
-        assert watched.wait(10) == -signal.SIGTERM
+        assert watched.wait(120) == -signal.SIGTERM
         # It was added first, so it would have been killed first.
         assert removed.communicate(b"alive")[0] == b"alive"

@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import sys
+from contextlib import suppress
 
 _INTERRUPTED = 130
 # Objects between two garbage collections. Modules never become garbage: with the default of 700 looking for it takes 20 ms of a start. A
@@ -33,11 +34,14 @@ def _end_process(codes: list[int]) -> None:
     """End the process without freeing its objects, which takes 40 ms. By now threads have ended and exit functions have run."""
     if not codes:
         return
+    # A closed stream was replaced by none, see `command_line`.
+    if sys.stderr is not None:
+        # A message that cannot be printed changes no exit code.
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
     try:
-        for stream in (sys.stdout, sys.stderr):
-            # A closed stream was replaced by none, see `command_line`.
-            if stream is not None:
-                stream.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, ValueError):
         # The interpreter reports it, with an exit code of its own.
         return

@@ -63,14 +63,20 @@ _END: Final = r"(?![A-Za-z0-9_-])"
 _URL_LETTERS: Final = r"[A-Za-z0-9_-]*"
 _HEX: Final = "0123456789abcdef"
 _ALPHANUMERIC: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_UUID_FORM: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _BASE64: Final = r"[A-Za-z0-9+/]*={0,2}"
 
 
-def _prefixed(kind: str, prefixes: str, least: int, letters: str = "A-Za-z0-9_-") -> SecretClass:
+def _prefixed(kind: str, prefixes: str, least: int, letters: str = "A-Za-z0-9_-", judge: Judge = no_placeholder) -> SecretClass:
     """Return a class of tokens that have one of the prefixes and then at least `least` of the letters."""
     starts = "|".join(prefix.replace(".", r"\.") for prefix in prefixes.split())
     # The shortest prefixes need not be in the run of word characters, but the letters are.
-    return _token(kind, prefixes, rf"(?:{starts})[{letters}]{{{least},255}}", rest=f"[{letters}]*")
+    return _token(kind, prefixes, rf"(?:{starts})[{letters}]{{{least},255}}", rest=f"[{letters}]*", judge=judge)
+
+
+def _any_value(_: SecretCandidate) -> bool:
+    """Every value is a secret: its form has repetitions of its own, which look like a filler."""
+    return True
 
 
 _PREFIXED: Final = (
@@ -82,6 +88,7 @@ _PREFIXED: Final = (
     _prefixed("github", "ghp_ gho_ ghu_ ghs_ ghr_", 20, "A-Za-z0-9"),
     _prefixed("github", "github_pat_", 22, "A-Za-z0-9_"),
     _prefixed("gitlab", "glpat- gldt- glrt- glcbt- glptt- gloas- glft- glsoat- glimt- glagent-", 20, "A-Za-z0-9_.-"),
+    _prefixed("slack", "xoxe.xoxp- xoxe.xoxb-", 20, "A-Za-z0-9-"),
     _prefixed("slack", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxc- xoxd- xapp-", 20, "A-Za-z0-9-"),
     _prefixed("google", "GOCSPX-", 20),
     _prefixed("google", "ya29.", 20, "A-Za-z0-9_.-"),
@@ -95,7 +102,8 @@ _PREFIXED: Final = (
     _prefixed("replicate", "r8_", 30, "A-Za-z0-9"),
     _prefixed("notion", "ntn_ secret_", 40, "A-Za-z0-9"),
     _prefixed("linear", "lin_api_ lin_oauth_", 30, "A-Za-z0-9"),
-    _prefixed("vault", "hvs. hvb. hvr.", 24),
+    _prefixed("vault", "hvs. hvr.", 24),
+    _prefixed("vault", "hvb.", 90, judge=_any_value),
     _prefixed("atlassian", "ATATT3 ATCTT3 ATBB", 24, "A-Za-z0-9_=-"),
     _prefixed("age", "AGE-SECRET-KEY-1", 50, "0-9A-Z"),
     _prefixed("figma", "figd_ figu_ figo_", 30),
@@ -123,7 +131,7 @@ _PREFIXED: Final = (
     _prefixed("render", "rnd_", 28, "A-Za-z0-9"),
     _prefixed("fireworks", "fw_", 22, "A-Za-z0-9"),
     _prefixed("supabase", "sbp_ sb_secret_", 30, "A-Za-z0-9_-"),
-    _prefixed("resend", "re_", 24, "A-Za-z0-9_"),
+    _prefixed("resend", "re_", 24, "A-Za-z0-9_", generated),
     _prefixed("nvidia", "nvapi-", 50),
     _prefixed("flutterwave", "FLWSECK-", 32, "A-Za-z0-9-"),
     _prefixed("mapbox", "sk.eyJ", 40, "A-Za-z0-9_.-"),
@@ -131,6 +139,30 @@ _PREFIXED: Final = (
     _prefixed("wakatime", "waka_", 36, "a-f0-9-"),
     _prefixed("artifactory", "AKCp", 60, "A-Za-z0-9"),
     _prefixed("alibaba", "LTAI", 16, "A-Za-z0-9"),
+    _prefixed("tencent", "AKID", 32, "A-Za-z0-9"),
+    _prefixed("aws", "ABSK", 100, "A-Za-z0-9+/="),
+    _prefixed("aws", "bedrock-api-key-", 60, "A-Za-z0-9+/="),
+    _prefixed("cerebras", "csk-", 40, "A-Za-z0-9"),
+    _prefixed("langfuse", "sk-lf-", 36, "a-f0-9-"),
+    _prefixed("pinecone", "pcsk_", 40, "A-Za-z0-9_"),
+    _prefixed("tavily", "tvly-", 28, "A-Za-z0-9-"),
+    _prefixed("runpod", "rpa_", 40, "A-Za-z0-9"),
+    _prefixed("sourcegraph", "sgp_", 40, "A-Za-z0-9_"),
+    _prefixed("honeycomb", "hcaik_ hcbik_ hcxik_ hcaic_", 50, "a-z0-9"),
+    _prefixed("posthog", "phx_ phs_", 40, "A-Za-z0-9"),
+    _prefixed("statsig", "secret-", 40, "A-Za-z0-9", generated),
+    _prefixed("cloudflare", "cfut_ cfat_ cfk_", 40, "A-Za-z0-9"),
+    _prefixed("vercel", "vck_ vcp_ vca_ vcr_ vci_", 24, "A-Za-z0-9"),
+    _prefixed("contentful", "CFPAT-", 40),
+    _prefixed("shippo", "shippo_live_ shippo_test_", 40, "a-f0-9"),
+    _prefixed("typeform", "tfp_", 40, "A-Za-z0-9_.-"),
+    _prefixed("readme", "rdme_", 60, "a-z0-9"),
+    _prefixed("prefect", "pnu_ pnb_", 36, "A-Za-z0-9"),
+    _prefixed("dbt", "dbtu_ dbts_ dbtc_", 36),
+    _prefixed("dropbox", "sl.u. sl.A sl.B", 100, judge=generated),
+    _prefixed("artifactory", "cmVmdGtuOjAxO", 40, "A-Za-z0-9"),
+    _prefixed("mailersend", "mlsn.", 60, "a-f0-9"),
+    _prefixed("openai", "sess-", 40, "A-Za-z0-9", generated),
 )
 
 VENDOR_CLASSES: Final[tuple[SecretClass, ...]] = (
@@ -155,9 +187,30 @@ VENDOR_CLASSES: Final[tuple[SecretClass, ...]] = (
     SecretClass("azure", ("Q~",), r"(?<=[A-Za-z0-9_.~-]{3}[0-9])Q~[A-Za-z0-9_.~-]{31,34}", lead=_ALPHANUMERIC + "_.~-"),
     SecretClass("terraform", ("atlasv1.",), r"(?<=[A-Za-z0-9]{14}\.)atlasv1\.[A-Za-z0-9_=-]{60,80}", lead=_ALPHANUMERIC + ".", run=True),
     SecretClass("newrelic", ("NRAL",), rf"(?<=[0-9a-f]{{36}})NRAL{_END}", lead=_HEX, run=True),
-    SecretClass("fly", ("V1 fm",), r"(?<=Fly)V1 fm[12][ra]?_[A-Za-z0-9+/=_,-]{40,255}", rest=r"[A-Za-z0-9+/=_,-]*", lead="Fly", run=True),
+    # A sign may stand anywhere in it, so that no run of word characters need be long.
+    SecretClass("fly", ("FlyV1 fm",), r"FlyV1 fm[12][ra]?_[A-Za-z0-9+/=_,-]{40,255}", rest=r"[A-Za-z0-9+/=_,-]*"),
     _token("square", "EAAA", rf"EAAA[A-Za-z0-9_-]{{60}}{_END}", judge=generated),
     _token("crates", "cio", rf"cio[A-Za-z0-9]{{32}}{_END}", judge=generated),
+    _token("voyage", "pa-", rf"pa-[A-Za-z0-9_-]{{43}}{_END}", judge=generated),
+    _token("firecrawl", "fc-", rf"fc-[0-9a-f]{{32}}{_END}"),
+    _token("nuget", "oy2", rf"oy2[a-z0-9]{{43}}{_END}"),
+    _token("launchdarkly", "sdk-", rf"sdk-{_UUID_FORM}{_END}"),
+    _token("hubspot", "pat-", rf"pat-[a-z]{{2}}[0-9]-{_UUID_FORM}{_END}"),
+    _token("clickup", "pk_", rf"pk_[0-9]{{5,10}}_[A-Z0-9]{{32}}{_END}"),
+    _token("asana", "1/ 2/", rf"[12]/[0-9]{{13,19}}(?:/[0-9]{{13,19}})?:[0-9a-f]{{32}}{_END}"),
+    _token("salesforce", "00D", r"00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,255}", judge=generated, rest=r"[A-Za-z0-9._]*"),
+    _token("okta", "SSWS ", r"SSWS[ ]{1,4}(?P<value>00[A-Za-z0-9_-]{38,42})", run=False),
+    _token("cloudflare", "v1.0-", rf"v1\.0-[0-9a-f]{{24}}-[0-9a-f]{{100,200}}{_END}"),
+    _token("teams", "webhook.office.com/", r"webhook\.office\.com/webhookb2/(?P<value>[A-Za-z0-9@/-]{80,250})", run=False),
+    SecretClass("azure", ("AZDO",), rf"(?<=[A-Za-z0-9]{{76}})AZDO[A-Za-z0-9]{{4}}{_END}", lead=_ALPHANUMERIC, run=True),
+    # The first bytes of a key of OpenSSH, `openssh-key-v1`, in Base64: also where the line before it is cut off.
+    _token(
+        "private_key",
+        "b3BlbnNzaC1rZXktdjE",
+        r"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{12,255}",
+        judge=_any_value,
+        rest=r"[A-Za-z0-9+/]*(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/]{30,78})*(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/]{1,78}={1,2})?",
+    ),
     # `{"auths`, the first key of Docker's configuration, in Base64.
     _token("docker", "eyJhdXRocyI", r"eyJhdXRocyI[A-Za-z0-9+/]{20,255}={0,2}", rest=_BASE64),
     SecretClass(

@@ -10,7 +10,7 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 # A quoted value ends before any quote, escaped or not, an unquoted one also before what ends it in URLs, JSON, XML and connection strings.
 _QUOTE: Final = r"(?P<quote>\\{0,3}[\"'`])"
 _QUOTED_LETTER: Final = r"(?:[^\s\"'`\\]|\\(?![\"'`nrt\\]))"
-_BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|=]|&(?![a-z_]{1,30}=)|\\(?![\"'`nrt\\]))"
+_BARE_LETTER: Final = r"(?:[^\s\"'`\\<>;,&|=]|&(?![a-z_0-9]{1,30}=)|\\(?![\"'`nrt\\]))"
 _CLOSED: Final = r"(?=\\{0,3}[\"'`]|$)"
 _REST: Final = r"[^\s\"'`\\<>;,&|]*"
 
@@ -19,7 +19,8 @@ _SHORTEST_KEY, _SHORTEST_TOKEN, _SHORTEST_PASSWORD = 20, 16, 8
 _LONGEST_NAME: Final = 24
 # Words that end the name of a secret, and words that make a secret of the `key` after them. A `key` alone, as most are, is none.
 _LAST_WORD: Final = (
-    r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key[-_]?data|(?<=[A-Za-z_ .?&-])key(?:[ _]?[0-9]{1,2})?)"
+    r"(?:token|secret|password|passwd|passphrase|passcode|pass|pwd|credentials?|key[-_]?(?:data|base)|"
+    r"(?<=[A-Za-z_ .?&-])key(?:[ _]?[0-9]{1,2})?)"
 )
 _KEY_OF_SECRET: Final = lazy_pattern(
     r"(?i)(?:api|access|private|secret|account|encryption|auth|app|application|license|preshared|shared|signature|master|admin|"
@@ -30,15 +31,22 @@ _VARIABLE_KEY: Final = lazy_pattern(r"(?<![a-z])[A-Z][A-Z0-9_]{0,20}_$")
 _NO_SECRET: Final = lazy_pattern(
     r"(?i)(?:public|publickey|cache|primary|foreign|partition|sort|idempotency|group|row|object|next|starting|"
     r"confirmation|product|continuation|page|lock|change|request|"
-    r"update|sync|cancel|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
+    r"update|sync|cancel|surrogate|websocket|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
 )
+# A header such as `Fastly-Key`, and names of tokens that let somebody in: their UUIDs are secrets, while others are ids.
+_HEADER: Final = lazy_pattern(r"(?:^|[\s\"'`])[A-Z][A-Za-z0-9]{0,20}(?:-[A-Z][A-Za-z0-9]{0,20}){0,4}-$")
+_LETS_IN: Final = lazy_pattern(r"(?i)(?:auth|api|access|bearer|bot|refresh|server)[_-]?$")
 _QUERY: Final = lazy_pattern(r"[?&]$")
+# Variables in which a client of a server looks for the password, so that any word in them is one.
+_CLIENT_VARIABLE: Final = lazy_pattern(r"(?:PGPASSWORD|MYSQL_PWD|SSHPASS|SQLCMDPASSWORD|RESTIC_PASSWORD|BORG_PASSPHRASE)$")
 _PASSWORD: Final = lazy_pattern(r"(?i)pass|pwd")
-# After the name: the end of a quoted name or subscript, then `:`, `=`, `=>`, `:=`, a type and `=`, `>` of XML, or the field `value`.
+# After the name: the end of a quoted name or subscript, then `:`, `=`, `=>`, `:=`, a type and `=`, `>` of XML, or the field `value`; or a
+# space after `authToken`, since commands of npm and ngrok take the value as a word of its own.
 _IS: Final = (
     r"\\{0,3}[\"'`]?\]{0,2}"
     r"(?:[ \t]{0,20}(?::[ \t]{0,4}[&A-Za-z][A-Za-z_.]{0,30}[ \t]{0,4}=(?![=>])|:=|=>|:(?!:)|=(?![=~])|：)[ \t]{0,20}"
-    r"|(?<=[A-Za-z0-9])>|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})"
+    r"|(?<=[A-Za-z0-9])>|(?:(?<=authToken)|(?<=authtoken))[ \t]{1,4}(?=[A-Za-z0-9])"
+    r"|[ \t]{1,4}(?:value=|\{\s{1,20}default[ \t]{0,4}=[ \t]{0,4})"
     r"|,?\s{1,40}(?:-[ \t])?\\{0,3}[\"']?value\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     r"(?:base64:)?"
 )
@@ -58,10 +66,14 @@ def _assigned(candidate: SecretCandidate) -> bool:
 def _looks_assigned(candidate: SecretCandidate) -> bool:
     value, name = candidate.value, candidate.name.lower()
     key, variable = name.startswith("key"), candidate.name.isupper()
+    if is_uuid(value):
+        return name != "token" or variable or any(pattern.search(candidate.before[-_LONGEST_NAME:]) for pattern in (_LETS_IN, _HEADER))
     if is_generated(value, _SHORTEST_KEY if key else _SHORTEST_TOKEN):
-        if (name == "token" and not variable and is_uuid(value)) or ("[" in value and is_code(value)):
+        if "[" in value and is_code(value):
             return False
         return bool(candidate.quote) or not is_code(value) or len(value) > _SHORTEST_KEY
+    if variable and not candidate.quote and _CLIENT_VARIABLE.search(candidate.before[-_LONGEST_NAME:] + candidate.name):
+        return not is_placeholder(value)
     if variable and _PASSWORD.match(name) and len(value) >= _SHORTEST_PASSWORD and value.isalnum():
         # Variables of the environment hold values, while other names may be given the names of things.
         return not value.isalpha() and not is_placeholder(value)
@@ -73,6 +85,8 @@ def _looks_assigned(candidate: SecretCandidate) -> bool:
 
 
 def _names_secret(name: str, before: str) -> bool:
+    if name.isupper() and _CLIENT_VARIABLE.search(before + name):
+        return True
     if name.lower() in ("pass", "pwd"):
         # `bypass` and `compass` are no passwords.
         return not before[-1:].isalpha() or before[-1:].isupper() != name[0].isupper()
@@ -80,7 +94,7 @@ def _names_secret(name: str, before: str) -> bool:
         return False
     if not name.lower().startswith("key") or name.lower().endswith("data"):
         return True
-    return any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY))
+    return any(pattern.search(before) for pattern in (_KEY_OF_SECRET, _VARIABLE_KEY, _QUERY, _HEADER))
 
 
 def _password(candidate: SecretCandidate) -> bool:
@@ -109,7 +123,8 @@ def _header(candidate: SecretCandidate) -> bool:
 
 def _authorization(candidate: SecretCandidate) -> bool:
     if candidate.name.lower() == "basic":
-        return is_login(candidate.value) or is_generated(candidate.value)
+        # A key may stand there as the user, with an empty password.
+        return is_login(candidate.value, alone=True) or is_generated(candidate.value)
     return _header(candidate)
 
 
@@ -129,6 +144,8 @@ def _in_url(candidate: SecretCandidate) -> bool:
 def _client_option(candidate: SecretCandidate) -> bool:
     """Return whether a value after `-p`, `-a` or `-u` of a command is a password, since most commands mean something else by it."""
     command = _CLIENT.search(candidate.before) if _password(candidate) else None
+    if command and candidate.name[:1] in _OPTION_OF and not command[1].startswith(_OPTION_OF[candidate.name[:1]]):
+        return False
     if not command:
         return False
     # After a space, clients of MySQL take the value for the name of a database.
@@ -141,10 +158,14 @@ def _place(kind: str, starts: str, pattern: str, judge: Judge, rest: str = "", *
 
 _CLIENT: Final = lazy_pattern(
     r"(?<![\w-])(mysql|mysqldump|mysqladmin|mariadb|mariadb-dump|sshpass|docker login|podman login|mongo|mongosh|mongodump|mongorestore|"
-    r"az login|redis-cli|htpasswd)(?![\w-])[^;&|\n]{0,200}$"
+    r"az login|redis-cli|htpasswd|ldapsearch|ldapmodify|ldapadd|ldapdelete|ldapwhoami|ldappasswd|sqlcmd|bcp|osql|smbclient)"
+    r"(?![\w-])[^;&|\n]{0,200}$"
 )
+# The commands whose passwords follow `-w` and `-P`; others mean something else by these.
+_OPTION_OF: Final = {"w": ("ldap",), "P": ("sqlcmd", "bcp", "osql")}
 _SHELL_VALUE: Final = r"(?P<quote>[\"']?)(?P<value>[^\s\"'`|;]{4,256})"
 _OPTION_NAMES: Final = r"(?:(?:api|access|secret|auth|account|private)-key|token|secret|password|passwd|passphrase|pass)"
+_ORACLE_LOGIN: Final = r"[\"']?[A-Za-z0-9_$#.-]{1,60}/(?P<value>[^\s@\"'`/]{3,100})@"
 _LOGIN: Final = r"[\"']?[^\s:\"'`/$<]{1,100}:(?![/\\]|[0-9]{1,6}(?:\s|$))"
 
 PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
@@ -157,6 +178,7 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
         r"(?i:Authorization)\\{0,3}[\"']?[ \t]{0,4}[:=,][ \t]{0,8}\\{0,3}[\"'`]?(?P<name>(?i:Basic|Token|Api-?Key|Key))[ \t]{1,8}"
         r"(?P<value>[A-Za-z0-9._~+/=:-]{8,256})",
         _authorization,
+        r"[A-Za-z0-9._~+/=:-]*",
         folded=True,
     ),
     _place(
@@ -181,6 +203,7 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
         '"auth|_auth',
         r"(?P<name>[\"_])auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?(?P<value>[A-Za-z0-9+/]{8,256}={0,2})",
         _encoded_login,
+        r"[A-Za-z0-9+/]*={0,2}",
     ),
     _place(
         "assignment",
@@ -197,7 +220,8 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
         _option,
     ),
     _place("option", " -u", rf" -u[ \t]{{0,4}}{_LOGIN}{_SHELL_VALUE}", _password),
-    _place("option", " -p| -a ", rf" -(?P<name>p|[pa][ \t]{{1,4}}){_SHELL_VALUE}", _client_option),
+    _place("option", " -p| -a | -w ", rf" -(?P<name>p|[pawP][ \t]{{1,4}}){_SHELL_VALUE}", _client_option, folded=True),
+    _place("oracle", "oracle:", rf"oracle:(?:thin|oci8?):{_ORACLE_LOGIN}", _password),
     _place(
         "assignment",
         "|".join(_CHINESE_NAMES),

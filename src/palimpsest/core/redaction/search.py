@@ -17,7 +17,7 @@ CLASSES: Final[tuple[SecretClass, ...]] = (*VENDOR_CLASSES, *PLACE_CLASSES)
 # Classes whose form alone proves a secret; the others are guesses by the place.
 CERTAIN_KINDS: Final = frozenset(each.kind for each in CLASSES if each.certain) | {"private_key"}
 _END_OF_BARE: Final = ".,:)]}"
-_MOST_LEAD: Final = 64
+_MOST_LEAD: Final = 80
 _MOST_BEFORE: Final = 200
 
 _KEY_BEGIN: Final = lazy_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -26,6 +26,10 @@ _KEY_END: Final = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-
 _LINES: Final = lazy_pattern(r"(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\[nr]){0,4}[A-Za-z0-9+/]{0,78}={0,2}(?=\s*(?:$|\n)))?")
 _KEY_LINE: Final = lazy_pattern(r"[A-Za-z0-9+/]{40}")
 _LONGEST_KEY: Final = 20_000
+# A line of a key whose beginning is cut off, and the lines of a key of PuTTY behind their number.
+_BODY_LINE: Final = lazy_pattern(r"[A-Za-z0-9+/]{40,78}")
+_LAST_LINE: Final = lazy_pattern(r"[A-Za-z0-9+/]{1,78}={0,2}")
+_PUTTY_LINES: Final = lazy_pattern(r"Private-Lines: [0-9]{1,3}(?:\s|\\[nr]){1,4}((?:[A-Za-z0-9+/]{1,76}={0,2}(?:\s|\\[nr]){0,4}){1,200})")
 # The starts of each class as bytes; empty if one is not ASCII.
 _STARTS: Final = tuple(
     (secret_class, tuple(start.encode() for start in secret_class.starts) if all(map(str.isascii, secret_class.starts)) else ())
@@ -45,6 +49,10 @@ _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096
 _DIGITS: Final = b"0123456789"
 _HEXADECIMAL: Final = b"0123456789abcdef-"
+# Starts of classes with `run` that are hexadecimal themselves.
+_HEXADECIMAL_STARTS: Final = tuple(
+    start for each, starts in _STARTS if each.run for start in starts if not start.translate(None, _HEXADECIMAL) and b"-" in start
+)
 _BEFORE_HEXADECIMAL: Final = (b"", b".", b"/")
 _WORD: Final = bytes(ord("a") if chr(byte) in WORD else ord(" ") for byte in range(256))
 _SEPARATED: Final = bytes(byte if chr(byte).isalnum() and byte < 128 else ord(" ") for byte in range(256))
@@ -134,8 +142,8 @@ def _long_words(plain: bytes) -> bytes:
             # Names in small letters are most long words of a text, and no token is written like that.
             if not word.islower() or word.translate(None, _DIGITS) != word:
                 words.add(word)
-        elif plain[start - 1 : start] in _BEFORE_HEXADECIMAL:
-            # Digests and UUIDs are left out, because no start begins in them; one before them ends with a dot or a slash.
+        elif plain[start - 1 : start] in _BEFORE_HEXADECIMAL or plain.startswith(_HEXADECIMAL_STARTS, start):
+            # Digests and UUIDs are left out, because few starts begin in them; one before them ends with a dot or a slash.
             words.add(plain[max(0, start - _BEFORE) : end])
         start = marked.find(_LONG, end)
     return b" ".join(words)
@@ -183,7 +191,12 @@ def redact(text: str) -> str:
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    begin = _KEY_BEGIN.search(text) if "-----BEGIN " in text else None
+    for putty in _PUTTY_LINES.finditer(text) if "Private-Lines: " in text else ():
+        lines = putty[1].partition("Private-MAC")[0].rstrip()
+        yield putty.start(1), putty.start(1) + len(lines)
+    if "PRIVATE KEY" not in text:
+        return
+    begin = _KEY_BEGIN.search(text)
     while begin:
         after = _KEY_BEGIN.search(text, begin.end())
         stop = min(begin.end() + _LONGEST_KEY, after.start() if after else len(text))
@@ -192,6 +205,22 @@ def _private_keys(text: str) -> Iterator[tuple[int, int]]:
         if rest and _KEY_LINE.search(text, begin.end(), rest.end()):
             yield begin.start(), rest.end()
         begin = after
+    yield from _cut_keys(text)
+
+
+def _cut_keys(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines before an end marker, which stand alone where the beginning of a key was cut off."""
+    for end in _KEY_END.finditer(text):
+        start = place = end.start()
+        # Upwards, line by line: the last line of a key may be short, the others are full.
+        while place > end.start() - _LONGEST_KEY and place > 0:
+            above = text.rfind("\n", 0, place - 1) + 1
+            line = text[above : place - 1].strip()
+            if not (_BODY_LINE.fullmatch(line) or (start == end.start() and _LAST_LINE.fullmatch(line))):
+                break
+            start = place = above
+        if _KEY_LINE.search(text, start, end.start()):
+            yield start, end.end()
 
 
 def _merged(found: list[tuple[int, int, int, str]]) -> Iterator[Secret]:

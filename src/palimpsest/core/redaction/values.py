@@ -88,13 +88,14 @@ def is_uuid(value: str) -> bool:
     return _UUID.fullmatch(value) is not None
 
 
-def is_login(value: str) -> bool:
-    """Return whether a value is `user:password` in Base64."""
+def is_login(value: str, *, alone: bool = False) -> bool:
+    """Return whether a value is `user:password` in Base64; `alone` allows an empty user or password."""
     try:
         user, colon, password = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return False
-    return bool(colon and user and password) and (user + password).isprintable()
+    whole = bool(user or password) if alone else bool(user and password)
+    return bool(colon) and whole and (user + password).isprintable()
 
 
 def is_private_key(value: str) -> bool:

@@ -107,7 +107,10 @@ def peer_value(name: str, value: float | None) -> Peer | None:
 
 
 class Bar(Struct, frozen=True):
-    """One measured value; `ok` is None if it could not be measured, `detail` holds the numbers behind it."""
+    """One measured value; `ok` is None if it could not be measured, `detail` holds the numbers behind it.
+
+    A bar whose measurement failed has no value and is missed; `why` says what happened.
+    """
 
     name: str
     value: float | None
@@ -117,6 +120,7 @@ class Bar(Struct, frozen=True):
     peer: Peer | None = None
     better: Better = "lower"
     detail: dict[str, float] = {}
+    why: str = ""
 
 
 class ProfileRow(Struct, frozen=True):
@@ -174,6 +178,12 @@ def bar(name: str, value: float | None, peer: Peer | None = None, **detail: floa
     rounded_value = None if value is None else round_to_4(value)
     numbers = {key: round_to_4(each) for key, each in detail.items()}
     return Bar(name, rounded_value, goal.limit, goal.unit, within_limit(goal, rounded_value), peer, goal.better, numbers)
+
+
+def failed_bar(name: str, why: str) -> Bar:
+    """Return a bar whose measurement failed, such as by running into its own time limit."""
+    goal = GOALS[name]
+    return Bar(name, None, goal.limit, goal.unit, ok=False, better=goal.better, why=why)
 
 
 def without_limit(each: Bar) -> Bar:

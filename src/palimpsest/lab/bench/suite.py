@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from queue import Empty
+from subprocess import SubprocessError
 from typing import TypeAlias
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.lab.bench.agent import measure_agent
-from palimpsest.lab.bench.bars import GOALS, Bar, Report
+from palimpsest.lab.bench.bars import GOALS, Bar, Report, failed_bar
 from palimpsest.lab.bench.costing import COST_BARS, PROBE_BARS, SURVIVAL_BARS, measure_costing
 from palimpsest.lab.bench.counting import measure_counting
 from palimpsest.lab.bench.finding import START_BARS, find_ripgrep, measure_finding, measure_start
@@ -58,6 +60,19 @@ def bars_named(names: Iterable[str]) -> frozenset[str]:
     return frozenset(chosen) or frozenset(GOALS)
 
 
+def _measured(names: frozenset[str], measure: Measurement, workspace: BenchWorkspace, wanted: frozenset[str]) -> Iterator[Bar]:
+    """Yield the bars of a group. One that fails or runs into its time limit costs the bars that it had not measured yet, and no other."""
+    missing = set(names)
+    try:
+        for each in measure(workspace, wanted):
+            missing.discard(each.name)
+            yield each
+    except (StoreError, OSError, Empty, SubprocessError) as error:
+        why = error.message if isinstance(error, StoreError) else str(error) or "no answer came within the time limit"
+        workspace.announce(f"{', '.join(sorted(missing))}: {why}")
+        yield from (failed_bar(name, why) for name in missing)
+
+
 def run_bench(
     folder: Path,
     *,
@@ -78,7 +93,9 @@ def run_bench(
     if "search_vs_ripgrep" in wanted:
         find_ripgrep()
     with workspace.resources:
-        found = {bar.name: bar for names, measure in GROUPS if names & wanted for bar in measure(workspace, wanted)}
+        found = {
+            bar.name: bar for names, measure in GROUPS if names & wanted for bar in _measured(names & wanted, measure, workspace, wanted)
+        }
         unit = workspace.unit.milliseconds if measures_speed else 0.0
     bars = tuple(found[name] for name in GOALS if name in found)
     replayed = "" if not workspace.rows else "sessions that were given" if recorded is not None else "synthetic sessions"

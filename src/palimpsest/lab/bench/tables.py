@@ -221,7 +221,7 @@ def _row(bar: Bar) -> str:
     sign = "≤" if bar.better == "lower" else "≥"
     limit = "" if bar.limit is None else f"{sign} {format_value(bar.limit, bar.unit)}"
     peer = "" if bar.peer is None else f"{bar.peer.name} {format_value(bar.peer.value, bar.unit)}"
-    value = format_value(bar.value, bar.unit) + (" (missed)" if bar.ok is False else "")
+    value = format_value(bar.value, bar.unit) + (f" ({bar.why or 'missed'})" if bar.ok is False else "")
     return f"| `{bar.name}` | {GOALS[bar.name].about} | {value} | {limit} | {peer} |"
 
 

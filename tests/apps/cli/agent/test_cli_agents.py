@@ -113,7 +113,7 @@ def test_a_killed_tree_leaves_no_process_and_parent_and_children_go_on(project: 
         assert states == {"": "", "Ada": "running", "Cyd": "running", "Bob": "running"}
         os.killpg(process.pid, signal.SIGKILL)
     for name in ("Bob", "Cyd"):
-        subprocess.run(["flock", "-w", "10", project / f"{name}.held", "true"], check=True)
+        subprocess.run(["flock", "-w", "120", project / f"{name}.held", "true"], check=True)
     (listed,) = pal(project, "sessions")
     root = listed["id"]
     before = {member["nickname"]: member for member in pal(project, "agents", root)}
@@ -193,7 +193,7 @@ def test_a_run_that_is_stopped_stops_its_children_and_records_it(project: Path, 
                 process.wait(0.3)
             process.send_signal(number)
         assert process.wait(30) == code
-    subprocess.run(["flock", "-w", "10", project / "Bob.held", "true"], check=True)
+    subprocess.run(["flock", "-w", "120", project / "Bob.held", "true"], check=True)
     (listed,) = pal(project, "sessions")
     (_, bob) = pal(project, "agents", listed["id"])
     assert ends(project, listed["id"]) == [("Bob", "interrupted", "The agent that started it was interrupted.")]

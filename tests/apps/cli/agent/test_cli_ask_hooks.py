@@ -45,7 +45,7 @@ class HookedPal:
             text=True,
             env=settings,
             check=False,
-            timeout=60,
+            timeout=120,
             stdin=subprocess.DEVNULL,
         )
 
@@ -178,4 +178,4 @@ def test_a_hook_that_runs_when_pal_is_killed_is_killed_too(pal: HookedPal) -> No
     with subprocess.Popen([*PAL, "-p", "go"], cwd=pal.project, env=settings, stdin=quiet, stderr=quiet) as process:
         assert ready.read_text() == "ready\n"
         process.kill()
-    subprocess.run(["flock", "-w", "10", held, "true"], check=True)
+    subprocess.run(["flock", "-w", "120", held, "true"], check=True)

@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_leaves_no_process_and_goes_on_later(project: Path
                 process.wait(0.3)
             process.send_signal(number)
         assert process.wait(30) == code
-    subprocess.run(["flock", "-w", "5", project / "held", "true"], check=True)
+    subprocess.run(["flock", "-w", "120", project / "held", "true"], check=True)
     assert list((project.parent / "temp").iterdir()) == []
 
     done = subprocess.run(

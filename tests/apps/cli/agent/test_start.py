@@ -32,7 +32,7 @@ def test_a_prompt_that_is_answered_at_once_imports_nothing_that_only_other_work_
     variables = {**os.environ, "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(tmp_path / "script.jsonl")}
     command = [sys.executable, "-X", "importtime", "-m", "palimpsest.apps.cli", "-p", "hello", "--quiet"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, env=variables, stdin=subprocess.DEVNULL, check=True, timeout=60
+        command, cwd=tmp_path, capture_output=True, text=True, env=variables, stdin=subprocess.DEVNULL, check=True, timeout=120
     )
     lines = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
     imported = set(lines[1:])
@@ -57,7 +57,7 @@ def test_a_list_that_is_up_to_date_and_a_search_do_not_load_the_engine(pal: Pal)
         " 'palimpsest.stores.config', 'asyncio'))))\n"
     )
     variables = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, env=variables)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120, env=variables)
     lines = done.stdout.splitlines()
 
     assert ([line for line in lines if line == "0"], lines[-1]) == (["0", "0"], "")
@@ -71,7 +71,7 @@ def test_the_first_prompt_of_a_terminal_does_not_wait_for_the_engine(tmp_path: P
         " 'palimpsest.providers.', 'palimpsest.policies.', 'httpx', 'pygments', 'markdown_it', 'sqlite3'))))\n"
         "print(sum(name.startswith('palimpsest.') for name in sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
     loaded, own = done.stdout.splitlines()
 
     # The type of what a user interface follows; it loads nothing else of the engine.

@@ -6,6 +6,8 @@ import pytest
 from file_turns import Sessions
 from pal_runs import Pal
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> Sessions:

@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_one_line_and_no_file(pal: Pal, tmp_path: Path) -> No
     small(pal.home)
     command = [sys.executable, "-c", _LIMITED, "export", SMALL, "--to", "html", "--out", str(tmp_path / "x.html")]
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60, text=True)
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=120, text=True)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"pal: {tmp_path / 'x.html'}: cannot write it: File too large\n"
@@ -188,7 +188,7 @@ def test_a_full_device_and_a_pipe_are_written_through(pal: Pal, tmp_path: Path) 
 
     command = [sys.executable, "-m", "palimpsest.apps.cli", "export", SMALL, "--to", "markdown", "--out", "/dev/stdout"]
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=120)
     assert done.stdout == pal("export", SMALL, "--to", "markdown").stdout_bytes
 
 

@@ -19,7 +19,7 @@ COMMAND = (sys.executable, "-m", "palimpsest.apps.cli", "hook")
 
 def run(home: Path, data: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
     variables = {**os.environ, "PAL_HOME": str(home)}
-    return subprocess.run([*COMMAND, *words], input=data, capture_output=True, env=variables, check=False, timeout=60)
+    return subprocess.run([*COMMAND, *words], input=data, capture_output=True, env=variables, check=False, timeout=120)
 
 
 def input_of(transcript: Path, event: str, **fields: str) -> bytes:
@@ -72,7 +72,7 @@ def test_at_the_end_of_a_session_it_is_imported_beside_the_agent(transcript: Pat
     home = Home(tmp_path / "home")
     done = run(home.folder, input_of(transcript, "SessionEnd", reason="other"), "SessionEnd")
     # The background process writes this file last; it is in a session of its own, so that it cannot be waited for.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (home.folder / "imports.json").exists() and time.monotonic() < deadline:
         select.select([], [], [], 0.02)
 

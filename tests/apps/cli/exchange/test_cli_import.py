@@ -154,7 +154,7 @@ def test_what_may_not_be_read_is_one_line_each(pal: Pal, projects: Path) -> None
     without = ("--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
     prefix = ("setpriv", *without) if os.geteuid() == 0 else ()
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    done = subprocess.run([*prefix, *PAL, "import", str(projects), "--json"], capture_output=True, env=settings, check=False, timeout=60)
+    done = subprocess.run([*prefix, *PAL, "import", str(projects), "--json"], capture_output=True, env=settings, check=False, timeout=120)
     (projects / "closed").chmod(0o755)
 
     reported = msgspec.json.decode(done.stdout)

@@ -110,7 +110,7 @@ def test_claude_code_finds_the_plugin_in_its_settings_and_the_plugin_starts_this
     assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd"]
     assert hooks["Stop"] == [{"hooks": [{"type": "command", "command": f"{shim} hook Stop --for claude", "timeout": 10}]}]
     assert json.loads((folder / "pal" / ".mcp.json").read_text()) == {"mcpServers": {"pal": {"command": str(shim), "args": ["mcp"]}}}
-    said = subprocess.run([shim, "--version"], capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "PAL_HOME": ""})
+    said = subprocess.run([shim, "--version"], capture_output=True, text=True, check=True, timeout=120, env={**os.environ, "PAL_HOME": ""})
     assert said.stdout.startswith("pal ")
 
 
@@ -228,7 +228,7 @@ def started(shim: Path, program: str, *words: str) -> tuple[int, str]:
     script.write_text(shim.read_text().replace(sys.executable, program))
     script.chmod(0o755)
     variables = {"PATH": os.environ["PATH"], "PAL_HOME": str(shim.parent.parent)}
-    done = subprocess.run([script, *words], check=False, timeout=60, env=variables, cwd="/", capture_output=True, text=True)
+    done = subprocess.run([script, *words], check=False, timeout=120, env=variables, cwd="/", capture_output=True, text=True)
     assert done.stderr == "" or words[0] != "hook"
     return done.returncode, done.stdout
 

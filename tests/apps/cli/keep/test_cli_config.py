@@ -53,7 +53,7 @@ class Workplace:
             text=True,
             env=settings,
             check=False,
-            timeout=60,
+            timeout=120,
             stdin=subprocess.DEVNULL,
         )
 

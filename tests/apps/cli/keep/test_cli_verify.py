@@ -109,7 +109,7 @@ def test_links_are_noted_in_git_by_a_setting_that_is_off_by_default(
     without_git = "pal: 1 session not noted (files.git_notes): no git with a commit there; `pal verify --note` says more\n"
     assert (pal(*command).exit_code, pal(*command).stderr) == (0, without_git)
 
-    identity = ("-c", "user.name=tester", "-c", "user.email=tester@example.org")
+    identity = ("-c", "user.name=tester", "-c", "user.email=tester@example.org", "-c", "commit.gpgSign=false")
     for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
         subprocess.run(("git", "-C", "shop", *identity, *words), check=True)
     for name in ("AUTHOR", "COMMITTER"):

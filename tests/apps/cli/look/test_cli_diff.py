@@ -14,6 +14,8 @@ from pal_runs import SMALL, Pal, small
 from palimpsest.core.events import EventRef, Failed, FilesSnapshotted, SessionOpened, TurnStarted
 from palimpsest.core.log.log import Log
 
+pytestmark = pytest.mark.machine
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> Sessions:

@@ -179,7 +179,7 @@ def test_ctrl_c_leaves_no_claim_behind_and_ends_with_130(pal: Pal) -> None:
     while not places.rows.all():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode in (130, 0)
     assert "running" not in {row.status for row in places.claims.rows()}
     assert pal("memory", "run", "--now", "--no-model").exit_code == 0

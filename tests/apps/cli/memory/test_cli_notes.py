@@ -50,7 +50,7 @@ class NotePal:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
         return subprocess.run(
-            command, input=stdin, env=variables, capture_output=True, text=True, timeout=60, check=False, preexec_fn=limited
+            command, input=stdin, env=variables, capture_output=True, text=True, timeout=120, check=False, preexec_fn=limited
         )
 
 
@@ -216,7 +216,7 @@ def test_ctrl_c_belongs_to_the_editor_and_leaves_the_note_if_it_ends_it(memory: 
     interrupt = f"{script}\nimport os, signal\nos.killpg(0, signal.SIGINT)\nfile.write_text(text.replace('alpha', 'beta'))"
     command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", "edit", "project_server", "--cwd", str(memory.project)]
     variables = {**os.environ, "PAL_HOME": str(memory.pal.home.folder), "EDITOR": editor(tmp_path, interrupt), "VISUAL": ""}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False, start_new_session=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False, start_new_session=True)
     assert done.returncode == code, done.stderr
     assert memory.json("show", "project_server")["body"] == ("The server is alpha.\n" if code else "The server is beta.\n")
 
@@ -325,7 +325,7 @@ def test_a_pipe_that_is_closed_early_is_no_traceback(memory: NotePal) -> None:
         env={**os.environ, "PAL_HOME": str(memory.pal.home.folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode in (0, 141), done.stderr) == (True, "")
@@ -352,7 +352,7 @@ def test_a_thousand_notes_are_listed_and_searched(memory: NotePal) -> None:
 
 def test_a_note_of_the_team_reaches_a_teammate_through_the_repository_as_data_about_a_teammate(memory: NotePal, tmp_path: Path) -> None:
     def git(folder: Path, *words: str) -> None:
-        settings = ("-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "protocol.file.allow=always")
+        settings = ("-c", "user.name=x", "-c", "user.email=x@x.invalid", "-c", "commit.gpgSign=false", "-c", "protocol.file.allow=always")
         subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
 
     git(memory.project, "init", "-q", "-b", "main")

@@ -1,6 +1,5 @@
 """Output that is large or hostile, in a real terminal: the screen stays usable, and nothing of it is an instruction to the terminal."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -36,17 +35,13 @@ def test_ten_megabytes_of_a_tool_do_not_keep_keys_from_the_screen(room: Callable
         say(screen, "go")
         screen.wait_for("y  yes, once")
         screen.type("y")
-        longest = 0.0
         typed = ""
         while "done" not in screen.text() or len(typed) < 5:
             typed += "k"
-            begun = time.monotonic()
             screen.type("k")
             screen.wait_for(f"❯ {typed}")
-            longest = max(longest, time.monotonic() - begun)
             assert len(typed) < 60, screen.text()
-        # On a machine that does other work too; the bar `typing_ms` has the limit for one that does not.
-        assert longest < 2.0
+        # How long a key takes is what the bar `typing_ms` measures, on a machine that does nothing else.
         screen.press("ctrl-o")
         screen.wait_until_quiet()
         assert "xxxx" in screen.text()

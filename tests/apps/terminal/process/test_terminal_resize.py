@@ -34,7 +34,7 @@ class Tmux:
         """The scrollback and the screen."""
         return [line.rstrip() for line in self("capture-pane", "-p", "-S", "-").rstrip().splitlines()]
 
-    def wait_for(self, wanted: Callable[[list[str]], bool], seconds: float = 20) -> list[str]:
+    def wait_for(self, wanted: Callable[[list[str]], bool], seconds: float = 120) -> list[str]:
         until = time.monotonic() + seconds
         while not wanted(lines := self.lines()):
             assert time.monotonic() < until, "\n".join(lines)

@@ -3,15 +3,24 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from palimpsest.apps.terminal.screen.blocks import DiffLine
 from palimpsest.apps.terminal.screen.diffs import patch_files
+
+pytestmark = pytest.mark.machine
 
 
 def patch_of(folder: Path, before: dict[str, bytes], after: dict[str, bytes]) -> str:
     """What git says about the difference of two states of some files."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@e", *words], cwd=folder, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", "-c", "user.name=n", "-c", "user.email=e@e", "-c", "commit.gpgSign=false", *words],
+            cwd=folder,
+            capture_output=True,
+            check=True,
+        )
         return done.stdout.decode("utf-8", "replace")
 
     git("init", "-q")

@@ -87,7 +87,7 @@ def test_me_32_two_processes_at_once_do_each_session_once(tmp_path: Path) -> Non
 def test_a_process_killed_at_any_step_leaves_a_state_from_which_the_next_completes(tmp_path: Path, kill_at: int) -> None:
     places = filled(tmp_path, 1)
     killed = start(tmp_path, kill_at, places.home.clock.now())
-    output, _ = killed.communicate(timeout=60)
+    output, _ = killed.communicate(timeout=120)
     assert killed.returncode == (-signal.SIGKILL if "steps" not in output else 0)
     assert_whole(places)
     # Before its lease ends, what the dead process held is left alone; afterwards it is taken over.
@@ -107,7 +107,7 @@ def test_the_steps_at_which_processes_are_killed_cover_a_whole_run(tmp_path: Pat
 def test_a_file_that_a_dead_process_left_without_a_row_is_replaced_by_the_next_run(tmp_path: Path) -> None:
     places = filled(tmp_path, 1)
     killed = start(tmp_path, 4, places.home.clock.now())
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=120)
     assert len(places.rollouts(places.scope_of(CWD)).read()) == 1
     assert places.rows.all() == ()
     clock_of(places).time += HOUR

@@ -5,10 +5,13 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from recalling_desk import note
 
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
+
+pytestmark = pytest.mark.machine
 
 NOTE = note("project_a", "port", "The port is set in app.py.")
 
@@ -45,7 +48,7 @@ def test_files_outside_of_the_project_count_as_changed(tmp_path: Path) -> None:
 
 def test_me_18_a_note_whose_commit_is_gone_is_stale(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_bytes(b"x")
-    words = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    words = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false"]
     subprocess.run([*words, "init", "-q"], check=True)
     subprocess.run([*words, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
     head = subprocess.run([*words, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()

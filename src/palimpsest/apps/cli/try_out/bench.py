@@ -285,4 +285,4 @@ def _peer_cell(bar: Bar) -> str:
 
 
 def _verdict_cell(bar: Bar) -> str:
-    return "not measured" if bar.ok is None else "ok" if bar.ok else "MISSED"
+    return bar.why or ("not measured" if bar.ok is None else "ok" if bar.ok else "MISSED")

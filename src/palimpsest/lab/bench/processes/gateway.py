@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from palimpsest.core.errors import StoreError
+from palimpsest.lab.bench.processes.memory import resident_kb
 
 _MODEL: Final = "claude-sonnet-4-6"
 LONG_ROUNDS: Final = 400
@@ -139,9 +140,7 @@ class GatewayProcess:
 
     def memory_kb(self) -> int:
         """Return the memory of the process and of those that it started, now, in kB."""
-        listed = subprocess.run(("ps", "-A", "-o", "pid=,ppid=,rss="), capture_output=True, check=True)  # noqa: S607 - fixed words
-        rows = [[int(number) for number in line.split()] for line in listed.stdout.splitlines()]
-        return sum(size for number, parent, size in rows if self._process.pid in (number, parent))
+        return sum(size for number, (parent, size) in resident_kb().items() if self._process.pid in (number, parent))
 
     def request(self, body: bytes, session: str) -> bytes:
         """Return the bytes of a request of a session."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from palimpsest.core.errors import StoreError
 from palimpsest.lab.bench.bars import Bar, bar
+from palimpsest.lab.bench.processes.memory import resident_kb
 from palimpsest.lab.bench.workspace import BenchWorkspace
 from palimpsest.lab.synthetic.sessions import synthetic_session
 from palimpsest.stores.jsonl import JsonlSessions
@@ -75,13 +76,16 @@ class TerminalProcess:
             if time.perf_counter() > until or self._process.poll() is not None:
                 raise StoreError(f"the terminal did not print {wanted!r}", where="pal bench")
             if readable:
-                self.printed += os.read(self._master, 65_536)
+                try:
+                    self.printed += os.read(self._master, 65_536)
+                except OSError as error:
+                    # Linux reports the end of a terminal as an error.
+                    raise StoreError(f"the terminal ended and did not print {wanted!r}", where="pal bench") from error
         return time.perf_counter()
 
     def memory_kb(self) -> int:
         """Return the memory of the process now, in kB."""
-        shown = subprocess.run(("ps", "-o", "rss=", "-p", str(self._process.pid)), capture_output=True, check=True)  # noqa: S603, S607 - fixed words
-        return int(shown.stdout)
+        return resident_kb()[self._process.pid][1]
 
 
 class _Model:
