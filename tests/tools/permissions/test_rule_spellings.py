@@ -278,6 +278,23 @@ def test_a_pattern_that_older_shells_match_with_the_parent_is_asked_about(worksp
     assert isinstance(decide(workspace, "bash", command=command), AskUser)
 
 
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [
+        (("deny Read",), "cat src/a.py"),
+        (("deny Read(.env)", "bash(find:*)"), "find . -type f -exec cat {} +"),
+        (("deny Read(.env)", "bash(xargs:*)"), "ls | xargs cat"),
+        (("deny Read(.env)", "bash(grep:*)"), "grep -R x ."),
+        (("deny Read(.env)", "bash(sed:*)"), "sed 'r .env' src/a.py"),
+        (("deny Read(.env)", "bash(cat:*)"), 'cat "$X"'),
+        (("ask Read(.env)",), "grep -r x ."),
+    ],
+)
+def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspace, rules: tuple[str, ...], command: str) -> None:
+    (workspace.root / "loop").symlink_to("loop")
+    assert isinstance(decide(workspace, "bash", *rules, command=command), AskUser)
+
+
 def test_a_tool_of_the_session_can_be_denied(workspace: Workspace) -> None:
     assert isinstance(decide(workspace, "kill", "deny KillShell", id="p1"), Deny)
     assert isinstance(decide(workspace, "kill", "deny read(.env)", id="p1"), Allow)

@@ -82,7 +82,7 @@ class LineJudge:
         others = [each.command for each in judged if each.reason and each.command.words and each.command.texts[0] != "cd"]
         allowing = tuple(dict.fromkeys(each.rule for each in judged if each.allows and each.rule is not None))
         # What a program starts matters only if the line does more than read.
-        inferred = [command for command in line.commands if command.inferred] if reasons else []
+        inferred = [command for command in line.commands if command.inferred] if reasons or allowing else []
         hidden = [*(self.files.reason(command, places) for command in inferred), *self._edits(line, places, reasons)]
         named = self._named(line, places)
         return LineVerdict(
