@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_denial_for_reading_covers_what_its_author_means(workspace: Workspace,
 )
 def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: Workspace, rule: str) -> None:
     patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch"
-    calls = (
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("edit", {"path": "a.txt", "old": "1", "new": "2"}),
         ("write", {"path": "a.txt", "content": ""}),
         ("apply_patch", {"patch": patch}),
@@ -134,7 +135,7 @@ def test_a_denial_for_commands_is_read_widely(workspace: Workspace, rule: str, c
         ("WebFetch(domain:python.org)", "fetch", {"url": "https://docs.python.org/"}, False),
     ],
 )
-def test_an_allowance_is_read_narrowly(workspace: Workspace, rule: str, tool: str, arguments: dict[str, object], allowed: bool) -> None:
+def test_an_allowance_is_read_narrowly(workspace: Workspace, rule: str, tool: str, arguments: dict[str, Any], allowed: bool) -> None:
     assert isinstance(decide(workspace, tool, rule, **arguments), Allow if allowed else AskUser)
 
 
