@@ -166,7 +166,7 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("reed(.env)", "there is no tool reed; did you mean `deny read(.env)`?"),
+        ("reed(.env)", "there is no tool reed; did you mean `read(.env)`?"),
         ("xyzzy", "there is no tool xyzzy; the tools are read, edit"),
         ("ExitPlanMode", "there is no tool like ExitPlanMode here"),
         ("Task(Explore)", "write `deny spawn_agent`"),

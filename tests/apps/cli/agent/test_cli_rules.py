@@ -74,7 +74,7 @@ def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: 
 
 def test_a_denial_that_cannot_hold_stops_the_run_and_is_named_by_config(project: Path) -> None:
     wrong = {
-        "reed(.env)": "there is no tool reed; did you mean `deny read(.env)`?",
+        "reed(.env)": "there is no tool reed; did you mean `read(.env)`?",
         "Read([.env)": "a class is not closed",
         "deny read(.env)": "write `read(.env)` into permissions.deny",
     }
