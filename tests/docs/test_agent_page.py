@@ -27,7 +27,7 @@ from palimpsest.tools.files.confined import LARGEST_FILE
 from palimpsest.tools.functions import tool_from
 from palimpsest.tools.permissions.decision import Allow, AskUser, Deny, Mode
 from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rule_names import COMMAND_TOOLS, FETCH_TOOLS, SERVED
+from palimpsest.tools.permissions.rule_names import COMMAND_TOOLS, FETCH_TOOLS, OWN_TOOLS, SERVED
 from palimpsest.tools.permissions.rules import (
     command_specificity,
     domain_specificity,
@@ -100,6 +100,8 @@ def test_the_table_of_tools_has_name_class_and_limits_of_the_declared_ones(tools
     assert [(name, kind, parallel, limits) for name, kind, parallel, _, limits in rows(section("Tools"), 5)] == [
         (f"`{tool.name}`", tool.kind, "yes" if tool.parallel else "no", LIMITS.get(tool.name, "")) for tool in tools.values()
     ]
+    # A rule for a tool of ours is not taken for one that names no tool.
+    assert set(tools) <= OWN_TOOLS
 
 
 def deploy() -> str:

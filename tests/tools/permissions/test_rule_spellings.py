@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_denial_for_reading_covers_what_its_author_means(workspace: Workspace,
 )
 def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: Workspace, rule: str) -> None:
     patch = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch"
-    calls = (
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("edit", {"path": "a.txt", "old": "1", "new": "2"}),
         ("write", {"path": "a.txt", "content": ""}),
         ("apply_patch", {"patch": patch}),
@@ -134,7 +135,7 @@ def test_a_denial_for_commands_is_read_widely(workspace: Workspace, rule: str, c
         ("WebFetch(domain:python.org)", "fetch", {"url": "https://docs.python.org/"}, False),
     ],
 )
-def test_an_allowance_is_read_narrowly(workspace: Workspace, rule: str, tool: str, arguments: dict[str, object], allowed: bool) -> None:
+def test_an_allowance_is_read_narrowly(workspace: Workspace, rule: str, tool: str, arguments: dict[str, Any], allowed: bool) -> None:
     assert isinstance(decide(workspace, tool, rule, **arguments), Allow if allowed else AskUser)
 
 
@@ -165,7 +166,7 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("reed(.env)", "there is no tool reed; did you mean `deny read(.env)`?"),
+        ("reed(.env)", "there is no tool reed; did you mean `read(.env)`?"),
         ("xyzzy", "there is no tool xyzzy; the tools are read, edit"),
         ("ExitPlanMode", "there is no tool like ExitPlanMode here"),
         ("Task(Explore)", "write `deny spawn_agent`"),
@@ -276,6 +277,23 @@ def test_a_program_that_a_rule_allows_runs_in_auto_although_another_is_denied(wo
 )
 def test_a_pattern_that_older_shells_match_with_the_parent_is_asked_about(workspace: Workspace, command: str) -> None:
     assert isinstance(decide(workspace, "bash", command=command), AskUser)
+
+
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [
+        (("deny Read",), "cat src/a.py"),
+        (("deny Read(.env)", "bash(find:*)"), "find . -type f -exec cat {} +"),
+        (("deny Read(.env)", "bash(xargs:*)"), "ls | xargs cat"),
+        (("deny Read(.env)", "bash(grep:*)"), "grep -R x ."),
+        (("deny Read(.env)", "bash(sed:*)"), "sed 'r .env' src/a.py"),
+        (("deny Read(.env)", "bash(cat:*)"), 'cat "$X"'),
+        (("ask Read(.env)",), "grep -r x ."),
+    ],
+)
+def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspace, rules: tuple[str, ...], command: str) -> None:
+    (workspace.root / "loop").symlink_to("loop")
+    assert isinstance(decide(workspace, "bash", *rules, command=command), AskUser)
 
 
 def test_a_tool_of_the_session_can_be_denied(workspace: Workspace) -> None:

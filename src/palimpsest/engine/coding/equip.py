@@ -89,9 +89,7 @@ def equip(
     family = tree or new_tree(agent, approve, settings.agents)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
     deferred, tools = _declared(agent, (*toolset.tools, *child_tools(children), *memory_tools(memory)), installed, settings)
-    for name in (GREP, GLOB):
-        if name in tools:
-            tools[name] = gate.screened(tools[name])
+    tools |= {name: gate.screened(tools[name]) for name in (GREP, GLOB) if name in tools}
     session.environment = replace(session.environment, look=gate.permitted(session.environment.look))
     world = WorldNow(agent, sandbox, settings, tasks, deferred, area=area, mode=mode, hides=gate.hides)
     folders = (root, *workspace.extra) if settings.snapshots else ()

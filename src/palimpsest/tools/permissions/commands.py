@@ -67,7 +67,7 @@ class LineJudge:
         """The verdict on all commands of a line together."""
         denied, asked = self._restricted(line)
         places = self.places
-        judged: list[_Judged] = []
+        judged: list[_JudgedCommand] = []
         for command in line.commands:
             if command.inferred:
                 continue
@@ -75,14 +75,14 @@ class LineJudge:
                 moved = places.moved(command.words[1]) if len(command.words) == 2 else None
                 places = moved or places
                 reason = "" if moved is not None else "`cd` leads out of the project, or where is not certain"
-                judged.append(_Judged(command, reason, self._surroundings(command, places)))
+                judged.append(_JudgedCommand(command, reason, self._surroundings(command, places)))
             else:
                 judged.append(self._judged(command, places))
         reasons = [*line.unclear, *(reason for each in judged for reason in each.reasons)]
         others = [each.command for each in judged if each.reason and each.command.words and each.command.texts[0] != "cd"]
         allowing = tuple(dict.fromkeys(each.rule for each in judged if each.allows and each.rule is not None))
         # What a program starts matters only if the line does more than read.
-        inferred = [command for command in line.commands if command.inferred] if reasons else []
+        inferred = [command for command in line.commands if command.inferred] if reasons or allowing else []
         hidden = [*(self.files.reason(command, places) for command in inferred), *self._edits(line, places, reasons)]
         named = self._named(line, places)
         return LineVerdict(
@@ -97,7 +97,7 @@ class LineJudge:
             parts=tuple(_part(each) for each in judged),
         )
 
-    def _judged(self, command: LineCommand, places: Places) -> "_Judged":
+    def _judged(self, command: LineCommand, places: Places) -> "_JudgedCommand":
         reason = self._reason(command, places)
         rule = self._rule(command.texts, static=all(word.static and not word.glob for word in command.words)) if reason else None
         shows = self.files.reason(command, places)
@@ -105,7 +105,9 @@ class LineJudge:
         asks = restricting if restricting is not None and restricting.effect == "ask" else rule
         opaque = bool(reason) and not (command.words and command.texts[0] in PLAIN and places.runs_from_outside(command.texts[0]))
         allows = rule is not None and rule.effect == "allow"
-        return _Judged(command, "" if allows else reason, self._surroundings(command, places), asks, shows, allows=allows, opaque=opaque)
+        return _JudgedCommand(
+            command, "" if allows else reason, self._surroundings(command, places), asks, shows, allows=allows, opaque=opaque
+        )
 
     def _rule(self, texts: tuple[str, ...], *, static: bool) -> Rule | None:
         found = winner((rule, command_specificity(rule, texts)) for rule in self.command_rules)
@@ -168,7 +170,7 @@ class LineJudge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _JudgedCommand:
     """What is known about one command: why it is not known to only read, the rule about it, and why it may show a restricted file."""
 
     command: LineCommand
@@ -190,7 +192,7 @@ class _Judged:
         return (self.opaque and not self.allows) or any(reason.startswith(_SETS) for reason in self.around)
 
 
-def _part(judged: _Judged) -> LinePart:
+def _part(judged: _JudgedCommand) -> LinePart:
     """Return a command with what decides about it: a rule, that it only reads, or the reasons to ask."""
     command, rule = judged.command, judged.rule
     words = shlex.join(word.text for word in (*command.assignments, *command.words))

@@ -41,7 +41,7 @@ class FileRules:
         found = self._by_name(path)
         if found is not None and found.effect == "deny":
             return found
-        names = [] if written is None else [Path(os.path.normpath(written)), written.parent.resolve() / written.name]
+        names = [] if written is None else [Path(os.path.normpath(written)), Path(os.path.realpath(written.parent)) / written.name]
         others = [self._by_name(name) for name in names if name != path]
         restricting = [rule for rule in (found, *others, self._by_link(path)) if rule is not None and rule.effect != "allow"]
         return max(restricting, key=lambda rule: rule.effect == "deny", default=found)
@@ -56,7 +56,7 @@ class FileRules:
         if not self.restrict:
             return None
         for path in _files(folder):
-            rule = self.restricting(path.resolve() if path.is_symlink() else path, path)
+            rule = self.restricting(Path(os.path.realpath(path)) if path.is_symlink() else path, path)
             if rule is not None:
                 return path, rule
         return None

@@ -69,7 +69,9 @@ def tool_of_rule(name: str, effect: Effect, others: Collection[str] | None, wher
     known = {*_ALIASES, *others}
     near = difflib.get_close_matches(letters, known, 1, 0.6)
     meant = _ALIASES.get(near[0], near[0]) if near else ""
-    advice = f"did you mean `{where.replace(name, meant, 1)}`?" if meant else f"the tools are {_LISTED}"
+    # The list or the option already says what the rule does.
+    spelled = re.sub(r"^(?:allow|ask|deny)\s+", "", where.strip()).replace(name, meant, 1)
+    advice = f"did you mean `{spelled}`?" if meant else f"the tools are {_LISTED}"
     raise BadInput(f"there is no tool {name}; {advice}", where=where)
 
 

@@ -72,19 +72,16 @@ def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: 
     assert done.stdout.count('"tool_returned"') == len(WAYS)
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ("reed(.env)", "there is no tool reed; did you mean `deny read(.env)`?"),
-        ("Read([.env)", "a class is not closed"),
-        ("deny read(.env)", "write `read(.env)` into permissions.deny"),
-    ],
-)
-def test_a_denial_that_cannot_hold_stops_the_run_and_is_named_by_config(project: Path, rule: str, said: str) -> None:
-    done = pal(project, "-p", "go", "--deny", rule, replies=("hi",))
-    assert (done.returncode, done.stdout, said in done.stderr, done.stderr.count("\n")) == (2, "", True, 1)
-    shown = pal(project, "config", "permissions", config=f"[permissions]\ndeny = [{json.dumps(rule)}]\n")
-    assert (shown.returncode, said in shown.stderr) == (1, True)
+def test_a_denial_that_cannot_hold_stops_the_run_and_is_named_by_config(project: Path) -> None:
+    wrong = {
+        "reed(.env)": "there is no tool reed; did you mean `read(.env)`?",
+        "Read([.env)": "a class is not closed",
+        "deny read(.env)": "write `read(.env)` into permissions.deny",
+    }
+    done = pal(project, "-p", "go", "--deny", "reed(.env)", replies=("hi",))
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pal: deny reed(.env): {wrong['reed(.env)']}\n")
+    shown = pal(project, "config", "permissions", config=f"[permissions]\ndeny = {json.dumps([*wrong])}\n")
+    assert (shown.returncode, [said in shown.stderr for said in wrong.values()]) == (1, [True] * 3)
 
 
 def test_doctor_names_a_rule_that_cannot_hold(project: Path) -> None:
@@ -102,4 +99,3 @@ def test_an_allowance_for_files_that_no_tool_reaches_is_refused_where_it_is_give
         2,
         "pal: edit(//etc/hosts): no tool reaches the files of this rule; grant their folder with --add-dir\n",
     )
-    assert pal(project, "-p", "go", replies=("hi",), config='[permissions]\nallow = ["edit(//etc/hosts)"]\n').stdout == "hi\n"

@@ -154,12 +154,14 @@ def environment_of(
 
 def _permissions(folder: str, settings: Settings) -> "Permissions":
     """The rules of the user and of the project of a session. Raises `BadInput` if one of the user's is malformed."""
-    from palimpsest.tools.permissions.permissions import Permissions  # only a fold that reads files needs it
+    from palimpsest.tools.functions import installed_tools  # only a fold that reads files needs them
+    from palimpsest.tools.permissions.permissions import Permissions
 
     rules = settings.config.permissions
     given = (*(f"ask {text}" for text in rules.ask), *rules.allow, *(f"deny {text}" for text in rules.deny))
-    denied = deny_rules(project_denials(Path(folder), None))
-    return Permissions("ask", Workspace(Path(folder)), tuple(parse_rule(text) for text in given), denied)
+    tools = [tool.name for tool in installed_tools().tools] if given else ()
+    denied = deny_rules(project_denials(Path(folder), None), tools)
+    return Permissions("ask", Workspace(Path(folder)), tuple(parse_rule(text, tools) for text in given), denied)
 
 
 def engine_session(log: Log, profile_used: Profile, model: ModelCard, environment: Environment) -> Session:
