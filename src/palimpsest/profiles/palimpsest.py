@@ -108,7 +108,8 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
     narrate = Narrate(fold)
     if narrative != "auto":
         # Neither does anything then, and a session without such a policy need not notice that the user is away.
-        fold, narrate = (replace(each, moments=each.moments - {"idle"}) for each in (fold, narrate))
+        fold = replace(fold, moments=fold.moments - {"idle"})
+        narrate = replace(narrate, moments=narrate.moments - {"idle"})
     clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, reads=numbers.reads, usual=numbers.usual)
     compact_at = _compact_at(environment)
     cache, jobs = cache_settings(environment)

@@ -8,8 +8,8 @@ import pytest
 from loops import ECHO, PROFILE, bodies, calls, loop_of, shown, typed
 from worlds import MemoryWorld
 
-from palimpsest.core.events import Failed
-from palimpsest.core.items import ToolCall
+from palimpsest.core.events import Failed, ModelReplied
+from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.policy import Plan
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.context import SourcedContext
@@ -97,3 +97,10 @@ def test_a_limiter_that_raises_is_replaced_by_one_that_does_not() -> None:
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "done"
     assert shown(loop.session)[2] == ("result", "echo {}")
+
+
+def test_text_of_a_reply_is_the_models_also_if_its_author_left_out_the_role() -> None:
+    loop = loop_of(ModelReplied((Text("from a provider of another author"),)))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert shown(loop.session) == [("user", "go"), ("assistant", "from a provider of another author")]
