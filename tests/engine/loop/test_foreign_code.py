@@ -1,7 +1,6 @@
 """What policies, sources and limiters of other authors raise is recorded and counted, and ends no turn."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,9 +13,11 @@ from palimpsest.core.policy import Plan
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.turn import run_turn
+from palimpsest.profiles.profile import ResultLimiter
 from palimpsest.sources.source import Fields, Source, SourceSet, World
 from palimpsest.tools.permissions.decision import Decision
 from palimpsest.tools.tool import AgentTool
+from palimpsest.wire.models.cards import ModelCard
 
 ERRORS = (ValueError("odd"), KeyError("x"), RecursionError("deep"), AssertionError(), OSError(28, "no space"), StopIteration("x"))
 
@@ -90,7 +91,7 @@ def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on()
 
 
 def test_a_limiter_that_raises_is_replaced_by_one_that_does_not() -> None:
-    def limiter(_: object) -> Callable[[object], None]:
+    def limiter(_: ModelCard) -> ResultLimiter:
         raise RuntimeError("limited")
 
     loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, limiter=limiter))
