@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, WireError
+from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, TimedOut, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.ports import closing
@@ -45,7 +45,9 @@ class Sleeper:
         (ProviderError("no", status=400), False),
         (ProviderError("no", status=401), False),
         (ProviderError("no", status=404), False),
-        (ProviderError("no", status=409), False),
+        (ProviderError("no", status=408), True),
+        (ProviderError("no", status=409), True),
+        (TimedOut("silent"), True),
         (ProviderError("silent"), False),
         (WireError("no JSON"), False),
         (BadInput("no wire"), False),

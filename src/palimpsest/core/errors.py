@@ -103,6 +103,10 @@ class ConnectionLost(ProviderError):
     """The provider is unreachable, or the connection broke."""
 
 
+class TimedOut(ProviderError):
+    """The provider was silent for too long."""
+
+
 class ReplyTooLong(ProviderError):
     """A reply did not end within the limits of bytes, events or seconds; it is not asked for again."""
 

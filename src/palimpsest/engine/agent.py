@@ -154,8 +154,9 @@ class Agent:
         self._is_resumed = bool(resume)
         try:
             self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
-            self._place_in(environment, root)
-            self.toolbox = Toolbox(by_name, self._workspace(root), decide, approve)
+            self._place_in(environment)
+            workspace = Workspace(root, keep=home.blobs.put, write=confined_writer(root), known=self.session.known_files)
+            self.toolbox = Toolbox(by_name, workspace, decide, approve)
             if by_name:
                 self.offer(self.toolbox)
             self.limits = limits
@@ -180,13 +181,10 @@ class Agent:
         self._turn: asyncio.Task[str] | None = None
         self._has_ended = False
 
-    def _place_in(self, environment: Environment, root: Path) -> None:
+    def _place_in(self, environment: Environment) -> None:
         """Let the session keep large results in files of its own, and run the hooks before a fold."""
         keep = self._home.store.result_files(self.session.log.session)
         self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
-
-    def _workspace(self, root: Path) -> Workspace:
-        return Workspace(root, keep=self._home.blobs.put, write=confined_writer(root), known=self.session.known_files)
 
     @property
     def id(self) -> str:
@@ -240,6 +238,7 @@ class Agent:
                 self.jobs.turn_ended()
 
     async def _run_turn(self, feed: Feed, parts: tuple[str | Part, ...]) -> str:
+        await self.jobs.pause_ended()
         if parts:
             self.say(*await self.expand(parts))
         if self._is_resumed:
@@ -295,6 +294,7 @@ class Agent:
 
     async def compact(self, focus: str = "") -> None:
         """Fold the session now, unless a hook blocks it."""
+        await self.jobs.pause_ended()
         await self.hooks.compact(self.session, focus)
 
     async def switch(self, model: str | ModelCard) -> None:

@@ -1,7 +1,7 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import RLock
 from typing import Final, Literal, Self
@@ -67,6 +67,8 @@ class Session:
             derived = _derived(profile, model, environment, tools)
             log.register(derived)
         self._derived = derived
+        # The rewinds so far, by which a new one is noticed.
+        self._jumps = len(log.reader.jumps)
         self.tools = tools
         self.two_bills: Callable[[], tuple[float, float]] | None = None
 
@@ -111,8 +113,18 @@ class Session:
 
     @property
     def card(self) -> ModelCard:
-        """The card of the current model."""
+        """The card of the current model; after a rewind, of the model of that branch."""
+        if len(self.log.reader.jumps) != self._jumps:
+            self._follow_branch()
         return self._model
+
+    def _follow_branch(self) -> None:
+        """Take up the model that the current branch has; one that is not known any more is left as it is."""
+        self._jumps = len(self.log.reader.jumps)
+        name = self.log.view.model
+        if name and name != self._model.name:
+            with suppress(BadInput):
+                self._model = self._derived.card = card(name, self.environment.cards)
 
     @property
     def derived(self) -> AuditProjections:
@@ -300,8 +312,8 @@ class Session:
 
     def switch(self, model: ModelCard) -> Event:
         """Switch to another model. If it cannot be recorded, as during a call, the model stays."""
-        derived = self.derived
-        event = self.log.append(ModelSwitched(model.name, self._model.name))
+        derived, previous = self.derived, self.card
+        event = self.log.append(ModelSwitched(model.name, previous.name))
         self._model = derived.card = model
         return event
 

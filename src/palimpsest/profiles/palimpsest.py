@@ -105,6 +105,11 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
         auto=auto,
         narrative=narrative,
     )
+    narrate = Narrate(fold)
+    if narrative != "auto":
+        # Neither does anything then, and a session without such a policy need not notice that the user is away.
+        fold = replace(fold, moments=fold.moments - {"idle"})
+        narrate = replace(narrate, moments=narrate.moments - {"idle"})
     clear = ClearDead(cover=numbers.cover, gain=numbers.gain, patience=numbers.patience, reads=numbers.reads, usual=numbers.usual)
     compact_at = _compact_at(environment)
     cache, jobs = cache_settings(environment)
@@ -115,7 +120,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
 
     return Profile(
         "palimpsest",
-        (clear, Narrate(fold), fold, Warn(), WatchCache()),
+        (clear, narrate, fold, Warn(), WatchCache()),
         budget,
         fallback=model_free_fallback(),
         strictness="full",

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
+from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError, TimedOut
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
@@ -95,9 +95,7 @@ class ClientProvider:
         names = {each.__name__ for each in type(error).__mro__}
         reason = self._redactor.redact(" ".join(str(error.__cause__ or error).split()) or type(error).__name__)
         if names & {"APITimeoutError", "TimeoutException"}:
-            return ProviderError(
-                f"did not answer in time ({reason}); ask again, or give the client a longer timeout", where=self._card.provider
-            )
+            return TimedOut(f"did not answer in time ({reason}); ask again, or give the client a longer timeout", where=self._card.provider)
         if names & {"APIConnectionError", "TransportError"}:
             return ConnectionLost(f"cannot be reached: {reason}", where=self._card.provider)
         return None

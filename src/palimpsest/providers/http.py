@@ -7,7 +7,7 @@ from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
-from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
+from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError, TimedOut
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
@@ -144,7 +144,10 @@ class HttpProvider:
         if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
             kind, what = ConnectionLost, "cannot be reached: no connection was made in time"
         elif isinstance(error, httpx.TimeoutException):
-            what = f"did not answer in time: it was silent for {self._timeout:g} seconds; ask again, or allow a longer timeout"
+            kind, what = (
+                TimedOut,
+                f"did not answer in time: it was silent for {self._timeout:g} seconds; ask again, or allow a longer timeout",
+            )
         elif isinstance(error, httpx.InvalidURL | UnicodeError):
             what = f"cannot be reached: {_reason(error)}"
         elif isinstance(error, httpx.HTTPError | OSError | ExceptionGroup):

@@ -5,13 +5,16 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from palimpsest.core.errors import ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut
+from palimpsest.core.errors import ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, TimedOut
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Provider, Sendable, closing
 
-_TOO_MANY_REQUESTS = 429
+# Request timeout, conflict (a lock that another request holds) and rate limit; the clients of the providers retry them too.
+_TRANSIENT = frozenset({408, 409, 429})
 _SERVER_ERRORS = 500
+# Each time-out has taken minutes, so fewer of them are tried again.
+_MOST_TIME_OUTS = 2
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,12 @@ NO_RETRIES = RetryPolicy(retries=0)
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later: after a rate limit, a server error or a lost connection."""
-    if isinstance(error, ConnectionLost | StreamCut):
+    """Whether the same request may succeed later: after a rate limit, a server error, a time-out or a lost connection."""
+    if isinstance(error, ConnectionLost | StreamCut | TimedOut):
         return True
     if not isinstance(error, ProviderError) or isinstance(error, PromptTooLong) or error.status is None:
         return False
-    return error.status == _TOO_MANY_REQUESTS or error.status >= _SERVER_ERRORS
+    return error.status in _TRANSIENT or error.status >= _SERVER_ERRORS
 
 
 def retry_delay(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *, waited: float = 0.0, chance: float = 0.5) -> float | None:
@@ -47,7 +50,8 @@ def retry_delay(error: Exception, attempt: int, policy: RetryPolicy = DEFAULT, *
     It must be used only if nothing of the reply has arrived. `waited` are the seconds of earlier delays; `chance`, from 0 to 1, selects
     the jitter. A delay that the provider requests is never shortened, and if it exceeds `total` there is no retry.
     """
-    if attempt > policy.retries or not is_transient(error):
+    most = min(policy.retries, _MOST_TIME_OUTS) if isinstance(error, TimedOut) else policy.retries
+    if attempt > most or not is_transient(error):
         return None
     requested = error.retry_after if isinstance(error, ProviderError) else None
     if requested is not None:

@@ -14,9 +14,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Body, CallStarted, Event, JobRan, ModelReplied, Recalled, Rewound, Titled, TurnEnded, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Answer, EventSpan, JobPlan, JobSteps, Look, Want, path_events
+from palimpsest.core.policy import Answer, EventSpan, JobPlan, JobSteps, Look, Plan, Want, path_events
 from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.situation import JobSituation
+from palimpsest.core.situation import JobSituation, Moment, Situation
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.limits import Limits, TurnMeter
 from palimpsest.providers.scripted import Scripted, StalledReply
@@ -170,6 +170,42 @@ def test_a_result_for_a_branch_that_was_left_is_not_used() -> None:
     log = home.open(asyncio.run(run()), write=False)
     assert job_runs(log) == [JobRan("probe", -1, "cancelled", "the session went back meanwhile")]
     assert not any(isinstance(event.body, Titled) for event in log.events())
+
+
+def test_policies_of_the_moment_idle_run_once_in_a_pause_and_a_new_prompt_ends_the_pause() -> None:
+    slept: list[float] = []
+
+    class Away:
+        name, moments, shrinks, runs = "away", frozenset[Moment]({"idle"}), False, 0
+
+        def plan(self, situation: Situation) -> Plan:
+            self.runs += 1
+            asyncio.run_coroutine_threadsafe(ran.put(self.runs), loop)
+            return ()
+
+    async def run() -> list[str]:
+        woken = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            await woken.wait()
+
+        async with Agent(
+            "claude-sonnet-4-5", provider=Scripted("1", "2", "3"), profile=replace(PROFILE, policies=(away,)), jobs=()
+        ) as agent:
+            agent.session.environment = replace(agent.session.environment, sleep=sleep)
+            answers = [(await agent.ask("one")).text, (await agent.ask("two")).text]
+            assert away.runs == 0
+            woken.set()
+            await ran.get()
+            return [*answers, (await agent.ask("three")).text]
+
+    away, ran = Away(), asyncio.Queue[int]()
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        assert runner.run(run()) == ["1", "2", "3"]
+    assert away.runs == 1
+    assert slept[:2] == [270.0, 270.0]
 
 
 def test_an_idle_session_starts_jobs_again_and_again_until_the_next_turn() -> None:

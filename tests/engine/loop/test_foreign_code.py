@@ -1,22 +1,23 @@
 """What policies, sources and limiters of other authors raise is recorded and counted, and ends no turn."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from loops import ECHO, PROFILE, bodies, calls, loop_of, shown, typed
 from worlds import MemoryWorld
 
-from palimpsest.core.events import Failed
-from palimpsest.core.items import ToolCall
+from palimpsest.core.events import Failed, ModelReplied
+from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.policy import Plan
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.turn import run_turn
+from palimpsest.profiles.profile import ResultLimiter
 from palimpsest.sources.source import Fields, Source, SourceSet, World
 from palimpsest.tools.permissions.decision import Decision
 from palimpsest.tools.tool import AgentTool
+from palimpsest.wire.models.cards import ModelCard
 
 ERRORS = (ValueError("odd"), KeyError("x"), RecursionError("deep"), AssertionError(), OSError(28, "no space"), StopIteration("x"))
 
@@ -90,10 +91,16 @@ def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on()
 
 
 def test_a_limiter_that_raises_is_replaced_by_one_that_does_not() -> None:
-    def limiter(_: object) -> Callable[[object], None]:
+    def limiter(_: ModelCard) -> ResultLimiter:
         raise RuntimeError("limited")
 
     loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, limiter=limiter))
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "done"
     assert shown(loop.session)[2] == ("result", "echo {}")
+
+
+def test_text_of_a_reply_is_the_models_also_if_its_author_left_out_the_role() -> None:
+    session = loop_of().session
+    session.log.append(ModelReplied((Text("x"),)))
+    assert [item.content for item in session.log.view.items] == [Text("x", "assistant")]

@@ -158,12 +158,21 @@ def test_redirects_are_followed_and_each_is_checked_again(site: Site) -> None:
     assert len(site.seen) == 6
 
 
+@pytest.mark.parametrize("location", ["http://{host}:9/x", "https://{host}:{port}/x", "//{host}:9/x"])
+def test_a_redirect_to_another_port_or_scheme_is_a_result_and_nothing_is_sent_there(site: Site, location: str) -> None:
+    host = site.url("/").split("/")[2].partition(":")[0]
+    site.put("/old", "", status=302, location=location.format(host=host, port=site.port))
+    site.seen.clear()
+    assert fetch(site.url("/old")).text.splitlines()[0] == f"[{site.url('/old')} redirects to another address]"
+    assert [path for path, _ in site.seen] == ["/old"]
+
+
 def test_a_redirect_to_another_host_is_a_result_and_nothing_is_sent_there(site: Site) -> None:
     site.put("/old", "", status=302, location="/out")
     site.put("/out", "", status=301, location=f"http://inside.example:{site.port}/new?key=1")
     site.seen.clear()
     assert fetch(site.url("/old")) == ToolOutput(
-        f"[{site.url('/old')} redirects to another host]\nhttp://inside.example:{site.port}/new?key=1\n"
+        f"[{site.url('/old')} redirects to another address]\nhttp://inside.example:{site.port}/new?key=1\n"
         "Nothing was fetched from there. Call fetch with that address if it is what you need."
     )
     assert [path for path, _ in site.seen] == ["/old", "/out"]

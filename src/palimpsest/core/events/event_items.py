@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from palimpsest.core.edits import Edit, Put, into_of
 from palimpsest.core.events import Body, ContextStated, Event, Interrupted, ModelReplied, Recalled, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Item, Kind, Text, Thinking, kind_of
+from palimpsest.core.items import Content, Item, Kind, Text, Thinking, kind_of
 
 # Characters of an item id: three numbers of 18 digits with two dots.
 _LONGEST_ID: Final = 56
@@ -20,10 +22,10 @@ def items_of(seq: int, body: Body) -> list[Item]:
         case ToolReturned(result=result):
             return [Item(f"{seq}.0", "result", result)]
         case ModelReplied(purpose="turn", parts=parts):
-            return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(parts)]
+            return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(map(_of_model, parts))]
         case Interrupted(purpose="turn", parts=parts):
             # Tool calls are left out: an interrupted call has no result, and providers reject a call without one.
-            arrived = [part for part in parts if isinstance(part, Text | Thinking)]
+            arrived = [_of_model(part) for part in parts if isinstance(part, Text | Thinking)]
             return [Item(f"{seq}.{number}", kind_of(part), part) for number, part in enumerate(arrived)]
         case ContextStated(head=head, items=statements):
             return [
@@ -37,6 +39,11 @@ def items_of(seq: int, body: Body) -> list[Item]:
         case _:
             return []
     return [Item(f"{seq}.{number}", kind, part) for number, part in enumerate(parts)]
+
+
+def _of_model(part: Content) -> Content:
+    """A part of a reply: text is the model's, also if who made it has left out the role."""
+    return replace(part, role="assistant") if isinstance(part, Text) and part.role == "user" else part
 
 
 def edit_items(seq: int, index: int, edit: Edit) -> dict[int, Item]:

@@ -30,7 +30,7 @@ from palimpsest.engine.children.reports import (
     briefing,
 )
 from palimpsest.engine.children.roles import DEFAULT_ROLE, AgentRole, narrower_limits
-from palimpsest.engine.children.tree import AgentTree
+from palimpsest.engine.children.tree import AgentTree, Slot
 from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.loop.ending import Result, uncancelled
 from palimpsest.engine.loop.limits import NOTHING, Spent, session_usd
@@ -150,16 +150,25 @@ class ChildAgents:
         if not request.message.strip():
             raise ToolError("the message is empty; describe the task")
         self._tree.check_depth(self.depth + 1)
-        slot = self._tree.reserve()
+        nickname = self._tree.nickname(request.nickname.strip())
+        slot = self._reserved(nickname)
         try:
-            nickname = self._tree.nickname(request.nickname.strip())
             child = Child(new_id(self._home), nickname, role, self.depth + 1, slot)
             await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork))
         except BaseException:
             slot.release()
+            self._tree.names.discard(nickname)
             raise
         await self._start(child, (request.message,))
         return child
+
+    def _reserved(self, nickname: str) -> Slot:
+        """Reserve a place; without one the nickname is free again."""
+        try:
+            return self._tree.reserve()
+        except ToolError:
+            self._tree.names.discard(nickname)
+            raise
 
     async def send(self, name: str, message: str, *, interrupt: bool = False) -> Child:
         """Give a sub-agent input: it starts its next turn, or joins the running one; with `interrupt` the running one is ended first.

@@ -10,11 +10,12 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.children.child import Child, Opening
 from palimpsest.engine.children.forks import fork_for_child
 from palimpsest.engine.children.roles import narrower_limits
+from palimpsest.engine.environment import SessionThread
 from palimpsest.stores.home import AnyHome, remove
 from palimpsest.tools.tool import ToolError
 
 # What a sub-agent has of the environment of its parent.
-_INHERITED = ("retries", "sleep", "chance", "offload", "encoder")
+_INHERITED = ("retries", "sleep", "chance", "encoder")
 
 
 def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> Agent:
@@ -43,8 +44,11 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
             with suppress(PalimpsestError):
                 remove(home.store, child.session)
         raise ToolError(f"the sub-agent cannot be opened: {error.message}") from error
-    kept = {name: getattr(session.environment, name) for name in _INHERITED}
-    agent.session.environment = replace(agent.session.environment, **kept)
+    around = session.environment
+    kept = {name: getattr(around, name) for name in _INHERITED}
+    # Each session has a thread of its own; in one of the parent's, all sub-agents would wait for each other.
+    own = agent.session.environment.offload if isinstance(around.offload, SessionThread) else around.offload
+    agent.session.environment = replace(agent.session.environment, offload=own, **kept)
     child.agent = agent
     return agent
 

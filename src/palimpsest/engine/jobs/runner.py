@@ -9,10 +9,11 @@ from typing import Final
 from msgspec.structs import replace as replace_struct
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import JobRan, Recalled
+from palimpsest.core.events import Failed, JobRan, Recalled
 from palimpsest.core.policy import Job
 from palimpsest.core.projections.jobs import JobState
 from palimpsest.core.situation import JobMoment
+from palimpsest.engine.calls.moments import idle
 from palimpsest.engine.jobs.running import JobResult, committed, job_situation, reason, run_job
 from palimpsest.engine.session import Session
 
@@ -55,6 +56,7 @@ class Jobs:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._held: list[_FinishedRun] = []
         self._idle: asyncio.Task[None] | None = None
+        self._pause: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def add(self, jobs: Iterable[Job]) -> None:
@@ -65,6 +67,25 @@ class Jobs:
         """Record what waited for the end of the turn, and start the jobs that are due now."""
         self._record_held()
         self.start("turn_ends")
+        if any("idle" in policy.moments for policy in self._session.profile.policies):
+            self._pause = asyncio.ensure_future(self._pass_pause())
+
+    async def pause_ended(self) -> None:
+        """End the pause of the user: a policy that runs in it is cancelled, and what it had begun is recorded before this returns."""
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.cancel()
+            await asyncio.wait((pause,))
+
+    async def _pass_pause(self) -> None:
+        """Run the policies of the moment `idle` once in a pause, shortly before a prompt cache is lost."""
+        await self._session.environment.sleep(IDLE_SECONDS)
+        try:
+            await idle(self._session)
+        except PalimpsestError as error:
+            # Nobody waits for it; the next turn meets the same problem, and says so.
+            with suppress(PalimpsestError):
+                self._session.log.append(Failed("idle", error.kind, error.message))
 
     def start(self, moment: JobMoment) -> None:
         """Start the jobs that are due at a moment, each in a task of its own, unless it is running."""
@@ -91,6 +112,7 @@ class Jobs:
         if self._is_closed:
             return
         self._stop_idling()
+        await self.pause_ended()
         try:
             if not at_once:
                 self.start("session_ends")
@@ -106,7 +128,7 @@ class Jobs:
         """Start no more jobs, and record nothing more: the log is about to be closed."""
         self._is_closed = True
         self._stop_idling()
-        for task in self._running.values():
+        for task in (*self._running.values(), *(() if self._pause is None else (self._pause,))):
             if not task.get_loop().is_closed():
                 task.cancel()
 

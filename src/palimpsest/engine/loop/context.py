@@ -120,7 +120,7 @@ class SourcedContext:
         try:
             return reconcile(view, sources, self._observed, renew=renew)
         except Exception:  # noqa: BLE001 - a source of another author may raise anything; which one is found below
-            kept = {}
+            kept: dict[str, Fields | None] = {}
             for source in sources.sources:
                 if source.key in self._observed:
                     one = {source.key: self._observed[source.key]}

@@ -198,8 +198,11 @@ def _recorded_failure(session: Session, what: str) -> Iterator[None]:
 
 async def _limited(session: Session, returned: ToolReturned) -> ToolReturned:
     """Return a result in the size that the profile allows; a limiter that fails is replaced by ours."""
-    with _recorded_failure(session, "limiting a result"):
+    try:
         return await carry_out(_limiter(session)(returned), session)
+    except Exception as error:  # noqa: BLE001 - a limiter of another author may raise anything
+        failure = as_failure(error)
+        session.log.append(Failed("limiting a result", failure.kind, failure.message, by="limiter"))
     return await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
 
 

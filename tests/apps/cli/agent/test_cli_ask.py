@@ -229,8 +229,8 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
 def test_standard_input_is_awaited_beside_a_prompt_and_a_line_says_so_after_a_second(headless: Headless) -> None:
     headless.script.write_text('"done"\n')
     env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([*PAL, "-p", "go", "--json"], cwd=headless.project, text=True, env=env, **piped) as process:
+    pipe, command = subprocess.PIPE, [*PAL, "-p", "go", "--json"]
+    with subprocess.Popen(command, cwd=headless.project, text=True, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None
         assert process.stderr is not None
         assert process.stderr.readline() == "pal: waiting for the end of standard input; `</dev/null` leaves it out\n"

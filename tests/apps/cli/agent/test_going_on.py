@@ -135,7 +135,7 @@ def test_a_model_that_repeats_its_calls_is_told_once_and_stopped(pal: Runs) -> N
     assert ended(pal("-p", "go", "--json", replies=(same,) * 30)) == (4, "loop", 8)
     assert ended(pal("-p", "go", "--json", replies=(there, back) * 15)) == (4, "loop", 12)
     assert ended(pal("-p", "go", "--json", replies=(same, same, spelled, same, same, there, same, "done"))) == (0, "done", 8)
-    told = [line for line in pal("show", "last").stdout.splitlines() if "repeat the same" in line]
+    told = [line for line in pal("show", "last").stdout.splitlines() if "Your last calls repeat" in line]
     assert told == []
 
 
@@ -146,3 +146,36 @@ def test_an_empty_reply_and_a_call_as_text_are_asked_again_once_and_are_no_answe
     assert ended(pal("-p", "go", "--json", replies=(written, written, "never"))) == (6, "written_call", 2)
     said = pal("-p", "go", replies=(written, written))
     assert said.stderr.splitlines()[-1] == "pal: the turn ended: written_call (the model wrote a tool call as text; nothing was run)"
+
+
+def test_a_session_goes_on_in_its_narrower_mode_unless_another_is_given(pal: Runs) -> None:
+    def mode(*words: str) -> tuple[str, str]:
+        done = pal(*words, "-p", "go", "--json", replies=("ok",))
+        bodies = json.loads(pal("show", "last", "--json").stdout)["events"]
+        *_, last = [event["body"]["mode"] for event in bodies if event["body"]["type"] == "mode_changed"]
+        return last, done.stderr.splitlines()[-1] if "goes on" in done.stderr else ""
+
+    assert mode("--mode", "plan") == ("plan", "")
+    assert mode("-c") == ("plan", "pal: the session goes on in its mode plan; --mode ask allows more")
+    assert mode("-c", "--mode", "auto") == ("auto", "")
+    assert mode("-c") == ("ask", "")
+
+
+def test_letters_of_options_can_stand_together_on_a_terminal(pal: Runs) -> None:
+    pal("-p", "one", replies=("1",))
+    ours, theirs = os.openpty()
+    try:
+        command = [sys.executable, "-m", "palimpsest.apps.cli", "-cqp", "two"]
+        process = subprocess.Popen(command, cwd=pal.project, env=pal.environment("2"), stdin=theirs, stdout=theirs, stderr=theirs)
+        assert process.wait(60) == 0
+        assert os.read(ours, 1_000).decode().endswith("2\r\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_what_cannot_be_equipped_leaves_no_session(pal: Runs) -> None:
+    assert pal("-p", "go", "--allow", "bash(", replies=("never",)).returncode == 2
+    pal("-p", "one", replies=("1",))
+    assert pal("--fork", "last", "-p", "go", "--allow", "bash(", replies=("never",)).returncode == 2
+    assert len(json.loads(pal("sessions", "--json").stdout)) == 1
