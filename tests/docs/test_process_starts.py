@@ -10,7 +10,7 @@ PLANTED = (
     "import subprocess as s\ns.run('true', shell=True)",
     "from subprocess import Popen",
     "import os\nos.system('true')",
-    "import os as o, os\nos.popen('git status')",
+    "import os as o\no.popen('git status')",
     "from os import execvp",
     "from os import *",
     "import os\nos.posix_spawn('/bin/sh', [], {})",

@@ -262,7 +262,7 @@ def test_no_command_of_pal_runs_a_program_of_a_repository_and_plain_git_does(tmp
     own = {"HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(script), "PATH": os.environ["PATH"]}
     # Outside of a sandbox, where a program could do most.
     own["PAL_SANDBOX"] = "off"
-    driver = (sys.executable, "-P", "-c", f"COMMANDS = {COMMANDS!r}\n{DRIVER}", *(trap.root.parent for trap in traps.values()))
+    driver = [sys.executable, "-P", "-c", f"COMMANDS = {COMMANDS!r}\n{DRIVER}", *(str(trap.root.parent) for trap in traps.values())]
     done = subprocess.run(driver, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert {spring.__name__: trap.ran() for spring, trap in traps.items()} == {spring.__name__: [] for spring in TRAPS}
     outputs = [part.split("\n", 1) for part in done.stdout.split("IN ")[1:]]
@@ -273,7 +273,33 @@ def test_no_command_of_pal_runs_a_program_of_a_repository_and_plain_git_does(tmp
 
     alive = {}
     for spring, trap in traps.items():
-        for words in PLAIN:
-            trap.git(*words, check=False)
+        for plain in PLAIN:
+            trap.git(*plain, check=False)
         alive[spring.__name__] = TRAPS[spring] & set(trap.ran())
     assert alive == {spring.__name__: programs for spring, programs in TRAPS.items()}
+
+
+FROM_INSIDE = """\
+cp -r .git other; git config -f other/config core.fsmonitor "$PWD/bin/inside"; echo ../other > .git/commondir
+mkdir -p .git/hooks; cp bin/inside .git/hooks/post-index-change; printf '[core]\\nfsmonitor = %s\\n' "$PWD/bin/inside" >> .git/config
+"""
+
+
+def test_what_a_command_of_the_agent_writes_into_the_git_folder_runs_nothing_in_the_same_and_in_the_next_run(tmp_path: Path) -> None:
+    trap = make_trap(tmp_path, lambda trap: trap.marks.rmdir())
+    # In the project, where a program can leave it from a sandbox too.
+    trap = Trap(trap.root, trap.root / "marks")
+    trap.marks.mkdir()
+    trap.program("inside")
+    (trap.root / "bin" / "build").write_text(FROM_INSIDE)
+    call = {"calls": [{"tool": "bash", "args": {"command": "sh bin/build"}}]}
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(f"{json.dumps(reply)}\n" for reply in (call, "Done.")))
+    own = {"HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(script), "PATH": os.environ["PATH"]}
+    for words in (("-p", "go", "--allow", "bash(sh bin/build)"), ("memory", "list"), ("-p", "go on", "-c", "--deny", "bash")):
+        command = (sys.executable, "-m", "palimpsest.apps.cli", *words)
+        subprocess.run(command, cwd=trap.root, env=own, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (trap.git_folder / "commondir").read_text() == "../other\n"
+    assert trap.ran() == []
+    trap.git("status", check=False)
+    assert trap.ran() == ["inside"]

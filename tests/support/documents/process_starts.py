@@ -65,6 +65,9 @@ def _starts(tree: ast.Module) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, each.name) for each in names if each.name.partition(".")[0] in _MODULES)
+                yield from (
+                    (node.lineno, f"{each.name} under another name") for each in names if each.asname and each.name in {"os", "asyncio"}
+                )
             case ast.ImportFrom(module=str(module), names=names):
                 if module.partition(".")[0] in _MODULES:
                     yield node.lineno, module
@@ -88,7 +91,7 @@ def _starts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _is_module(node: ast.expr) -> bool:
     """Whether a function belongs to a module that starts programs, and is not a method of that name of something else."""
-    names = {"os", "asyncio", "posix", "futures", "concurrent"}
+    names = {"os", "asyncio", "subprocess", "posix", "futures", "concurrent"}
     return (isinstance(node, ast.Name) and node.id in names) or (isinstance(node, ast.Attribute) and node.attr in names)
 
 

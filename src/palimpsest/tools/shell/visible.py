@@ -1,6 +1,7 @@
 """What commands in a sandbox see of the system and of the home folder: what building and testing need, and no file with secrets."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,8 @@ def visible_paths(home: Path, shown: tuple[Path, ...] = (), search_path: str | N
     found = [*_existing(map(Path, SYSTEM)), *_existing(home / name for name in _TOOLCHAINS)]
     found += [path for path in _existing(home / name for name in _JUDGED_FILES) if _is_harmless(path)]
     found += _programs(home, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
+    # The Python of this program, wherever it lies: the programs of a project are often run with the same.
+    found += [path for path in map(Path, (sys.base_prefix, sys.prefix)) if path.is_dir() and path not in (home, *home.parents)]
     found += _existing(path if path.is_absolute() else home / path for path in map(Path.expanduser, shown))
     return tuple(dict.fromkeys(found))
 
