@@ -258,3 +258,14 @@ def test_all_else_that_is_started_by_the_script_has_its_own_exit_code(tmp_path: 
     user.run("plug", "claude", "--yes")
 
     assert started(user.pal / "bin" / "pal", "/bin/false", "mcp") == (1, "")
+
+
+def test_what_opencode_adds_before_ours_is_left_without_a_trailing_comma(tmp_path: Path) -> None:
+    user = User(tmp_path, {OPENCODE: "{}"})
+    assert user.run("plug", "opencode", "--yes").exit_code == 0
+    config = user.folder / OPENCODE
+    # OpenCode writes its schema as the first member, in the text of the file.
+    config.write_text(config.read_text().replace("{", '{\n  "$schema": "https://opencode.ai/config.json",', 1))
+    assert user.run("unplug", "opencode", "--yes").exit_code == 0
+
+    assert json.loads(config.read_text()) == {"$schema": "https://opencode.ai/config.json"}

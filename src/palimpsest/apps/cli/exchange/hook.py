@@ -26,9 +26,9 @@ from palimpsest.apps.plugin.hooks.answering import (
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
 
-# Seconds of work and of waiting after which a hook ends without a word; agents wait for 10 s.
+# Seconds of work and of waiting after which a hook ends without a word; agents wait for 4 s.
 _CPU_SECONDS: Final = 0.4
-_WALL_SECONDS: Final = 3.0
+_WALL_SECONDS: Final = 2.0
 
 
 class _OutOfTimeError(BaseException):
