@@ -108,7 +108,7 @@ def test_claude_code_finds_the_plugin_in_its_settings_and_the_plugin_starts_this
     }
     hooks: dict[str, Any] = json.loads((folder / "pal" / "hooks" / "hooks.json").read_text())["hooks"]
     assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd"]
-    assert hooks["Stop"] == [{"hooks": [{"type": "command", "command": f"{shim} hook Stop --for claude", "timeout": 10}]}]
+    assert hooks["Stop"] == [{"hooks": [{"type": "command", "command": f"{shim} hook Stop --for claude", "timeout": 4}]}]
     assert json.loads((folder / "pal" / ".mcp.json").read_text()) == {"mcpServers": {"pal": {"command": str(shim), "args": ["mcp"]}}}
     said = subprocess.run([shim, "--version"], capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "PAL_HOME": ""})
     assert said.stdout.startswith("pal ")
