@@ -1,8 +1,4 @@
-"""The digest of a transcript: evidence and messages of the user, read as an import reads them.
-
-A hook reads a transcript of ordinary size whole. Of a longer one a process in the background keeps the digest in the home, and the hook
-reads what is new behind it.
-"""
+"""The digest of a transcript: evidence and messages of the user, read as an import reads them, and kept of long transcripts."""
 
 import os
 import tempfile
