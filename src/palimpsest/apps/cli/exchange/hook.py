@@ -13,7 +13,6 @@ import click
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.plugin.hooks.answering import (
     AGENTS,
-    HOOK_BYTES,
     LIMIT,
     MOST_INPUT,
     Agent,
@@ -23,6 +22,7 @@ from palimpsest.apps.plugin.hooks.answering import (
     hook_input,
     transcript_of,
 )
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.apps.plugin.hooks.answering import HOOK_BYTES
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ModelReplied, UserSaid
