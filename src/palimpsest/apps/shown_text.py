@@ -1,11 +1,12 @@
 """Texts and numbers as a terminal may show them: without control characters, short, and with units."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from palimpsest.core.format.texts import dollars as dollars  # noqa: PLC0414 - shown with the rest
 
 if TYPE_CHECKING:
     from palimpsest.core.events import NoteSaved
-
-from palimpsest.core.format.texts import dollars as dollars  # noqa: PLC0414 - shown with the rest
 
 # Control characters of a log, a model or a file must not reach the terminal; newline and tab are kept.
 _HARMLESS: Final = {ord("\n"), ord("\t")}
@@ -21,6 +22,34 @@ _JSON_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (0x7F, *_MISLEADING)}
 def plain(text: str) -> str:
     """Return a text with control characters replaced, safe for a terminal."""
     return text.translate(_CONTROLS)
+
+
+class PlainStream:
+    """A standard stream on which no text acts: whatever is written goes through `plain`, so that no caller can forget it.
+
+    Bytes go to `buffer` as they are. Escape sequences of our own are written to `unfiltered` of the stream; rich takes the same way.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without control characters."""
+        return self.rich_proxied_file.write(plain(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts without control characters."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return the stream below a `PlainStream`, for escape sequences of our own; any other stream itself."""
+    found: TextIO = getattr(stream, "rich_proxied_file", stream)
+    return found
 
 
 def escaped_json(text: str) -> str:

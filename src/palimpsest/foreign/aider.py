@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -172,7 +173,15 @@ def _sections(path: Path) -> Iterator[_Section]:
         last = index + 1 == len(found)
         stop = len(data) if last else found[index + 1].start()
         name = f"{path.absolute().parent.name}-{started.replace(':', '-')}{suffix}"
-        yield _Section(name, milliseconds(started), start.start(), data[start.end() : stop], last)
+        yield _Section(name, _local_time(started), start.start(), data[start.end() : stop], last)
+
+
+def _local_time(started: str) -> int:
+    """The time of a heading in milliseconds since 1970: aider writes that of the machine, without its zone; 0 if it is no time."""
+    try:
+        return milliseconds(datetime.fromisoformat(started).astimezone().isoformat())
+    except (OverflowError, ValueError, OSError):
+        return 0
 
 
 class _BlockReader:

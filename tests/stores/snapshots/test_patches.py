@@ -91,3 +91,22 @@ def test_a_snapshot_that_is_missing_is_an_error(shadow: Shadow) -> None:
         changed_files(shadow, here, "0" * 40)
     with pytest.raises(StoreError):
         patch_between(shadow, here, "0" * 40)
+
+
+def test_an_object_that_is_missing_or_a_pipe_is_said_and_not_waited_for(shadow: Shadow) -> None:
+    (shadow.root / "a.txt").write_text("1\n")
+    before = kept(shadow)
+    (shadow.root / "a.txt").write_text("2\n")
+    after = kept(shadow)
+    objects = [path for path in (shadow.folder / "objects").glob("??/*") if path.is_file()]
+    assert len(objects) >= 6
+    for path in objects:
+        data = path.read_bytes()
+        path.unlink()
+        with pytest.raises(StoreError):
+            [changed_files(shadow, before, after), patch_between(shadow, before, after)]
+        path.write_bytes(data)
+    objects[0].unlink()
+    os.mkfifo(objects[0])
+    with pytest.raises(StoreError, match="this is no file, so that the snapshot cannot be read"):
+        changed_files(shadow, before, after)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import shell_complete
 
-from palimpsest.apps.shown_text import escaped_json, plain
+from palimpsest.apps.shown_text import PlainStream, escaped_json, plain
 from palimpsest.core.errors import PalimpsestError
 
 FINDINGS = 1
@@ -141,7 +141,7 @@ def _shortened(text: str) -> str:
 
 
 def _prepare_output() -> None:
-    """Escape characters that the terminal cannot encode, and make sure that a failed write raises an error."""
+    """Let no text act on the terminal, escape what it cannot encode, and make sure that a failed write raises an error."""
     _replace_closed_streams()
     buffer = getattr(sys.stdout, "buffer", None)
     if isinstance(buffer, io.RawIOBase):
@@ -151,6 +151,10 @@ def _prepare_output() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, PlainStream):
+            setattr(sys, name, PlainStream(stream))
 
 
 def _replace_closed_streams() -> None:

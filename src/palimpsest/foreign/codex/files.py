@@ -58,6 +58,8 @@ def rollout_lines(path: Path) -> Iterator[RolloutLine]:
                 continue
             last = complete.pop()
             lines = [(pieces.joined(), pieces.length), *((data, len(data)) for data in complete)]
+            if isinstance(file, UnpackingReader):
+                file.check_lines(number + len(lines))
             pieces = BoundedPieces()
             pieces.add(last)
             for data, length in lines:

@@ -104,7 +104,10 @@ class _SourceSearch:
             links += [os.path.join(folder, name) for name in listing.links]  # noqa: PTH118 - texts, not paths
             plain = frozenset(listing.files)
             for name in sorted((*listing.files, *listing.others)):
-                self._check_file(folder, name, plain=name in plain)
+                try:
+                    self._check_file(folder, name, plain=name in plain)
+                except Exception as error:  # noqa: BLE001 - one file must not stop the search of a folder
+                    self._problems.setdefault(os.path.join(folder, name), f"{type(error).__name__}: {error}")  # noqa: PTH118 - as above
         return links
 
     def _check_file(self, folder: str, name: str, *, plain: bool) -> None:
@@ -175,6 +178,8 @@ def _is_data(path: str) -> bool:
     first = head.partition(b"\n")[0]
     try:
         return first.startswith(b"{") and (len(head) == _HEAD_BYTES == len(first) or isinstance(msgspec.json.decode(first), dict))
+    except RecursionError:
+        return False
     except (msgspec.DecodeError, UnicodeDecodeError):
         # An indented document spans many lines; its last character shows that it is complete.
         return first == b"{" and head.rstrip().endswith(b"}")

@@ -55,6 +55,8 @@ class Provenance(Struct, frozen=True, omit_defaults=True):
     form: str = ""
 
 
+# Unreadable places of one file after which it is taken for something else, so that its rest is not read.
+_MOST_PROBLEMS = 10_000
 # Provenance of events without a key, and of rewinds that the import adds.
 _NO_KEY = Raw(b"{}")
 _encode = msgspec.json.Encoder().encode
@@ -158,6 +160,9 @@ def import_session(
                     log_import.add(output)
                 case ReadProblem():
                     log_import.problems.append(output)
+                    if len(log_import.problems) >= _MOST_PROBLEMS:
+                        log_import.problems.append(ReadProblem(source.path, f"reading stopped after {_MOST_PROBLEMS:,} unreadable places"))
+                        break
                 case ReadPosition():
                     log_import.position = output
         return log_import.result()
@@ -166,10 +171,13 @@ def import_session(
 
 
 def read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
-    """What a format yields; an exception becomes the last problem, and what was yielded before it stays."""
+    """What a format yields; an exception becomes the last problem, and what was yielded before it stays.
+
+    What is refused is not read at all: `BadInput` and `StoreError` are raised.
+    """
     try:
         yield from form.read(source, blobs, position)
-    except StoreError:
+    except (StoreError, BadInput):
         raise
     except OSError as error:
         yield ReadProblem(source.path, f"reading stopped: {error.strerror or error}")

@@ -16,6 +16,8 @@ from palimpsest.core.items import Value
 
 # Bytes of an unpacked file that no ratio is held against, because short texts repeat themselves.
 _FREE_BYTES: Final = 16 * 1024 * 1024
+# Lines of an unpacked file that are not held against its size.
+_FREE_LINES: Final = 100_000
 # Bytes that are kept of a line that is too long, so that the report of it can quote its start.
 _KEPT_BYTES: Final = 400
 _BLOCK_BYTES: Final = 1024 * 1024
@@ -144,6 +146,11 @@ class UnpackingReader:
             message = f"its {packed:,} bytes unpack to more than {limits.ratio:,} times as many; --most-ratio raises this limit"
             raise BadInput(message, where=str(self._path))
         return data
+
+    def check_lines(self, lines: int) -> None:
+        """Raise `BadInput` if so many lines came out of a file of this size: each of them costs work, however short it is."""
+        if lines > max(_FREE_LINES, self._packed_bytes):
+            raise BadInput(f"its {self._packed_bytes:,} bytes unpack to more than {lines:,} lines", where=str(self._path))
 
     def close(self) -> None:
         """Close the file."""

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.files import write_private
+from palimpsest.stores.files import store_error, write_private
 from palimpsest.stores.snapshots.shadow import LARGE, SavedFile, Shadow
 from palimpsest.stores.snapshots.taking import FILES, REST, LeftOut, pack_snapshot, parse_left_out
 
@@ -44,6 +44,7 @@ def parents_of(path: str) -> tuple[str, ...]:
 
 def read_snapshot(shadow: Shadow, snapshot: str) -> SnapshotFiles:
     """The files of a snapshot. Raises `StoreError` if it is missing or damaged."""
+    _refuse_special_objects(shadow.folder / "objects")
     [rest] = shadow.contents((f"{snapshot}:{REST}",))
     left_out = parse_left_out(rest)
     files: dict[str, SavedFile] = {}
@@ -57,6 +58,21 @@ def read_snapshot(shadow: Shadow, snapshot: str) -> SnapshotFiles:
     # A folder without files has no unknown content, but folders below it are not listed.
     unknown = frozenset(each.path.rstrip("/") for each in left_out if each.reason in ("unreadable", "nested", "ignored"))
     return SnapshotFiles(files, left_out, frozenset(folders), unknown)
+
+
+def _refuse_special_objects(objects: Path) -> None:
+    """Raise `StoreError` if something else stands where an object should be: git would wait for a pipe or a device for ever."""
+    try:
+        with os.scandir(objects) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        special = None
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                special = special or next((entry.path for entry in entries if not entry.is_file()), None)
+    except OSError as error:
+        raise store_error(error, objects, "read") from error
+    if special is not None:
+        raise StoreError("this is no file, so that the snapshot cannot be read", where=special)
 
 
 def write_snapshot(

@@ -2,8 +2,13 @@
 
 import io
 import json
+import os
+import pty
 import re
-from contextlib import redirect_stderr, redirect_stdout
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +128,40 @@ def test_no_command_prints_a_sign_that_acts_on_a_terminal(home: Home, command: s
     assert printed
     assert "Traceback" not in printed
     assert [(found.group(), printed[max(0, found.start() - 30) : found.end() + 10]) for found in ACTS.finditer(printed)] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", SESSION, "--to", "claude", "--install", "--force"),
+        ("export", SESSION, "--to", "codex", "--install", "--force"),
+        ("show", SESSION),
+        ("import", "HOSTILE"),
+    ],
+    ids=" ".join,
+)
+def test_no_text_of_a_session_acts_on_a_real_terminal(home: Home, words: tuple[str, ...], tmp_path: Path) -> None:
+    """Signs of our own, colours, are allowed there; a title of a window, a bell, a sign of eight bits or one that reorders text is not."""
+    hostile = tmp_path / evil("folder").replace("\0", "")
+    hostile.mkdir()
+    (hostile / "a.jsonl").write_text("no session\n")
+    near, far = pty.openpty()
+    command = [sys.executable, "-m", "palimpsest.apps.cli", *(str(hostile) if word == "HOSTILE" else word for word in words)]
+    variables = {**os.environ, "HOME": str(tmp_path), "PAL_HOME": str(home.folder), "TERM": "xterm-256color"}
+    with subprocess.Popen(command, stdin=far, stdout=far, stderr=far, env=variables, start_new_session=True) as process:
+        os.close(far)
+        data = b""
+        with suppress(OSError):
+            while chunk := os.read(near, 65_536):
+                data += chunk
+        process.wait(60)
+    os.close(near)
+    printed = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", data.decode().replace("\r\n", "\n").replace("\r", ""))
+
+    assert "Traceback" not in printed
+    assert printed.strip()
+    assert [printed[max(0, found.start() - 30) : found.end() + 10] for found in ACTS.finditer(printed)] == []
+    assert "\x1b[31m\x1b]0;" not in data.decode()
 
 
 def test_escaped_json_has_the_same_value() -> None:

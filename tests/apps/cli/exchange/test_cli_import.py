@@ -14,8 +14,9 @@ import pytest
 from corpus import GOLDEN, WITHOUT, corpus
 from pal_runs import Pal
 
+from palimpsest.core.format.texts import iso_time
 from palimpsest.core.log.log import Log
-from palimpsest.stores.home import SystemClock
+from palimpsest.stores.home import Home, SystemClock
 
 NUMBERS = ("events", "user_messages", "calls", "results", "folds", "masks", "bad_lines")
 TOKEN = "ghp_" + "a1B2" * 9
@@ -315,3 +316,42 @@ def test_a_program_that_was_never_used_is_no_finding(pal: Pal, tmp_path: Path) -
 
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:2] == ["no sessions found; looked in", f"  cursor {path}"]
+
+
+def test_one_deep_file_does_not_stop_the_import_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    shutil.copy(CLAUDE / "-repo-project" / f"{SESSION}.jsonl", folder)
+    (folder / "a.jsonl").write_text('{"a":' * 5_000 + "1" + "}" * 5_000 + "\n")
+    (folder / "b.json").write_text("[" * 100_000)
+    variables = {**os.environ, "PAL_HOME": str(tmp_path / "home")}
+    done = subprocess.run([*PAL, "import", str(folder), "--json"], capture_output=True, text=True, env=variables, check=False, timeout=60)
+
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+    found = msgspec.json.decode(done.stdout)
+    assert [file["session"] for file in found["files"]] == [f"claude-{SESSION}"]
+    assert [Path(each["path"]).name for each in found["skipped"]] == ["a.jsonl"]
+
+
+def test_a_compressed_file_of_tiny_lines_is_refused_and_leaves_no_session(pal: Pal, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    thread = "11111111-2222-3333-4444-555555555555"
+    meta = b'{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"%s"}}\n' % thread.encode()
+    name = f"rollout-2026-01-01T00-00-00-{thread}.jsonl.zst"
+    (tmp_path / name).write_bytes(zstandard.compress(meta + b"{}\n" * 5_000_000))
+    done = pal.json("import", str(tmp_path / name), code=1)
+
+    assert [each["why"] for each in done["skipped"]] == [done["skipped"][0]["why"]]
+    assert "lines" in done["skipped"][0]["why"]
+    assert pal.json("sessions", "--all") == []
+
+
+def test_the_times_of_aider_are_those_of_the_machine(tmp_path: Path) -> None:
+    for zone, time in (("UTC", "10:00:00"), ("Asia/Tokyo", "01:00:00")):
+        variables = {**os.environ, "PAL_HOME": str(tmp_path / zone), "TZ": zone}
+        subprocess.run(
+            [*PAL, "import", str(GOLDEN / "aider" / "project"), "-v"], capture_output=True, env=variables, check=True, timeout=60
+        )
+        with Home(tmp_path / zone).open("aider-project-2026-05-04T10-00-00", write=False) as log:
+            assert iso_time(log.event(0).at) == f"2026-05-04T{time}.000Z"

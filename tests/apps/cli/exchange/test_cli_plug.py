@@ -108,7 +108,7 @@ def test_claude_code_finds_the_plugin_in_its_settings_and_the_plugin_starts_this
     }
     hooks: dict[str, Any] = json.loads((folder / "pal" / "hooks" / "hooks.json").read_text())["hooks"]
     assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd"]
-    assert hooks["Stop"] == [{"hooks": [{"type": "command", "command": f"{shim} hook Stop --for claude", "timeout": 10}]}]
+    assert hooks["Stop"] == [{"hooks": [{"type": "command", "command": f"{shim} hook Stop --for claude", "timeout": 4}]}]
     assert json.loads((folder / "pal" / ".mcp.json").read_text()) == {"mcpServers": {"pal": {"command": str(shim), "args": ["mcp"]}}}
     said = subprocess.run([shim, "--version"], capture_output=True, text=True, check=True, timeout=120, env={**os.environ, "PAL_HOME": ""})
     assert said.stdout.startswith("pal ")
@@ -258,3 +258,14 @@ def test_all_else_that_is_started_by_the_script_has_its_own_exit_code(tmp_path: 
     user.run("plug", "claude", "--yes")
 
     assert started(user.pal / "bin" / "pal", "/bin/false", "mcp") == (1, "")
+
+
+def test_what_opencode_adds_before_ours_is_left_without_a_trailing_comma(tmp_path: Path) -> None:
+    user = User(tmp_path, {OPENCODE: "{}"})
+    assert user.run("plug", "opencode", "--yes").exit_code == 0
+    config = user.folder / OPENCODE
+    # OpenCode writes its schema as the first member, in the text of the file.
+    config.write_text(config.read_text().replace("{", '{\n  "$schema": "https://opencode.ai/config.json",', 1))
+    assert user.run("unplug", "opencode", "--yes").exit_code == 0
+
+    assert json.loads(config.read_text()) == {"$schema": "https://opencode.ai/config.json"}

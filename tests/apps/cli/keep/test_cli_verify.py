@@ -198,3 +198,35 @@ def test_files_of_other_programs_in_a_folder_are_neither_verified_nor_repaired(p
     assert {name: (tmp_path / name).read_bytes() for name in other} == other
     assert (tmp_path / f"{SMALL}.damaged-1").read_bytes() == damaged
     assert pal("verify", str(tmp_path / "data.jsonl"), "--repair").exit_code == 2
+
+
+def test_all_logs_are_those_of_notes_too_and_a_pipe_in_the_place_of_one_is_not_waited_for(pal: Pal) -> None:
+    small(pal.home)
+    pal("memory", "add", "The release branch is called stable.")
+    [log] = (pal.home.folder / "memory").glob("*/memory.jsonl")
+    assert [each["session"] for each in pal.json("verify", "--all")["sessions"]] == [SMALL, str(log)]
+    data = bytearray(log.read_bytes())
+    data[-20] ^= 1
+    log.write_bytes(data)
+    found = pal.json("verify", "--all", code=1)
+    assert [(each["session"], each["ok"]) for each in found["sessions"]] == [(SMALL, True), (str(log), False)]
+    assert pal("verify", "--all", "--repair").exit_code == 0
+    assert pal("verify", "--all").exit_code == 0
+    log.unlink()
+    os.mkfifo(log)
+    assert [each["message"] for each in pal.json("verify", "--all", code=1)["errors"]] == ["this is not a file"]
+
+
+def test_after_the_repair_of_an_emptied_log_all_is_valid_but_forks_that_rest_on_it_and_that_is_said(pal: Pal) -> None:
+    small(pal.home)
+    log = pal.home.folder / "sessions" / f"{SMALL}.jsonl"
+    log.write_bytes(b"")
+    assert pal("verify", "--all", "--repair").exit_code == 0
+    assert pal("verify", "--all").exit_code == 0
+    pal.home.store.remove(SMALL)
+    forked(pal)
+    log.write_bytes(b"")
+    pal("verify", SMALL, "--repair")
+    left = pal("verify", "--all")
+    assert left.exit_code == 1
+    assert "a fork that rests on them can only be deleted" in left.stdout

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from readings import called, own_ids
 
-from palimpsest.apps.plugin.hooks.answering import HOOK_BYTES
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.apps.plugin.hooks.digest import MESSAGE_CHARS, Digest, digest_slot, kept_digest, newest, refresh, whole_digest
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.core.log.log import Log

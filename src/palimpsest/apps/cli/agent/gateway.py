@@ -11,7 +11,7 @@ import msgspec
 
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.apps.shown_text import dollars
+from palimpsest.apps.shown_text import dollars, plain, unfiltered
 from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import counted
@@ -151,7 +151,10 @@ def _print_line(report: "RequestReport") -> None:
     price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
     line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}"
     # On a terminal one line that changes, elsewhere one line a request.
-    click.echo(f"\r\x1b[K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty())
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{plain(line)}", file=unfiltered(sys.stderr), nl=False)
+    else:
+        click.echo(line, err=True)
 
 
 def _print_json(report: "RequestReport") -> None:

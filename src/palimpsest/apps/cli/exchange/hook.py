@@ -13,7 +13,6 @@ import click
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.plugin.hooks.answering import (
     AGENTS,
-    HOOK_BYTES,
     LIMIT,
     MOST_INPUT,
     Agent,
@@ -23,12 +22,13 @@ from palimpsest.apps.plugin.hooks.answering import (
     hook_input,
     transcript_of,
 )
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
 
-# Seconds of work and of waiting after which a hook ends without a word; agents wait for 10 s.
+# Seconds of work and of waiting after which a hook ends without a word; agents wait for 4 s.
 _CPU_SECONDS: Final = 0.4
-_WALL_SECONDS: Final = 3.0
+_WALL_SECONDS: Final = 2.0
 
 
 class _OutOfTimeError(BaseException):

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from palimpsest.foreign.reading.importing import Counts, Imported, import_sessio
 from palimpsest.foreign.reading.own_logs import NAME, copy_log
 from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets
 from palimpsest.foreign.reading.transcript import Format, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, is_original
+from palimpsest.stores.home import remove
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
 
 _SAVE_SECONDS = 2.0
@@ -114,10 +115,12 @@ class ImportRun:
         store, blobs = self._own_stores if source.format == NAME else self._stores()
         try:
             imported = read(store, blobs, seen)
-        except PalimpsestError as error:
+        except Exception as error:  # one file must not stop the import of the others
+            self._drop_new(session)
             if isinstance(error, StoreError) and not isinstance(error, Locked):
                 raise
-            self.skipped.append(ReadProblem(source.path, error.message))
+            why = error.message if isinstance(error, PalimpsestError) else f"it cannot be imported: {type(error).__name__}: {error}"
+            self.skipped.append(ReadProblem(source.path, why))
             return
         if imported.tip < 0:
             self._skip(source, imported)
@@ -127,6 +130,12 @@ class ImportRun:
             self.secrets[session] = _secrets_in(store.open(session))
         elif not self.stopped:
             self._save_cursor(source, imported, seen)
+
+    def _drop_new(self, session: str) -> None:
+        """Delete what a failed import has written of a session that was not there before, so that no half of it is listed."""
+        if session not in self._log_sizes and not self.dry and session in self.home.store.sessions():
+            with suppress(PalimpsestError):
+                remove(self.home.store, session)
 
     def _stores(self) -> tuple[SessionStore, Blobs]:
         if self.dry:

@@ -1,5 +1,6 @@
 """`pal verify`: checks logs for damage, and repairs them."""
 
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,9 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.log.verify import Finding, KeptLink, VerifyReport
 from palimpsest.core.log.verify import verify as verify_log
 from palimpsest.core.ports import BlobStore, SessionArchive
+from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.logs.repair import RepairReport, repair
+from palimpsest.stores.notes.folder import LOG as MEMORY_LOG
 
 _EXAMPLES = """\b
 Examples:
@@ -40,7 +43,8 @@ _MOST_FINDINGS = 20
 # By the kind of a finding that no repair of the log removes: what does.
 _REMEDIES = {
     "blob": "a blob cannot be made from the log: copy its file back, or import the session again; until then requests say what is missing",
-    "base": "the base is another log: copy it back, or repair it with `pal verify BASE --repair` first",
+    "base": "the base is another log: copy it back, or repair it with `pal verify BASE --repair` first; events that a repair could not "
+    "read are gone, and a fork that rests on them can only be deleted",
     "version": "a newer version of palimpsest wrote this log: update, and it can be read",
     "against": "the log is not the one whose link was kept: a repair cannot bring the events back, a copy of the log can",
     "name": "the file has the name of another session: rename it to the session that it is of, with its checkpoint",
@@ -72,7 +76,9 @@ class VerifyResult:
 @click.command(epilog=_EXAMPLES)
 @click.argument("targets", nargs=-1, metavar="[PATH|ID …]", shell_complete=complete_session)
 @click.option("--repair", "repair_damage", is_flag=True, help="Repair damaged logs; the damaged file is kept beside the repaired one.")
-@click.option("--all", "everything", is_flag=True, help="Check every session of the home folder; the default without names.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Check every session of the home folder and the logs of its notes; the default without names."
+)
 @click.option("--against", metavar="FILE|LINK", help="Compare with a link that was kept elsewhere, or with a file of them.")
 @click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, as files.git_notes does.")
 @json_option
@@ -85,9 +91,8 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
     if repair_damage and not targets and not everything:
         raise click.UsageError("--repair needs a session, or --all")
     home = find_home()
-    chosen = (
-        _all_sessions(home, home.store, home.blobs) if not targets else [found for word in targets for found in _named_sessions(home, word)]
-    )
+    everything_here = [] if targets else [*_all_sessions(home, home.store, home.blobs), *_memory_logs(home)]
+    chosen = everything_here or [found for word in targets for found in _named_sessions(home, word)]
     links = {} if against is None else kept_links(against, [found.session for found in chosen])
     with progress("verifying") as show_progress:
         results = []
@@ -100,7 +105,9 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
     else:
         for result in results:
-            _print(result, result.found.session if result.found.store is home.store else shlex.quote(result.found.name))
+            is_memory = result.found.session == MEMORY_LOG
+            own = result.found.session if result.found.store is home.store else ""
+            _print(result, own or shlex.quote(_label(result.found) if is_memory else result.found.name))
         if not results:
             click.echo("no sessions to verify")
     if not all(result.ok for result in results):
@@ -124,6 +131,23 @@ def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> lis
     return [SessionLocation(session, store, blobs, home.clock) for session in store.sessions()]
 
 
+def _memory_logs(home: AnyHome) -> list[SessionLocation]:
+    """The logs of notes: one in each folder of memory. One that is no file is left to the store, which says so."""
+    folders = sorted((home.folder / "memory").glob("*/")) if home.folder is not None else []
+    kept = [folder for folder in folders if os.path.lexists(folder / f"{MEMORY_LOG}.jsonl")]
+    return [SessionLocation(MEMORY_LOG, JsonlSessions(folder), home.blobs, home.clock) for folder in kept]
+
+
+def _label(found: SessionLocation) -> str:
+    """What names a log in the list: the id of a session, or the file of the log of notes."""
+    if found.session != MEMORY_LOG:
+        return found.session
+    try:
+        return found.name
+    except PalimpsestError as error:
+        return error.where
+
+
 def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_damage: bool) -> VerifyResult:
     try:
         before = verify_log(found.store, found.session, found.blobs, kept)
@@ -132,7 +156,10 @@ def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_dam
         repair_done = repair(found.store, found.session)
         return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs, kept))
     except PalimpsestError as error:
-        return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, error.kind, error.message),)))
+        # A log of notes is checked because something is in its place, so that one which is not found is not a file.
+        is_special = found.session == MEMORY_LOG and error.kind == "input"
+        kind, message = ("store", "this is not a file") if is_special else (error.kind, error.message)
+        return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, kind, message),)))
 
 
 def _is_repairable(finding: Finding) -> bool:
@@ -142,7 +169,7 @@ def _is_repairable(finding: Finding) -> bool:
 def _link_of(result: VerifyResult) -> SessionLink | None:
     """Return the link of a session; none if it is not valid or cannot be opened."""
     report, found = result.after or result.before, result.found
-    if not report.ok:
+    if not report.ok or found.session == MEMORY_LOG:
         return None
     try:
         with Log.open(found.store, found.session, found.clock) as log:
@@ -162,7 +189,7 @@ def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, obje
     if single:
         result = results[0]
         report = result.after or result.before
-        shape |= {"session": result.found.session, "redacted": result.before.redacted, "last": report.last, "link": report.link}
+        shape |= {"session": _label(result.found), "redacted": result.before.redacted, "last": report.last, "link": report.link}
         if result.repair_done is not None:
             shape |= {"copy": result.repair_done.copy, "changes": result.repair_done.changes}
     else:
@@ -172,7 +199,7 @@ def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, obje
 
 def _print(result: VerifyResult, word: str) -> None:
     """Print a verdict; `word` is what names the session on the command line."""
-    verdict, name = result.before, result.found.session
+    verdict, name = result.before, plain(_label(result.found))
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
         click.echo(f"ok    {name}  {verdict.events:,} events{redacted}  {link_text(verdict.last, verdict.link)}")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from palimpsest.apps.shown_text import plain
@@ -139,7 +140,12 @@ _PART_OF_NUMBER = re.compile(r"[-+$~(]*\d[\d,.:%-]*")
 
 
 class _Screen(Console):
-    """A console that raises `BrokenPipeError` instead of exiting, so that the command line handles it."""
+    """A console on which no text acts, and that raises `BrokenPipeError` instead of exiting, so that the command line handles it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Render with every text plain; what is left of escape sequences is our own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Raise `BrokenPipeError`."""

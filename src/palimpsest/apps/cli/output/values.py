@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.command_line import FINDINGS
-from palimpsest.apps.shown_text import escaped_json
+from palimpsest.apps.shown_text import escaped_json, unfiltered
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import is_date, iso_time
 
@@ -72,10 +72,10 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
             is_shown = True
             share = min(100, done * 100 // max(1, total))
             shown = f"{'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %" if total else f"{done:,} files and folders"
-            click.echo(f"\r{what} {shown}", nl=False, err=True)
+            click.echo(f"\r{what} {shown}", nl=False, file=unfiltered(sys.stderr))
 
     try:
         yield show
     finally:
         if is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            click.echo("\r\x1b[K", nl=False, file=unfiltered(sys.stderr))

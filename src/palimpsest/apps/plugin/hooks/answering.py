@@ -17,8 +17,6 @@ AGENTS: Final = ("claude", "codex", "opencode")
 LIMIT: Final = 10_000
 # Bytes of the input that are read; a pasted prompt may be long.
 MOST_INPUT: Final = 16 * 1024 * 1024
-# Bytes of a transcript that a hook reads at most while its agent waits, about 0.15 s of work. A shorter one is read whole.
-HOOK_BYTES: Final = 3 * 1024 * 1024
 _BEFORE_COMPACTION: Final = (
     "After this summary a program adds, from the transcript: the newest messages of the user verbatim, the paths that were edited and "
     "read, the commands with their exit codes, the last test run, open errors and open tasks. Use the summary for what no program can "

@@ -1,12 +1,9 @@
-"""The digest of a transcript: evidence and messages of the user, read as an import reads them.
-
-A hook reads a transcript of ordinary size whole. Of a longer one a process in the background keeps the digest in the home, and the hook
-reads what is new behind it.
-"""
+"""The digest of a transcript: evidence and messages of the user, read as an import reads them, and kept of long transcripts."""
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,8 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.apps.plugin.hooks.answering import HOOK_BYTES
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.audit.evidence import EvidenceProjection
+from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ModelReplied, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Evidence
@@ -159,7 +157,7 @@ def _pass(digest: Digest, outputs: Iterable[ReadOutput], before: str, left: froz
     messages, reply, parents = list(digest.messages), digest.reply, list[int]()
     offset = digest.offset
     placed = PlacedEvents(digest.events, digest.reply)
-    for each in outputs:
+    for each in _readable(outputs):
         if isinstance(each, ReadPosition):
             offset = each.offset
         if not isinstance(each, ReadEvent):
@@ -182,6 +180,12 @@ def _pass(digest: Digest, outputs: Iterable[ReadOutput], before: str, left: froz
                 pass
     found = replace(digest, events=digest.events + len(parents), evidence=projection.value(), messages=_newest(messages), reply=reply)
     return replace(found, offset=offset), parents
+
+
+def _readable(outputs: Iterable[ReadOutput]) -> Iterator[ReadOutput]:
+    """Yield what can be read; what was read before damage counts."""
+    with suppress(PalimpsestError):
+        yield from outputs
 
 
 def _left(parents: list[int], first: int) -> frozenset[int]:

@@ -12,8 +12,9 @@ from palimpsest.apps.plugin.install.wanted import AgentName, JsonMember, OwnFile
 MARKETPLACE: Final = "palimpsest"
 PLUGIN: Final = "pal"
 HOOK_EVENTS: Final = ("SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd")
-# Seconds that an agent waits for a hook, which ends by itself after three; Codex allows no more at the end of a session.
-_HOOK_SECONDS: Final = 10
+# Seconds that an agent waits for a hook, which ends by itself after two: those of a prompt and of the end of its turn add up. Codex allows
+# three at the end of a session.
+_HOOK_SECONDS: Final = 4
 _LAST_SECONDS: Final = 3
 
 

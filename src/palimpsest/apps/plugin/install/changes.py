@@ -180,7 +180,7 @@ def _stripped(text: str, record: FileRecord) -> str:
 def _without(text: str, insertion: Insertion, *, is_table: bool) -> str:
     value = toml_value if is_table else json_value
     wanted = _pruned(value(text), insertion)
-    rest = text.replace(insertion.piece, "") if text.count(insertion.piece) == 1 else text
+    rest = text.replace(insertion.piece, "") if text.count(insertion.piece) == 1 and not _leaves_comma(text, insertion.piece) else text
     with suppress(BadInput):
         if rest != text and _pruned(value(rest), insertion) == wanted:
             return rest
@@ -188,6 +188,12 @@ def _without(text: str, insertion: Insertion, *, is_table: bool) -> str:
     if _pruned(value(after), insertion) != wanted:
         raise BadInput("it cannot be told apart from the rest of the file")
     return after
+
+
+def _leaves_comma(text: str, piece: str) -> bool:
+    """Whether a text without a piece would have a comma before a closing bracket: the agent has added something before the piece."""
+    before, _, after = text.partition(piece)
+    return before.rstrip().endswith(",") and after.lstrip().startswith(("}", "]"))
 
 
 def _pruned(value: Any, insertion: Insertion) -> Any:
