@@ -27,7 +27,9 @@ class Headless:
         script.write_text('"ok"\n')
         settings = {**os.environ, "HOME": str(self.folder), "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(script)}
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-        return subprocess.run([*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given)
+        return subprocess.run(
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
+        )
 
     def request(self) -> str:
         """The text of the last request of the newest session."""

@@ -78,9 +78,9 @@ def test_notes_leave_room_for_what_was_said(pal: Pal, tmp_path: Path) -> None:
 def test_what_holds_only_later_is_not_found_as_true_now_and_what_it_replaces_holds_until_then(pal: Pal, tmp_path: Path) -> None:
     add = ("memory", "add", "--attribute", "staging.name", "--cwd", str(tmp_path))
     pal(*add, "The staging server is alpha.")
-    pal(*add, "The staging server is beta.", "--valid-from", "2099-01-01")
+    pal(*add, "The staging server is beta.", "--from", "2099-01-01")
     assert [each["text"] for each in search(pal, tmp_path, "staging", "server")] == ["The staging server is alpha."]
-    pal(*add, "The staging server is gamma.", "--valid-from", "2020-01-01")
+    pal(*add, "The staging server is gamma.", "--from", "2020-01-01")
     assert [each["text"] for each in search(pal, tmp_path, "staging", "server")][:1] == ["The staging server is gamma."]
 
 
