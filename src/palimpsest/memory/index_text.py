@@ -5,7 +5,7 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.note import KINDS, Note, Trust
+from palimpsest.memory.note import KINDS, ORIGINS, Note
 from palimpsest.memory.showing.newer import days_shared, newest_first, older_mark, shown_time
 from palimpsest.memory.weighing.importance import time_of
 
@@ -15,13 +15,6 @@ MOST_TOKENS: Final = 2_500
 # Lines of the warning: an empty one and the sentence.
 _WARNING_LINES: Final = 2
 _NONE_NEWER: Final[Mapping[str, Sequence[str]]] = {}
-ORIGINS: Final[Mapping[Trust, str]] = {
-    "stated": "",
-    "observed": "observed, not said by the user",
-    "repository": "from this repository, not said by the user",
-    "quarantined": "quarantined",
-}
-"""What a line says about where a note comes from; nothing if the user stated it."""
 
 
 class IndexText(Value, frozen=True):

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -22,6 +23,13 @@ Author: TypeAlias = Literal["extract", "remember", "memory_tool", "consolidate",
 KINDS: Final[tuple[NoteKind, ...]] = get_args(NoteKind)
 TRUSTS: Final[tuple[Trust, ...]] = get_args(Trust)
 """All trusts, the highest first."""
+ORIGINS: Final[Mapping[Trust, str]] = {
+    "stated": "",
+    "observed": "observed, not said by the user",
+    "repository": "from this repository, not said by the user",
+    "quarantined": "quarantined",
+}
+"""What a line says about where a note comes from; nothing if the user stated it."""
 WISHES: Final[frozenset[NoteKind]] = frozenset({"user", "feedback"})
 """Kinds that state who the user is and what the user wants."""
 LONGEST_NAME: Final = 60

@@ -5,8 +5,7 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.index_text import ORIGINS
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import ORIGINS, Note
 from palimpsest.memory.recall.selection import one_line
 from palimpsest.memory.showing.newer import NewerNotes, older_mark, shown_time
 from palimpsest.memory.showing.note_block import without_tags

@@ -22,7 +22,7 @@ _MOST_COMPANIONS: Final = 4
 _PERSONS: Final = frozenset({"user", "teammate"})
 
 
-class Statement(Value, frozen=True):
+class ComparedNote(Value, frozen=True):
     """A note as it is compared: its words, its time, when its file changed last (which orders notes of one second), trust and person."""
 
     name: str
@@ -37,7 +37,7 @@ class Statement(Value, frozen=True):
         """What statements are ordered by."""
         return time_of(self.when), self.changed
 
-    def may_correct(self, other: "Statement") -> bool:
+    def may_correct(self, other: "ComparedNote") -> bool:
         """Return whether this is newer than another statement, of no less trust, and about no other person."""
         one, two = self.person.casefold(), other.person.casefold()
         is_same = one == two or {one, two} <= _PERSONS
@@ -47,9 +47,9 @@ class Statement(Value, frozen=True):
 class NewerNotes:
     """Finds for each note the newer ones that may correct it. Built once for a state of the notes."""
 
-    def __init__(self, statements: Iterable[Statement]) -> None:
+    def __init__(self, statements: Iterable[ComparedNote]) -> None:
         self.known = {each.name: each for each in statements}
-        self._having: dict[str, list[Statement]] = {}
+        self._having: dict[str, list[ComparedNote]] = {}
         for each in self.known.values():
             for word in each.words:
                 self._having.setdefault(word, []).append(each)
@@ -88,7 +88,7 @@ class NewerNotes:
         if old is None:
             return ()
         most = max(_FEW_NOTES, _RARE_SHARE * len(self.known))
-        newest: dict[str, Statement] = {}
+        newest: dict[str, ComparedNote] = {}
         for word in old.words:
             if 1 < len(self._having[word]) <= most:
                 later = [each for each in self._having[word] if each.name not in without and each.may_correct(old)]
@@ -118,7 +118,7 @@ class NewerNotes:
 def newer_among(notes: Iterable[Note]) -> NewerNotes:
     """Return which of these notes are older than others."""
     return NewerNotes(
-        Statement(note.name, frozenset(query_terms(f"{note.about}\n{note.body}")), note.when, note.trust, note.person) for note in notes
+        ComparedNote(note.name, frozenset(query_terms(f"{note.about}\n{note.body}")), note.when, note.trust, note.person) for note in notes
     )
 
 

@@ -6,8 +6,7 @@ from typing import Final
 from palimpsest.core.format import tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.index_text import ORIGINS
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import ORIGINS, Note
 from palimpsest.memory.recall.selection import more_line, one_line
 from palimpsest.memory.showing.newer import older_mark, shown_time
 

@@ -11,7 +11,7 @@ from palimpsest.memory.note import Note, NoteKind, Trust
 from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.showing.newer import Statement
+from palimpsest.memory.showing.newer import ComparedNote
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance, time_of
 from palimpsest.memory.weighing.staleness import cited_files
 
@@ -97,9 +97,9 @@ def listed(entries: Mapping[str, IndexedNote], now: datetime) -> Iterator[Note]:
             yield replace(_BLANK, name=name, **known)
 
 
-def statement_of(name: str, entry: IndexedNote, words: frozenset[str]) -> Statement:
+def compared_note(name: str, entry: IndexedNote, words: frozenset[str]) -> ComparedNote:
     """Return a note of these words as it is compared with older and newer ones."""
-    return Statement(name, words, entry.when, entry.trust, entry.person, int(entry.stamp.partition(".")[0]))
+    return ComparedNote(name, words, entry.when, entry.trust, entry.person, int(entry.stamp.partition(".")[0]))
 
 
 def pinned_names(entries: Mapping[str, IndexedNote]) -> frozenset[str]:

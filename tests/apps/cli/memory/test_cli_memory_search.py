@@ -55,6 +55,35 @@ def test_turns_of_past_sessions_of_this_project_follow_the_notes(pal: Pal, tmp_p
     assert sorted(each["evidence"][0] for each in every[1:]) == ["one:1", "two:1"]
 
 
+def test_every_project_answers_the_questions_that_are_about_it(pal: Pal, tmp_path: Path) -> None:
+    animals = ("flamingo", "walrus", "badger", "heron")
+    things = ("cache", "queue", "gateway", "ledger", "scheduler", "mailer", "importer", "index", "proxy", "archive")
+    for animal in animals:
+        (tmp_path / animal).mkdir()
+        talk = [f"Please look at the {thing} of the service again, step {step}." for step in range(3) for thing in things]
+        session(pal, animal, tmp_path / animal, *talk, *(f"The {thing} of {animal} listens on {thing}-{animal}." for thing in things))
+    for animal in animals:
+        for place, thing in enumerate(things):
+            every = search(pal, tmp_path / "flamingo", f"where does the {thing} of {animal} listen", "--all-sessions", "--limit", "3")
+            assert f"{animal}:{2 * (30 + place) + 1}" in [each["evidence"][0] for each in every], (animal, thing)
+
+
+def test_notes_leave_room_for_what_was_said(pal: Pal, tmp_path: Path) -> None:
+    session(pal, "one", tmp_path, "The flamingo cache is rebuilt by the nightly job.")
+    for place in range(4):
+        pal("memory", "add", f"The flamingo has wing {place}.", "--about", f"flamingo {place}", "--cwd", str(tmp_path))
+    assert [each["status"] for each in search(pal, tmp_path, "flamingo", "--sessions", "--limit", "2")] == ["active", "said"]
+
+
+def test_what_holds_only_later_is_not_found_as_true_now_and_what_it_replaces_holds_until_then(pal: Pal, tmp_path: Path) -> None:
+    add = ("memory", "add", "--attribute", "staging.name", "--cwd", str(tmp_path))
+    pal(*add, "The staging server is alpha.")
+    pal(*add, "The staging server is beta.", "--from", "2099-01-01")
+    assert [each["text"] for each in search(pal, tmp_path, "staging", "server")] == ["The staging server is alpha."]
+    pal(*add, "The staging server is gamma.", "--from", "2020-01-01")
+    assert [each["text"] for each in search(pal, tmp_path, "staging", "server")][:1] == ["The staging server is gamma."]
+
+
 def test_what_was_forgotten_is_found_in_no_session(pal: Pal, tmp_path: Path) -> None:
     session(pal, "one", tmp_path, "The flamingo code is 4711.")
     assert [each["evidence"] for each in search(pal, tmp_path, "flamingo", "--sessions")] == [["one:1"]]

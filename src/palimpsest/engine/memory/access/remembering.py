@@ -70,14 +70,14 @@ def _judged(given: RememberArguments, read: SessionRead, memory: Memory) -> Acce
     call = read.call(f"{given.text}\n{given.about}\n{given.attribute}\n{given.person}\n{given.relationship}")
     said = read.sources if quoted is None else (*read.sources, quoted)
     if quoted is not None:
-        outcome = judge_change(_change(given, (quoted.id,), first_words(given.quote), memory), said, memory)
+        outcome = judge_change(_change(given, (quoted.id,), first_words(given.quote), memory, read.at), said, memory)
         if isinstance(outcome, AcceptedChange) or given.kind in ("user", "feedback"):
             return outcome
     ids = (call.id,) if quoted is None else (quoted.id, call.id)
-    return judge_change(_change(given, ids, first_words(given.text), memory), (*said, call), memory)
+    return judge_change(_change(given, ids, first_words(given.text), memory, read.at), (*said, call), memory)
 
 
-def _change(given: RememberArguments, evidence: tuple[str, ...], quote: str, memory: Memory) -> Change:
+def _change(given: RememberArguments, evidence: tuple[str, ...], quote: str, memory: Memory, now: str) -> Change:
     draft = Draft(
         kind=given.kind,
         about=given.about or first_line(given.text),
@@ -87,7 +87,7 @@ def _change(given: RememberArguments, evidence: tuple[str, ...], quote: str, mem
         relationship=given.relationship,
         attribute=given.attribute,
     )
-    replaced = given.replaces or same_attribute(memory, draft)
+    replaced = given.replaces or same_attribute(memory, draft, now)
     return SupersedeNote(replaced, draft, evidence, quote) if replaced else AddNote(draft, evidence, quote)
 
 

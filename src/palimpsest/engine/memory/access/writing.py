@@ -12,8 +12,10 @@ from palimpsest.engine.memory.notebook import Notebook, NoteEvent
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
 from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind, check_note, name_of
 from palimpsest.memory.note_file import decode_note
+from palimpsest.memory.showing.note_units import holds_at
 from palimpsest.memory.weighing.conflicts import begins_later, supersede
 from palimpsest.memory.weighing.duplicates import claim_of
+from palimpsest.memory.weighing.importance import time_of
 from palimpsest.memory.weighing.quotation import Draft
 
 Place: TypeAlias = Literal["active", "quarantine", "past"]
@@ -77,7 +79,7 @@ def add_note(notebook: Notebook, given: NewNote, now: str) -> tuple[NoteEvent, .
         if same is not None and same.name != given.replaces:
             evidence = (*same.evidence, event)[-MOST_EVIDENCE:]
             return AcceptedChange((replace(same, evidence=evidence, when=now, trust="stated", rev=same.rev + 1),), reason="confirmed")
-        replaced = given.replaces or same_attribute(memory, note)
+        replaced = given.replaces or same_attribute(memory, note, now)
         if not replaced:
             return AcceptedChange((note,), reason="added")
         if replaced not in memory.notes:
@@ -139,13 +141,18 @@ def first_line(text: str) -> str:
     return line if len(line) <= LONGEST_ABOUT else f"{line[: LONGEST_ABOUT - 1]}…"
 
 
-def same_attribute(memory: Memory, draft: Draft | Note) -> str:
-    """Return the name of the active note with another value of the same attribute of the same person; empty if there is none."""
+def same_attribute(memory: Memory, draft: Draft | Note, now: str) -> str:
+    """Return the name of the active note with another value of the same attribute of the same person; empty if there is none.
+
+    Of several that of `now` counts, before what holds earlier or later.
+    """
     if not draft.attribute or draft.policy != "single":
         return ""
     person, text = draft.person.casefold(), draft.body.strip()
     same = (note for note in memory.notes.values() if note.attribute == draft.attribute and note.policy == "single")
-    return next((note.name for note in same if note.person.casefold() == person and note.body.strip() != text), "")
+    found = [note for note in same if note.person.casefold() == person and note.body.strip() != text]
+    found.sort(key=lambda note: not holds_at(time_of(now), note.valid_from, note.valid_to))
+    return found[0].name if found else ""
 
 
 def _advice(name: str, names: set[str], places: tuple[Place, ...]) -> str:

@@ -6,8 +6,7 @@ from typing import Final
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.index_text import ORIGINS
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import ORIGINS, Note
 from palimpsest.memory.recall.dated.dates import day_of
 from palimpsest.memory.recall.selection import RECALL_TOKENS, RecalledLines, one_line
 from palimpsest.memory.recall.terms import fold, query_terms

@@ -14,7 +14,7 @@ from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.newer import NewerNotes
-from palimpsest.memory.showing.note_units import IndexedNote, entry_of, statement_of, unit_of
+from palimpsest.memory.showing.note_units import IndexedNote, compared_note, entry_of, unit_of
 
 if TYPE_CHECKING:
     from palimpsest.engine.memory.project_memory import ProjectMemory
@@ -140,7 +140,7 @@ class NoteIndex:
             if self._newer is None:
                 index = self._joined if self._joined is not None else RecallIndex()
                 words = {name: frozenset(index.sequences[number]) for name, number in index.numbers.items()}
-                self._newer = NewerNotes(statement_of(name, self.entries[name], words[name]) for name in words)
+                self._newer = NewerNotes(compared_note(name, self.entries[name], words[name]) for name in words)
             return self._newer
 
     def similar(self, index: RecallIndex, query: str) -> "Similar | None":
