@@ -25,7 +25,7 @@ from palimpsest.engine.loop.business import BusinessState
 from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -265,7 +265,7 @@ class Agent:
             await self.children.interrupt()
 
     def _spent_by_child(self) -> Mapping[str, Spent]:
-        return {} if self.children is None else self.children.spent()
+        return recorded_children(self.session.log) if self.children is None else self.children.spent()
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""
