@@ -105,7 +105,7 @@ def test_every_place_says_that_the_cost_is_unknown_if_that_of_one_call_is(pal: P
 
 
 def test_sub_agents_are_part_of_what_a_session_cost(pal: Pal) -> None:
-    child = [ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=1), cost_usd=SUM)]
+    child: list[Body] = [ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=1), cost_usd=SUM)]
     write(pal, "one", bodies_of(tuple(child)))
     write(pal, "two", bodies_of(), EventRef("one", 1))
     assert places(pal, "one") == {
