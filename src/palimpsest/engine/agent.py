@@ -138,9 +138,8 @@ class Agent:
         root = Path(cwd).resolve()
         toolbox = _by_name(tools)
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
-        self.resources = AsyncExitStack()
-        asked = _providers(provider, self.resources)
-        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=asked, earlier=earlier)
+        self.resources, look = AsyncExitStack(), WorkTree(str(root))
+        environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
@@ -173,8 +172,7 @@ class Agent:
         self.meter: TurnMeter | None = None
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
-        self._is_resumed = bool(resume)
-        self._has_ended = False
+        self._is_resumed, self._has_ended = bool(resume), False
 
     @property
     def id(self) -> str:
