@@ -310,9 +310,9 @@ class JobSituation:
 
     `job` is what the log says about the job itself. `has_news` is true if the conversation went on since its cursor. `usd` is what its
     calls in this session have cost, in US dollars, or `None` if that is not known, and `now` is in milliseconds. `used` are the tokens of
-    the next request of a turn, as the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same of the user's earlier sessions;
-    `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `bills`, where they are known, are the input tokens
-    that were paid, and those that the same requests would have cost without edits and reads.
+    the next request of a turn, as the profile counts them. `account` is what its cache has cost and the pauses so far, `earlier` the same
+    of the user's earlier sessions; `lifetime` is the one that its prefixes have if nothing chooses, in milliseconds. `bills`, where they
+    are known, are the input tokens that were paid, and those that the same requests would have cost without edits and reads.
     """
 
     moment: JobMoment

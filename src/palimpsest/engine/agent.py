@@ -26,7 +26,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -140,9 +140,8 @@ class Agent:
         # All that can be refused is read before there is a session.
         by_name, at_moments, declared = _by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
-        self.resources = AsyncExitStack()
-        asked = _providers(provider, self.resources)
-        environment = Environment(*stores, cards=cards, look=WorkTree(str(root)), provider=asked, earlier=earlier)
+        self.resources, look = AsyncExitStack(), WorkTree(str(root))
+        environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
         if resume:
             self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
         else:
@@ -282,7 +281,7 @@ class Agent:
                 await self.children.interrupt()
 
     def _spent_by_child(self) -> Mapping[str, Spent]:
-        return {} if self.children is None else self.children.spent()
+        return recorded_children(self.session.log) if self.children is None else self.children.spent()
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""

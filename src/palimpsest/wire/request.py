@@ -63,9 +63,9 @@ class Params(Value, frozen=True):
     `tool_choice` is auto, none, required or the name of a tool. `echo` sends thinking without a signature back on Chat Completions.
     `model` and `reasoning` override the card: the model name that is sent, and whether Responses is asked to reason. `frontier` and `entry`
     are ids of items that get a cache breakpoint under the `palimpsest` rule: the last one before an edit, and the end of the cached prefix.
-    `states_limit` is false for programs that let OpenAI's wires reply at any length. `metadata` is sent as `client_metadata` on Responses. `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which
-    takes fewer fields. `CallStarted.params` records the result of `resolved_params`, so that the request can be rebuilt after its card has
-    changed.
+    `states_limit` is false for programs that let OpenAI's wires reply at any length. `metadata` is sent as `client_metadata` on
+    Responses. `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes fewer fields.
+    `CallStarted.params` records the result of `resolved_params`, so that the request can be rebuilt after its card has changed.
     """
 
     max_tokens: int | None = None

@@ -13,7 +13,7 @@ from palimpsest.audit.pricing.keeping import (
     LIFETIME_LOSS,
     MOST_READS,
     CacheLifetime,
-    Tariff,
+    CacheTariff,
     allowance,
     chosen_lifetime,
     joined,
@@ -28,7 +28,7 @@ from palimpsest.core.situation import CacheAccount
 from palimpsest.wire.models.cards import card
 
 MINUTE = 60_000
-CLAUDE = Tariff(0.1, 5.0, CacheLifetime(FIVE_MINUTES_MS, 1.25), CacheLifetime(HOUR_MS, 2.0))
+CLAUDE = CacheTariff(0.1, 5.0, CacheLifetime(FIVE_MINUTES_MS, 1.25), CacheLifetime(HOUR_MS, 2.0))
 NOTHING = CacheAccount()
 
 

@@ -5,13 +5,17 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 from situations import CLAUDE, prefix, situation, size, words
+from workplace import work
 
 from palimpsest.audit.pricing.prefixes import WarmPrefixes
 from palimpsest.audit.pricing.price import Rates, fold_price, price_of_fold, rates_of, rent_of_call, request_after_fold, tokens_after_fold
+from palimpsest.core.events import CallStarted, Failed, ModelReplied, TurnStarted, Usage, UserSaid
 from palimpsest.core.items import Item, Text
-from palimpsest.core.situation import PARTS, Cache, Evidence, UserMessage
+from palimpsest.core.situation import PARTS, Cache, CacheAccount, Evidence, UserMessage
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import Reported, View
+from palimpsest.profiles.named import profile
+from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import ModelCard, Prices, card, resized
 
 HEAD = (Item("0.0", "context", Text("x20000")),)
@@ -87,3 +91,22 @@ def test_a_fold_is_priced_by_what_is_cached_now() -> None:
 def test_rates_come_from_the_card_and_the_lifetime_of_the_newest_entry(model: ModelCard, ttl: int, rates: Rates) -> None:
     found = rates_of(model, Cache((prefix("1.0", 5_000, ttl=ttl),)))
     assert (found.write, found.read, found.output) == pytest.approx((rates.write, rates.read, rates.output))
+
+
+def test_an_outage_costs_no_rent_and_is_no_pause() -> None:
+    def after(failures: int) -> tuple[float, CacheAccount, int | None]:
+        clock = FixedClock(0)
+        session = work(profile("palimpsest"), CLAUDE, clock=clock)
+        for body in (UserSaid((Text("word " * 60_000),)), TurnStarted()):
+            session.log.append(body, foreign=True)
+        for number in range(failures + 2):
+            started = session.log.append(CallStarted(CLAUDE.name, "anthropic"), foreign=True).seq
+            fails = 0 < number <= failures
+            reply = ModelReplied((), call=started, usage=Usage(input=80_000))
+            session.log.append(Failed("call", "provider", call=started, purpose="turn") if fails else reply, foreign=True)
+        derived = session.derived
+        return derived.rent.value, derived.account.value(), derived.cache.value().called
+
+    calm = after(0)
+    assert calm[0] > 0
+    assert after(20) == calm

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
 from workplace import answered_by, say, work
 
@@ -10,6 +11,7 @@ from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, Prov
 from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage, UserSaid
 from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Image, Text, Thinking, ToolCall
+from palimpsest.engine.agent import Agent
 from palimpsest.engine.calls.call import turn_request
 from palimpsest.engine.calls.sending import Outgoing, send, with_reply_limit
 from palimpsest.engine.session import Session
@@ -148,3 +150,42 @@ def test_a_side_call_is_recorded_with_its_purpose_and_leaves_the_view_as_it_is()
 def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int) -> None:
     small = card("claude-sonnet-4-5", window=200_000)
     assert with_reply_limit(Params(), small, used, wanted).max_tokens == limit
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "limit"),
+    [
+        ("claude-sonnet-4-5", "max_tokens", 64_000),
+        ("gpt-5", "max_output_tokens", 128_000),
+        # It refuses more.
+        ("gpt-5-chat-latest", "max_output_tokens", 16_384),
+        ("openai-compatible/mistral-large", "max_tokens", 8_192),
+        # Models of OpenAI refuse the older field, whoever serves them; open ones of theirs run on servers that know no other.
+        ("openai-compatible/openai/gpt-5.5", "max_completion_tokens", 8_192),
+        ("openai-compatible/o4-mini", "max_completion_tokens", 8_192),
+        ("openai-compatible/openai/gpt-oss-120b", "max_tokens", 8_192),
+        ("local/mine", "max_tokens", 2_048),
+    ],
+)
+def test_every_request_states_the_reply_limit_of_the_card_in_the_field_of_its_api(model: str, field: str, limit: int) -> None:
+    provider = Scripted("ok")
+
+    async def run() -> None:
+        async with Agent(model, provider=provider) as agent:
+            await agent.ask("go")
+
+    asyncio.run(run())
+    body = msgspec.json.decode(provider.requests[0].body)
+    fields = {name: body[name] for name in ("max_tokens", "max_output_tokens", "max_completion_tokens") if name in body}
+    assert fields == {field: limit}
+
+
+def test_a_profile_of_a_program_that_states_no_limit_states_none() -> None:
+    provider = Scripted("ok")
+
+    async def run() -> None:
+        async with Agent("gpt-5", provider=provider, profile="codex") as agent:
+            await agent.ask("go")
+
+    asyncio.run(run())
+    assert "max_output_tokens" not in msgspec.json.decode(provider.requests[0].body)

@@ -83,14 +83,14 @@ def test_a_project_cannot_loosen_redirect_or_name_a_key(files: Files, line: str)
 
 def test_the_keys_of_a_project_are_those_that_choose_or_restrict() -> None:
     allowed = [key.name for key in KEYS.values() if key.project]
-    assert allowed == ["model", "profile", "max_turns", "max_tools", "max_seconds", "max_usd", "permissions.deny"]
+    assert allowed == ["model", "profile", "max_turns", "max_tools", "max_seconds", "max_usd", "max_tokens", "permissions.deny"]
 
 
 def test_a_project_can_lower_a_limit_of_the_user_and_not_raise_it(files: Files) -> None:
-    files.user.write_text("max_usd = 2\nmax_turns = 10\n")
-    files.project.write_text("max_usd = 500\nmax_turns = 5\n")
+    files.user.write_text("max_usd = 2\nmax_turns = 10\nmax_tokens = 5000\n")
+    files.project.write_text("max_usd = 500\nmax_turns = 5\nmax_tokens = 9000\n")
     settings = files.resolve()
-    assert settings.config == Config(max_usd=2.0, max_turns=5)
+    assert settings.config == Config(max_usd=2.0, max_turns=5, max_tokens=5_000)
     assert (settings.source("max_usd"), settings.source("max_turns")) == (f"{files.user}:1", f"{files.project}:2")
 
 

@@ -43,8 +43,20 @@ def test_everything_in_a_new_project_file_may_be_set_there(tmp_path: Path) -> No
     path.write_text(uncommented(project_template()))
     settings = resolve(None, tmp_path, {})
     assert (settings.problems, settings.refused) == ((), ())
-    assert list(settings.settings) == ["model", "profile", "max_turns", "max_tools", "max_seconds", "max_usd", "permissions.deny"]
+    assert list(settings.settings) == [
+        "model",
+        "profile",
+        "max_turns",
+        "max_tools",
+        "max_seconds",
+        "max_usd",
+        "max_tokens",
+        "permissions.deny",
+    ]
 
 
 def test_the_file_names_the_variable_of_a_key_and_says_what_is_not_set() -> None:
-    assert "\n# Most US dollars of one prompt. Not set by default. (PAL_MAX_USD)\n# max_usd = 2.5\n" in user_template()
+    assert (
+        "\n# Most US dollars of one prompt; refused where no price is known. Not set by default. (PAL_MAX_USD)\n# max_usd = 2.5\n"
+        in user_template()
+    )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as with_
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class RememberingAgent:
     replies: tuple[ScriptedReply, ...] = ()
     extractions: tuple[ScriptedReply, ...] = ()
     updates: tuple[ScriptedReply, ...] = ()
-    config: MemoryConfig = MemoryConfig(jobs="auto")
+    config: MemoryConfig = field(default_factory=lambda: MemoryConfig(jobs="auto"))
     profile: str = "palimpsest"
     goes_on: bool = True
 

@@ -61,7 +61,7 @@ def watch_after_reply(watch: CacheReads, usage: Usage) -> CacheReads:
 _MOST_MISSES = 2
 
 
-class SentCall(Value, frozen=True):
+class AwaitedCall(Value, frozen=True):
     """A turn call without an outcome: its time in milliseconds, and the unscaled tokens of its request."""
 
     call: CallStarted
@@ -75,7 +75,7 @@ class _CacheSnapshot(Value, frozen=True):
     cache: Cache = Cache()
     call: CallStarted | None = None
     raw: int | None = None
-    sent: SentCall | None = None
+    sent: AwaitedCall | None = None
 
 
 class CacheProjection(StateProjection):
@@ -112,7 +112,7 @@ class CacheProjection(StateProjection):
         self._head, self._items, view = views.head_before, views.items_before, views.view
         match body:
             case CallStarted(purpose="turn") as call:
-                self._sent = SentCall(call, event.at, counter.raw(view))
+                self._sent = AwaitedCall(call, event.at, counter.raw(view))
             case ModelReplied(purpose="turn", usage=usage):
                 self._take_in(card)
                 self._end_call(usage, event.at, counter, card)

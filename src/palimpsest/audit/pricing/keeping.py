@@ -24,7 +24,7 @@ class CacheLifetime(Value, frozen=True):
     write: float
 
 
-class Tariff(Value, frozen=True):
+class CacheTariff(Value, frozen=True):
     """Prices of a cache in input tokens: of a read, of a token of a reply, and of a write for the default and the extended lifetime.
 
     Both lifetimes are the same where there is only one.
@@ -40,7 +40,7 @@ class Tariff(Value, frozen=True):
         return self.long if ms == self.long.ms else self.short
 
 
-def tariff_of(card: Card) -> Tariff | None:
+def tariff_of(card: Card) -> CacheTariff | None:
     """The tariff of a model; `None` if it has no prices, reads that cost as much as input or nothing, or no lifetime that can be relied on.
 
     Automatic caches promise none: of five recorded sessions with one, keep-alive would have made four dearer.
@@ -52,7 +52,7 @@ def tariff_of(card: Card) -> Tariff | None:
     short = long = CacheLifetime(FIVE_MINUTES_MS, write)
     if prices.cache_write_long is not None:
         long = CacheLifetime(HOUR_MS, prices.cache_write_long / prices.input)
-    return Tariff(prices.cache_read / prices.input, prices.output / prices.input, short, long)
+    return CacheTariff(prices.cache_read / prices.input, prices.output / prices.input, short, long)
 
 
 def joined(account: CacheAccount, earlier: CacheAccount) -> CacheAccount:
@@ -83,7 +83,7 @@ def survival(account: CacheAccount, ms: int, *, working: bool) -> float:
 
 
 def reads_worth(
-    account: CacheAccount, tariff: Tariff, lifetime_ms: int, interval_ms: int, *, working: bool, done: int = 0, most: int = MOST_READS
+    account: CacheAccount, tariff: CacheTariff, lifetime_ms: int, interval_ms: int, *, working: bool, done: int = 0, most: int = MOST_READS
 ) -> int:
     """How many reads of a prefix in one pause pay, those `done` included; `done` if no further one does.
 
@@ -120,7 +120,7 @@ def room_of(bills: tuple[float, float], loss: float) -> float:
     return (1 + loss) * direct - paid
 
 
-def reserve(tariff: Tariff, own_ms: int, lifetime_ms: int, tokens: int) -> float:
+def reserve(tariff: CacheTariff, own_ms: int, lifetime_ms: int, tokens: int) -> float:
     """Input tokens that a live prefix of so many `tokens` may still lose, because it lives for less than `own_ms`; 0 if it does not.
 
     A pause that only the longer lifetime outlasts costs a write at the price of that lifetime where it would have been a read.
@@ -132,7 +132,7 @@ def reserve(tariff: Tariff, own_ms: int, lifetime_ms: int, tokens: int) -> float
 def chosen_lifetime(
     account: CacheAccount,
     earlier: CacheAccount,
-    tariff: Tariff,
+    tariff: CacheTariff,
     own_ms: int,
     *,
     cached: tuple[int, int] | None,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS
 from palimpsest.audit.pricing.cache_state import CacheProjection
-from palimpsest.audit.pricing.keeping import CacheLifetime, Tariff, tariff_of
+from palimpsest.audit.pricing.keeping import CacheLifetime, CacheTariff, tariff_of
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Value
@@ -116,7 +116,7 @@ def with_pause(account: CacheAccount, pause: int, *, working: bool) -> CacheAcco
     return replace(account, waiting=(*account.waiting, pause)[-MOST_PAUSES:])
 
 
-def after_call(account: CacheAccount, call: StartedCall, usage: Usage, tariff: Tariff) -> CacheAccount:
+def after_call(account: CacheAccount, call: StartedCall, usage: Usage, tariff: CacheTariff) -> CacheAccount:
     """The account after a reply: what was paid, and what the same call would have cost under each lifetime without keep-alive."""
     # What was read says what could be read, unless the prefix had expired.
     prefix = usage.cache_read if call.live else max(usage.cache_read, min(call.prefix, usage.prompt))
@@ -134,7 +134,7 @@ def after_call(account: CacheAccount, call: StartedCall, usage: Usage, tariff: T
     )
 
 
-def price(usage: Usage, tariff: Tariff) -> float:
+def price(usage: Usage, tariff: CacheTariff) -> float:
     """What a call cost, in input tokens."""
     written = tariff.short.write * usage.cache_write + tariff.long.write * usage.cache_write_long
     return usage.input + tariff.read * usage.cache_read + written + tariff.output * usage.output

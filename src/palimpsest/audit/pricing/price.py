@@ -121,7 +121,7 @@ class RentProjection:
         self._metering = metering
         self._evidence = evidence
         self._parts = parts
-        self.reset()
+        self._state = _Rent()
 
     @property
     def value(self) -> float:

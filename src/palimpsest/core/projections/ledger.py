@@ -76,10 +76,10 @@ class LedgerProjection(StateProjection):
     def _count_reply(self, reply: ModelReplied, at: int) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
-            self._add(reply.model, "", reply.purpose, reply.usage, at)
+            self._add(reply.model, "", reply.purpose, reply.usage, at=at)
             return
         unmeasured = int(call.is_ours and not reply.usage.total)
-        self._add(reply.model, call.model, call.purpose, reply.usage, at, unmeasured)
+        self._add(reply.model, call.model, call.purpose, reply.usage, at=at, unmeasured=unmeasured)
         if call.estimate:
             self._calibration = learn(self._calibration, call.model, call.estimate, reply.usage.prompt, call.tools)
 
@@ -88,7 +88,7 @@ class LedgerProjection(StateProjection):
         call = self._close(interrupted.call, interrupted.purpose)
         if interrupted.usage != Usage():
             asked = "" if call is None else call.model
-            self._add(interrupted.model, asked, interrupted.purpose, interrupted.usage, at)
+            self._add(interrupted.model, asked, interrupted.purpose, interrupted.usage, at=at)
 
     def _close(self, seq: int | None, purpose: str = "") -> OpenCall | None:
         """Remove and return an open call: call `seq`, or the newest of that purpose if `seq` is `None`; `None` if there is none."""
@@ -97,7 +97,7 @@ class LedgerProjection(StateProjection):
         newest = next((call.seq for call in reversed(self._open.values()) if not purpose or call.purpose == purpose), None)
         return None if newest is None else self._open.pop(newest)
 
-    def _add(self, model: str, asked: str, purpose: str, usage: Usage, at: int, unmeasured: int = 0) -> None:
+    def _add(self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0) -> None:
         step = bisect_left(PRICE_STEPS, usage.prompt)
         key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
         sums = self._sums.setdefault(key, [0] * 8)

@@ -189,7 +189,7 @@ def learn(calibration: Calibration, model: str, estimated: int, reported: int, t
 
 def _tools_tokens(before: CalibrationSums, estimated: int, reported: int, tools: int) -> int:
     """Return the tokens of tool declarations that are new: what is left beside a view of a known factor, else their share by estimates."""
-    if not before.estimated:
-        return reported * tools // (estimated + tools)
-    left = reported - estimated * before.reported / before.estimated
-    return round(min(tools * HIGHEST_FACTOR, max(tools * LOWEST_FACTOR, left)))
+    factor = before.reported / before.estimated if before.estimated else reported / (estimated + tools)
+    found = reported - estimated * factor
+    # Whatever else a server counts is no tool.
+    return round(min(tools * HIGHEST_FACTOR, max(tools * LOWEST_FACTOR, found)))

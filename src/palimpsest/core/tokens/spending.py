@@ -20,9 +20,9 @@ PRICE_STEPS: Final = (
 class Spending(Value, frozen=True):
     """Usage of calls that one price holds for: of one model, purpose and UTC day, with prompts between the same two `PRICE_STEPS`.
 
-    `model` is the model that replied, or the asked one or that of the session if the reply names none; `asked` is the model of the call, empty where none is
-    recorded. `day` counts from 1970, `above` is the highest step that the prompts exceed, or 0. `unmeasured` counts the replies to our
-    own requests that reported no usage: what they cost is unknown.
+    `model` is the model that replied, or the asked one or that of the session if the reply names none; `asked` is the model of the
+    call, empty where none is recorded. `day` counts from 1970, `above` is the highest step that the prompts exceed, or 0. `unmeasured`
+    counts the replies to our own requests that reported no usage: what they cost is unknown.
     """
 
     model: str

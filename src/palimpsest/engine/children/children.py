@@ -33,7 +33,7 @@ from palimpsest.engine.children.roles import DEFAULT_ROLE, AgentRole, narrower_l
 from palimpsest.engine.children.tree import AgentTree, Slot
 from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.loop.ending import Result, uncancelled
-from palimpsest.engine.loop.limits import NOTHING, Spent, session_usd
+from palimpsest.engine.loop.limits import NOTHING, Spent, recorded_children, session_usd
 from palimpsest.stores.home import AnyHome, new_id, remove
 from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
 
@@ -119,14 +119,11 @@ class ChildAgents:
 
     def spent(self) -> dict[str, Spent]:
         """What each sub-agent and those below it have spent so far, by session."""
-        found: dict[str, Spent] = {}
-        for record in self._agent.session.log.children:
-            child = self._known.get(record.session)
-            if child is None or child.agent is None:
-                found[record.session] = Spent(record.usage.total + record.children_tokens, record.total_usd)
-            else:
+        found = recorded_children(self._agent.session.log)
+        for child in self._known.values():
+            if child.agent is not None and child.session in found:
                 own = child.agent.session
-                found[record.session] = Spent(own.log.ledger.usage.total, session_usd(own)) + child.agent.children_spent()
+                found[child.session] = Spent(own.log.ledger.usage.total, session_usd(own)) + child.agent.children_spent()
         return found
 
     def state(self, name: str) -> ChildOutcome:

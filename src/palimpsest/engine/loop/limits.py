@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.log.log import Log
 from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.session import Session
@@ -69,6 +70,11 @@ class Spent(Struct, frozen=True):
 
 
 NOTHING: Final = Spent()
+
+
+def recorded_children(log: Log) -> dict[str, Spent]:
+    """What each sub-agent and those below it had spent when its end was recorded, by session."""
+    return {each.session: Spent(each.usage.total + each.children_tokens, each.total_usd) for each in log.children}
 
 
 def price_book(session: Session) -> PriceBook:

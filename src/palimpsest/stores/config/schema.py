@@ -15,6 +15,7 @@ DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_LARGEST_MB: Final = 10
 
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+_TurnTokens: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000_000_000)]
 _Level: TypeAlias = Annotated[int, Meta(ge=1, le=64)]
 _Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 _Dollars: TypeAlias = Annotated[float, Meta(gt=0, le=1_000_000)]
@@ -120,7 +121,9 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     max_turns: Annotated[_Count | None, Meta(description="Most model calls of one task of a sub-agent.", extra=_example("50"))] = None
     max_seconds: Annotated[_Seconds | None, Meta(description="Most seconds of one task of a sub-agent.", extra=_example("1800"))] = None
     max_usd: Annotated[_Dollars | None, Meta(description="Most US dollars of one task of a sub-agent.", extra=_example("1"))] = None
-    max_tokens: Annotated[_Count | None, Meta(description="Most tokens of one task of a sub-agent.", extra=_example("2_000_000"))] = None
+    max_tokens: Annotated[_TurnTokens | None, Meta(description="Most tokens of one task of a sub-agent.", extra=_example("2_000_000"))] = (
+        None
+    )
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True):
@@ -211,7 +214,7 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(description="Most US dollars of one prompt; refused where no price is known.", extra=_PROJECT | _example("2.5")),
     ] = None
     max_tokens: Annotated[
-        _Count | None, Meta(description="Most tokens of one prompt, read and written.", extra=_PROJECT | _example("5_000_000"))
+        _TurnTokens | None, Meta(description="Most tokens of one prompt, read and written.", extra=_PROJECT | _example("5_000_000"))
     ] = None
     retries: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,

@@ -1,4 +1,4 @@
-"""Dollars of model calls: the only place where tokens become money. Unknown is `None`, never zero."""
+"""Dollars of model calls: the only place where tokens become money, and where an unknown price is `None`, never zero."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

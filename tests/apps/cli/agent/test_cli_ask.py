@@ -59,14 +59,15 @@ def test_json_is_one_value_with_session_text_stop_usage_and_cost(headless: Headl
     done = headless("-p", "hello", "--json", replies=("hi",))
     value = json.loads(done.stdout)
     assert done.returncode == 0
+    usd = (value["usage"]["input"] * 3 + value["usage"]["cache_write"] * 3.75 + value["usage"]["output"] * 15) / 1_000_000
     assert {**value, "session": "", "usage": {}} == {
         "session": "",
         "text": "hi",
         "stop": "done",
         "turns": 1,
         "usage": {},
-        "cost_usd": 0.0,
-        "own_usd": 0.0,
+        "cost_usd": pytest.approx(usd, abs=1e-6),
+        "own_usd": pytest.approx(usd, abs=1e-6),
         "children_usd": 0.0,
         "edits": 0,
     }
@@ -254,3 +255,29 @@ def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headle
     with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
         *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
     assert said.endswith("first second third")
+
+
+def test_a_limit_in_dollars_on_an_unknown_price_is_refused_before_a_session_is_made_and_tokens_are_limited_instead(
+    headless: Headless,
+) -> None:
+    done = headless("-p", "hello", "--model", "openai-compatible/mine", "--max-usd", "1", replies=("hi",))
+    why = "the limit of $1 cannot be kept, because no price is known for openai-compatible/mine; limit tokens instead (--max-tokens,"
+    assert (done.returncode, why in done.stderr, done.stdout) == (2, True, "")
+    assert headless("sessions", "--json").stdout.strip() == "[]"
+    done = headless(
+        "-p",
+        "hello",
+        "--model",
+        "openai-compatible/mine",
+        "--max-tokens",
+        "100",
+        "--json",
+        replies=({"calls": [{"tool": "glob", "args": {"pattern": "*"}}]}, "hi"),
+    )
+    value = json.loads(done.stdout)
+    assert (done.returncode, value["stop"], value["turns"], value["cost_usd"]) == (4, "max_total_tokens", 1, None)
+    (row,) = json.loads(headless("sessions", "--json").stdout)
+    assert (row["cost_usd"], row["tokens"]) == (
+        None,
+        sum(value["usage"][name] for name in ("input", "cache_read", "cache_write", "output")),
+    )

@@ -84,7 +84,7 @@ def test_init_of_a_project_writes_at_the_git_root_and_says_what_may_be_set(workp
     done = workplace("init", "--project")
     assert done.stdout.splitlines() == [
         f"wrote {workplace.project_file.resolve()}",
-        "it may set model, profile, max_turns, max_tools, max_seconds, max_usd, permissions.deny; other keys are ignored in it",
+        "it may set model, profile, max_turns, max_tools, max_seconds, max_usd, max_tokens, permissions.deny; other keys are ignored in it",
     ]
     again = json.loads(workplace("init", "--project", "--json").stdout)
     assert again["error"]["message"] == "the file exists; --force replaces it"

@@ -43,7 +43,7 @@ def test_a_sub_agent_names_its_parent_and_the_parent_its_sub_agents(pal: Pal) ->
         log.append(ChildOpened("bob", nickname="Bob", depth=1))
         while_open = pal("show", SMALL).stdout.splitlines()
     assert pal("show", "ada").stdout.splitlines()[0] == f"sub-agent Ada (explorer) of session {SMALL}"
-    ada, bob = "sub-agent Ada (explorer): completed, $0.75, session ada", "sub-agent Bob: {}, $0.00, session bob"
+    ada, bob = "sub-agent Ada (explorer): completed, $0.75, session ada", "sub-agent Bob: {}, cost unknown, session bob"
     assert while_open[:2] == [ada, bob.format("running")]
     assert pal("show", SMALL).stdout.splitlines()[:2] == [ada, bob.format("unknown")]
     with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:

@@ -45,7 +45,7 @@ def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes
     with folded(room) as (here, screen, edit):
         lines = [line for line in screen.scrollback() if line.startswith("▾")]
         assert len(lines) == 1
-        assert re.fullmatch(rf"▾ fold {edit}: \d+k? → \d+k? tokens, saves \$[\d.]+ a call, \$[\d.]+ at once \(Ctrl-T\)", lines[0])
+        assert re.fullmatch(rf"▾ fold {edit}: \d+k? → \d+k? tokens, saves \$[\d.]+ a call, saves \$[\d.]+ at once \(Ctrl-T\)", lines[0])
         screen.press("ctrl-t")
         screen.wait_for(f"❯ fold {edit}:")
         leave_list(screen)
@@ -245,9 +245,9 @@ def test_another_model_is_chosen_by_its_price_and_holds_after_the_turn_that_runs
         say(screen, "/mode plan")
         screen.wait_for("mode plan, was ask")
         say(screen, "/cost")
-        screen.wait_for("· claude-opus-4-1 turn: 1 calls, 1000 in (0% from the cache), 50 out, $0.02")
+        screen.wait_for("· claude-opus-4-1 turn: 1 call, 1000 in (0% from the cache), 50 out, $0.02")
         screen.wait_for("· together $0.02")
-        screen.wait_for("· $0.02 1 calls go on")
+        screen.wait_for("· $0.02 1 call go on")
 
 
 def test_tasks_processes_and_changed_files_show_details_and_a_process_is_stopped(room: Callable[..., Room]) -> None:

@@ -127,7 +127,7 @@ def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> S
 
 
 def _own_usd(row: SessionRow, book: PriceBook) -> float | None:
-    # Files of other programs may name no usage at all, and then their replies cost something that nobody knows.
+    # Files of other programs may name no usage at all, and then the cost of their replies is unknown.
     return None if row.ledger.calls and not row.ledger.usage.total else book.usd(row.ledger.spendings)
 
 

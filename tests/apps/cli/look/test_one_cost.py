@@ -1,0 +1,130 @@
+"""What a session cost: every place that shows it shows the sum of its calls, each at its own price."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from pal_runs import Pal
+
+from palimpsest.apps.terminal.commands.costs import cost_lines, turn_costs
+from palimpsest.apps.terminal.state import _counted
+from palimpsest.core.events import (
+    Body,
+    CallStarted,
+    ChildEnded,
+    ChildOpened,
+    EventRef,
+    Failed,
+    Interrupted,
+    ModelReplied,
+    SessionOpened,
+    Usage,
+)
+from palimpsest.core.format.texts import cost_text
+from palimpsest.core.log.log import Log
+from palimpsest.engine.agent import Agent
+from palimpsest.engine.loop.limits import price_book
+from palimpsest.foreign.exporting.turns import turns_of
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.ephemeral import FixedClock
+
+SONNET, LONG = "claude-sonnet-4-5", "claude-sonnet-4-5[1m]"
+BEGAN = 1_760_000_000_000
+
+
+def call(asked: str, usage: Usage, replied: str = "", purpose: str = "turn") -> tuple[Body, Body]:
+    return CallStarted(asked, "anthropic", digest="d", purpose=purpose), ModelReplied((), usage=usage, model=replied, purpose=purpose)
+
+
+# Two prompts of 120,000 tokens: above the step of long prompts together, below it one by one. Dollars beside each.
+CALLS: tuple[tuple[tuple[Body, ...], float], ...] = (
+    (call(LONG, Usage(input=120_000, output=1_000), "claude-sonnet-4-5-20250929"), 0.36 + 0.015),
+    (call(LONG, Usage(input=120_000), "an-alias-of-a-proxy"), 0.36),
+    (call(LONG, Usage(input=1_000, cache_read=250_000), SONNET), 0.006 + 0.15),
+    (call("gpt-5", Usage(input=10_000, output=1_000), "gpt-5-mini"), 0.0025 + 0.002),
+    (call(SONNET, Usage(output=2_000), purpose="job:titles"), 0.03),
+    ((CallStarted(SONNET, "anthropic", digest="d"), Failed("call", "provider", purpose="turn")), 0.0),
+    ((CallStarted(SONNET, "anthropic", digest="d"), Interrupted(None, usage=Usage(input=100_000))), 0.3),
+)
+SUM = sum(usd for _, usd in CALLS)
+UNKNOWN = call("openai-compatible/mine", Usage(input=5))
+UNMEASURED = call(SONNET, Usage())
+
+
+def write(pal: Pal, session: str, bodies: Sequence[Body], opener: EventRef | None = None) -> None:
+    clock = FixedClock(BEGAN)
+    with Log.create(pal.home.store, SessionOpened(session, model=SONNET, opener=opener), clock) as log:
+        for body in bodies:
+            log.append(body, foreign=True)
+
+
+def places(pal: Pal, session: str) -> dict[str, float | str | None]:
+    """What each place says that a session cost."""
+    found: dict[str, float | str | None] = {"pal sessions": {row["id"]: row["cost_usd"] for row in pal.json("sessions")}[session]}
+    family = [member["cost_usd"] for member in pal.json("agents", session)]
+    found["pal agents"] = None if None in family else sum(family)
+
+    async def shown() -> None:
+        async with Agent(SONNET, home=pal.home, resume=session, provider=Scripted(), jobs=()) as agent:
+            below = agent.children_spent().usd
+            own = _counted(agent.session).cost_usd
+            found["editor"] = agent.cost_usd()
+            found["footer"] = None if own is None or below is None else own + below
+            (together,) = [
+                line for line in cost_lines(agent, turn_costs(agent.session.log, price_book(agent.session))) if line.startswith("together")
+            ]
+            found["/cost"] = together.removeprefix("together ")
+
+    asyncio.run(shown())
+    return found
+
+
+def bodies_of(*more: tuple[Body, ...]) -> list[Body]:
+    return [body for bodies in (*(each for each, _ in CALLS), *more) for body in bodies]
+
+
+def test_every_place_shows_the_sum_of_the_calls(pal: Pal) -> None:
+    write(pal, "one", bodies_of())
+    assert places(pal, "one") == {
+        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(SUM)),
+        "/cost": cost_text(SUM),
+    }
+    (job,) = [row for row in pal.json("jobs", "one") if row["job"] == "titles"]
+    assert (job["calls"], job["cost_usd"]) == (1, pytest.approx(0.03))
+    with pal.home.open("one", write=False) as log:
+        assert sum(turn.cost or 0.0 for turn in turns_of(log)) == pytest.approx(SUM)
+
+
+@pytest.mark.parametrize("more", [UNKNOWN, UNMEASURED])
+def test_every_place_says_that_the_cost_is_unknown_if_that_of_one_call_is(pal: Pal, more: tuple[Body, ...]) -> None:
+    write(pal, "one", bodies_of(more))
+    assert places(pal, "one") == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert " unknown " in pal("sessions").stdout
+    assert "1 sub-agent" not in pal("agents", "one").stdout
+    assert "cost unknown in all" in pal("agents", "one").stdout
+
+
+def test_sub_agents_are_part_of_what_a_session_cost(pal: Pal) -> None:
+    child: list[Body] = [ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=1), cost_usd=SUM)]
+    write(pal, "one", bodies_of(tuple(child)))
+    write(pal, "two", bodies_of(), EventRef("one", 1))
+    assert places(pal, "one") == {
+        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(2 * SUM)),
+        "/cost": cost_text(2 * SUM),
+    }
+    assert [row["own_usd"] for row in pal.json("sessions")] == [pytest.approx(SUM)]
+    assert {row["id"]: row["cost_usd"] for row in pal.json("sessions", "--all")} == {
+        "one": pytest.approx(2 * SUM),
+        "two": pytest.approx(SUM),
+    }
+
+
+def test_a_card_that_is_written_later_makes_the_price_known_everywhere(pal: Pal) -> None:
+    write(pal, "one", bodies_of(UNKNOWN))
+    assert places(pal, "one")["pal sessions"] is None
+    text = '[cards."openai-compatible/mine"]\nlike = "openai-compatible/mine"\nprices = {input = 0, output = 0}\n'
+    (pal.home.folder / "cards.toml").write_text(text)
+    assert places(pal, "one") == {
+        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(SUM)),
+        "/cost": cost_text(SUM),
+    }
