@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("palimpsest", deadline=None, print_blob=True)
+# Every run draws other examples; `PAL_TEST_EXAMPLES` asks for more of them in one.
+settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=int(os.environ.get("PAL_TEST_EXAMPLES", "40")))
 settings.load_profile("palimpsest")
 
 # Variables of the environment: by the first the processes of a run are known, which inherit it; the second is the home of the run.

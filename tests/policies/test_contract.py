@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
@@ -86,10 +87,12 @@ def everywhere() -> Iterator[tuple[Place, str]]:
             yield place, session
 
 
+# Profiles that stand side by side share their policies, so that each sees every third session, the next one the others.
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WAYS)
-def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_that_fits(name: str) -> None:
+def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_that_fits(name: str, step: int) -> None:
     one = way(name)
-    for place, session_name in everywhere():
+    for place, session_name in islice(everywhere(), list(WAYS).index(name) % step, None, step):
         with at_work(place, session_name, one, cramped(place, session_name, 0.8)) as session:
             for moment in ("before_call", "asked"):
                 ran = looked_at(session, moment)

@@ -12,6 +12,8 @@ from palimpsest.core.pairs import unanswered_calls
 from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
 from palimpsest.lab.bench.counting import KINDS
 from palimpsest.lab.bench.finding import find_ripgrep
+from palimpsest.lab.bench.processes.gateway_bars import GATEWAY_BARS
+from palimpsest.lab.bench.processes.terminal import TERMINAL_BARS
 from palimpsest.lab.bench.replaying import LIMITED_TOKENS
 from palimpsest.lab.bench.suite import GROUPS, bars_named, run_bench
 from palimpsest.lab.bench.tables import tables_of
@@ -112,11 +114,15 @@ def test_works_take_turns_and_a_unit_is_as_long_as_itself() -> None:
     assert unit.milliseconds > 0
 
 
-def test_a_tiny_run_measures_every_bar(tmp_path: Path) -> None:
-    report = run_bench(tmp_path, quick=True, sizes=TINY, announce=_silent, pal_command=(sys.executable, "-m", "palimpsest.apps.cli"))
+# The bars of processes take a minute; tests of the terminal and of the gateway run these processes anyway.
+@pytest.mark.parametrize("left_out", [TERMINAL_BARS | GATEWAY_BARS, pytest.param(frozenset(), marks=pytest.mark.long)], ids=["", "all"])
+def test_a_tiny_run_measures_every_bar(tmp_path: Path, left_out: frozenset[str]) -> None:
+    command = (sys.executable, "-m", "palimpsest.apps.cli")
+    wanted = frozenset(GOALS) - left_out
+    report = run_bench(tmp_path, wanted=wanted, quick=True, sizes=TINY, announce=_silent, pal_command=command)
     values = {each.name: each.value for each in report.bars}
 
-    assert list(values) == list(GOALS)
+    assert list(values) == [name for name in GOALS if name in wanted]
     # So short a session is folded only where that is forced, so that there is nothing to read again.
     assert [name for name, value in values.items() if value is None or value <= 0] == ["rereads", "rereads_strings", "invalid"]
     assert all(each.ok is True for each in report.bars if each.limit is None and each.value is not None)

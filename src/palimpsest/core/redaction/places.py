@@ -33,7 +33,7 @@ _NO_SECRET: Final = lazy_pattern(
     r"confirmation|product|continuation|page|lock|change|request|"
     r"update|sync|cancel|surrogate|websocket|action|verification|import|unit)[_ .-]?$|:$|::[A-Za-z]{0,22}$"
 )
-# A header such as `Fastly-Key`, and names of tokens that let somebody in: their UUIDs are secrets, while others are ids.
+# A header such as `Fastly-Key`, and names of tokens that open an account: their UUIDs are secrets, while others are ids.
 _HEADER: Final = lazy_pattern(r"(?:^|[\s\"'`])[A-Z][A-Za-z0-9]{0,20}(?:-[A-Z][A-Za-z0-9]{0,20}){0,4}-$")
 _LETS_IN: Final = lazy_pattern(r"(?i)(?:auth|api|access|bearer|bot|refresh|server)[_-]?$")
 _QUERY: Final = lazy_pattern(r"[?&]$")

@@ -1,9 +1,9 @@
 """The lines of a patch by file, as git wrote it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from git_projects import Project
 
 from palimpsest.apps.terminal.screen.blocks import DiffLine
 from palimpsest.apps.terminal.screen.diffs import patch_files
@@ -14,15 +14,7 @@ pytestmark = pytest.mark.machine
 def patch_of(folder: Path, before: dict[str, bytes], after: dict[str, bytes]) -> str:
     """What git says about the difference of two states of some files."""
 
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-c", "user.name=n", "-c", "user.email=e@e", "-c", "commit.gpgSign=false", *words],
-            cwd=folder,
-            capture_output=True,
-            check=True,
-        )
-        return done.stdout.decode("utf-8", "replace")
-
+    git = Project(folder).git
     git("init", "-q")
     for name, data in before.items():
         (folder / name).write_bytes(data)
