@@ -117,12 +117,22 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
         failed = session.log.append(Failed("plan", error.kind, error.message, by=policy.name))
         return PolicyRun((failed,), failure=error)
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
-    if proposal.edits and in_time():
+    if proposal.edits and in_time() and _is_affordable(session, proposal.edits):
         if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
             yield FoldPlanned(situation.used)
         installed = install(session, policy, proposal, situation)
         return PolicyRun((*events, installed), proposal.notices if isinstance(installed.body, ViewEdited) else ())
     return PolicyRun(events, proposal.notices)
+
+
+def _is_affordable(session: Session, edits: Edits) -> bool:
+    """Whether edits may be made by what the next request costs with them. Those that cannot be made are refused by the gate."""
+    if session.may_edit is None:
+        return True
+    try:
+        return session.may_edit(session.log.trial(edits))
+    except BadEdit:
+        return True
 
 
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:

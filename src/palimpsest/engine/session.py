@@ -36,6 +36,7 @@ class Session:
 
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
+    `may_edit`, where there is one, says whether the next request may show a view that edits would make.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Session:
         self._derived = derived
         self.tools = tools
         self.two_bills: Callable[[], tuple[float, float]] | None = None
+        self.may_edit: Callable[[View], bool] | None = None
 
     @classmethod
     def create(

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from palimpsest.apps.gateway.gateway import Gateway
 from palimpsest.core.errors import BadInput
@@ -23,10 +24,30 @@ _WAITING_CONNECTIONS: Final = 256
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 # Seconds that requests on their way get after the gateway was asked to stop.
 _GRACE_SECONDS: Final = 10
+# Seconds in which a connection must bring the head of a request; one that brings less is closed.
+_HEAD_SECONDS: Final = 30.0
 # Threads that record give way to the event loop so often, in seconds; with the default of 5 ms a chunk of a stream could wait as long.
 _SWITCH_SECONDS: Final = 0.001
 # Objects between two searches for garbage.
 _COLLECT_EVERY: Final = 1_000
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if it does not bring the whole head of a request in time, its first one or a later one."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(_HEAD_SECONDS, self._close_unused, None)
+
+    def _close_unused(self, before: object) -> None:
+        if self.transport.is_closing():
+            return
+        is_waiting = self.cycle is None or (self.cycle.response_complete and self.scope is before)
+        if is_waiting:
+            self.transport.close()
+        else:
+            self.loop.call_later(_HEAD_SECONDS, self._close_unused, self.scope)
 
 
 class _Server(uvicorn.Server):
@@ -76,6 +97,7 @@ async def serve(gateway: Gateway, found: socket.socket, ready: Callable[[str], N
     gc.set_threshold(_COLLECT_EVERY)
     config = uvicorn.Config(
         application(gateway),
+        http=_Connection,
         log_level="critical",
         access_log=False,
         ws="none",

@@ -22,6 +22,7 @@ from palimpsest.engine.environment import Environment, in_thread, inline, no_pro
 from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.policies import PolicyRun
+from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
 from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from
@@ -128,6 +129,10 @@ class Conversation:
         """
         prepared = carry_out_now(self._followed.plan(in_time), self.session)
         return None if prepared is None else prepared.messages
+
+    def shown(self, view: View) -> Sequence[Any] | None:
+        """Return the list that was followed last as a view shows it, without any change; `None` if that breaks a rule of the provider."""
+        return self._followed.shown(view)
 
     def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
         """Fold the list now, whatever its size, and return it with the edits; unchanged with a reason if no fold makes it much smaller."""

@@ -76,7 +76,7 @@ def gateway(
     and what the same traffic would have cost directly. Needs the extra `gateway`.
     """
     try:
-        from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # it imports the web server
+        from palimpsest.apps.gateway.forwarding import Upstreams, require_other, upstream_of  # it imports the web server
         from palimpsest.apps.gateway.gateway import Gateway
         from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals
         from palimpsest.apps.gateway.workers import ProcessWorkers
@@ -89,6 +89,7 @@ def gateway(
         upstream_of(openai or os.environ.get("OPENAI_BASE_URL", ""), Upstreams().openai),
     )
     home, socket = find_home(), listening(port)
+    require_other(upstreams, socket.getsockname()[1])
     quiet = wrapped is not None or as_json
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
@@ -135,12 +136,16 @@ def bill_line(bill: GatewayBill) -> str:
     """Return the bill of all requests in one line: what they cost, and what they would have cost directly."""
     if not bill.requests:
         return "pal gateway: no request was recorded"
+    if bill.usd is None:
+        return f"pal gateway: {counted(bill.requests, 'request')}, cost unknown: no price of the model is known, so nothing was changed"
     without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
-    return f"pal gateway: {counted(bill.requests, 'request')}, {dollars(bill.usd)}; sent directly the same would have cost {without}"
+    unpriced = f"; the price of {counted(bill.unpriced, 'request')} more is not known" if bill.unpriced else ""
+    priced = counted(bill.requests - bill.unpriced, "request")
+    return f"pal gateway: {priced}, {dollars(bill.usd)}; sent directly the same would have cost {without}{unpriced}"
 
 
-def _share(usd: float, without: float) -> str:
-    return f" ({usd / without:.3f}x)" if without else ""
+def _share(usd: float | None, without: float | None) -> str:
+    return f" ({usd / without:.3f}x)" if without and usd is not None else ""
 
 
 def _print_line(report: "RequestReport") -> None:
@@ -148,7 +153,9 @@ def _print_line(report: "RequestReport") -> None:
         f"{report.tokens_in:,}" if report.tokens_in == report.tokens_forwarded else f"{report.tokens_in:,} → {report.tokens_forwarded:,}"
     )
     edits = f", {counted(report.edits, 'edit')}" if report.edits else ""
-    price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
+    price = "cost unknown"
+    if report.usd is not None:
+        price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
     line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}"
     # On a terminal one line that changes, elsewhere one line a request.
     click.echo(f"\r\x1b[K{line}" if sys.stderr.isatty() else line, err=True, nl=not sys.stderr.isatty())
