@@ -90,14 +90,14 @@ def bodies(home: Home) -> list[Any]:
 
 def test_at_the_deadline_only_new_edits_are_given_up_and_those_made_before_are_made_again(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
-    replies = [Reply(messages_stream(number, "", path="a.py", tokens=90_000)) for number in range(14)]
+    replies = [Reply(messages_stream(number, "", path="a.py", tokens=4_000 * (number + 1), cached=4_000 * number)) for number in range(14)]
     with provider(*replies) as model:
-        with gateway_running(home, "thrifty", model.url, deadline_ms=20_000) as gateway:
+        with gateway_running(home, "thrifty", model.url, patience_s=20.0) as gateway:
             for count in range(13):
                 ask(gateway.url, rounds(count))
         before = [body for body in bodies(home) if isinstance(body, ViewEdited)]
         host = GatedHost(home, "plan")
-        with gateway_running(home, "thrifty", model.url, deadline_ms=100, workers=ThreadWorkers(host)) as gateway:
+        with gateway_running(home, "thrifty", model.url, patience_s=0.5, workers=ThreadWorkers(host)) as gateway:
             # Planning waits for the gate until the reply is here.
             assert ask(gateway.url, rounds(13)).status_code == 200
             host.gate.set()
@@ -114,7 +114,7 @@ def test_requests_that_come_before_the_reply_is_recorded_go_on_with_their_conver
     home = Home.at(tmp_path)
     host = GatedHost(home, "observe")
     replies = [Reply(messages_stream(number, "", path="a.py")) for number in range(3)]
-    with provider(*replies) as model, gateway_running(home, "watch", model.url, workers=ThreadWorkers(host)) as gateway:
+    with provider(*replies) as model, gateway_running(home, "watch", model.url, workers=ThreadWorkers(host), record_s=0.05) as gateway:
         for count in range(3):
             ask(gateway.url, rounds(count))
         host.gate.set()

@@ -278,12 +278,7 @@ class Gateway:
     def _recording_of(self, call: _Call | None, kept: KeptReply | None) -> "asyncio.Task[None]":
         # The record must not end with the connection of a client that is gone.
         data = None if kept is None else kept.data
-        recording = self._keep(self._ended(call, data, "" if kept is None else kept.content_type))
-        if call is not None and call.lane is not None:
-            # The next request may come before this reply is recorded.
-            call.lane.recording = recording
-            self._leave(call)
-        return recording
+        return self._keep(self._ended(call, data, "" if kept is None else kept.content_type))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
@@ -304,6 +299,10 @@ class Gateway:
         call.sent.set()
         await asyncio.wait((call.preparing,))
         lane, failed = call.lane, call.preparing.exception()
+        if lane is not None:
+            # The next request may come before this reply is recorded.
+            lane.recording = asyncio.current_task()
+            self._leave(call)
         try:
             if failed is not None:
                 await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])

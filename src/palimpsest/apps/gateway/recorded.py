@@ -65,6 +65,7 @@ class RecordedConversation:
         self._lifetime = ""
         self._needs_title = not session.log.view.items
         self._followed: Exchange | None = None
+        self._steady_parts: dict[int, Any] = {}
         if self._card.prices.input:
             session.two_bills = lambda: (self.bill.usd or 0.0, self.bill.usd_without or 0.0)
             session.may_edit = self._may_edit
@@ -76,13 +77,26 @@ class RecordedConversation:
         before = self.conversation.session.log.tip
         lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
         self._followed = None
-        messages = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
+        messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
         if self._needs_title:
             self._add_title(before)
         if self.mode == "watch":
             return Exchange(given, given.messages, body)
         self._followed = Exchange(given, messages, body, self._edits_since(before), lifetime)
         return self._written(self._followed)
+
+    def _steady_system(self, given: GivenRequest) -> Any:
+        """The system prompt with one text for each part that changes with every request and that the provider does not look at.
+
+        Else each request would be taken for one whose cache is lost, and its prompt recorded again.
+        """
+        if not isinstance(given.system, list) or not self._bills.ignored:
+            return given.system
+        first = 1 if given.tools else 0
+        return [
+            self._steady_parts.setdefault(place, part) if place in self._bills.ignored else part
+            for place, part in enumerate(given.system, first)
+        ]
 
     def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
         """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""

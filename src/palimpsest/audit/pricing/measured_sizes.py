@@ -18,8 +18,10 @@ class MeasuredSizes:
     """Sizes in tokens by digest. What no report has covered yet is estimated, by the ratio of reports to estimates so far."""
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
+        # The very same block each time, because prompts are compared by identity first.
+        self._known: dict[str, Block] = {}
         self._reported = self._estimated = 0.0
+        self._is_first_report = False
 
     @property
     def has_reports(self) -> bool:
@@ -33,7 +35,7 @@ class MeasuredSizes:
     def sized(self, blocks: Iterable[Block]) -> tuple[Block, ...]:
         """Return blocks whose sizes are estimates with their sizes as they are known now."""
         known, ratio = self._known, self._ratio
-        return tuple([(digest, known[digest] if digest in known else max(1, round(size * ratio))) for digest, size in blocks])
+        return tuple([known.get(digest) or (digest, max(1, round(size * ratio))) for digest, size in blocks])
 
     def learn(self, blocks: Sequence[Block], prompt: int) -> None:
         """Take the reported tokens of a request with these blocks, whose sizes are estimates."""
@@ -47,15 +49,19 @@ class MeasuredSizes:
             if digest in counts:
                 counts[digest] += 1
             else:
-                covered += known[digest]
+                covered += known[digest][1]
         estimated = sum(new[digest] * count for digest, count in counts.items())
         left, expected = prompt - covered, estimated * self._ratio
         if new and (not self.has_reports or _LEAST_SHARE * expected <= left <= _MOST_SHARE * expected):
+            if self._is_first_report:
+                # It is mostly of tools and instructions, which are written in another way than results.
+                self._reported = self._estimated = 0.0
+            self._is_first_report = not self.has_reports
             self._reported += left
             self._estimated += estimated
-            known.update(_shared_out(new, counts, left))
+            known.update((digest, (digest, size)) for digest, size in _shared_out(new, counts, left).items())
         else:
-            known.update((digest, max(1, round(size * self._ratio))) for digest, size in new.items())
+            known.update((digest, (digest, max(1, round(size * self._ratio)))) for digest, size in new.items())
             self._scale(blocks, prompt)
         self._forget(blocks)
 
@@ -64,9 +70,9 @@ class MeasuredSizes:
         return self._reported / self._estimated if self._estimated and self._reported > 0 else 1.0
 
     def _scale(self, blocks: Sequence[Block], prompt: int) -> None:
-        total = sum(self._known[digest] for digest, _ in blocks)
+        total = sum(self._known[digest][1] for digest, _ in blocks)
         for digest in {digest for digest, _ in blocks} if total != prompt else ():
-            self._known[digest] = max(1, round(self._known[digest] * prompt / total))
+            self._known[digest] = (digest, max(1, round(self._known[digest][1] * prompt / total)))
 
     def _forget(self, blocks: Sequence[Block]) -> None:
         if len(self._known) > max(_KEPT_LEAST, _KEPT_TIMES * len(blocks)):

@@ -21,10 +21,11 @@ from palimpsest.audit.pricing.bill import (
     Prompt,
     bill,
     cache_rules,
+    shared_blocks,
 )
 from palimpsest.audit.pricing.measured_sizes import MeasuredSizes
 from palimpsest.core.events import ForeignNoted, Usage
-from palimpsest.core.items import Value, shared_prefix_length
+from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import cost
@@ -177,7 +178,8 @@ class TwoBills:
 
     While both were always the same, both bills are what the provider reported. Once they differ, the second bill is the reported one and
     the difference of the simulated ones. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
-    less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own.
+    less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own. `ignored` are the
+    places in tools and system prompt that differ in each request and that the provider does not look at.
     """
 
     def __init__(self, card: ModelCard) -> None:
@@ -185,8 +187,7 @@ class TwoBills:
         self._is_automatic = card.cache == "automatic"
         self._sizes = MeasuredSizes()
         self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
-        # Places in tools and system prompt that differ in each request and that the provider does not look at.
-        self._ignored: frozenset[int] = frozenset()
+        self.ignored: frozenset[int] = frozenset()
 
     @property
     def has_reports(self) -> bool:
@@ -200,7 +201,8 @@ class TwoBills:
         own, other = self._sized(sent), self._sized(given)
         self._set_right(other, own, usage, now)
         given_usage, sent_usage = self._given.take(other, now), self._sent.take(own, now)
-        tokens = self._given.prompt.tokens, usage.prompt or self._sent.prompt.tokens
+        more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
+        tokens = max(0, usage.prompt + more_tokens), usage.prompt
         if not self._card.prices.input:
             return PricedCall(None, None, *tokens)
         paid = cost(usage, self._card).total
@@ -228,9 +230,9 @@ class TwoBills:
 
     def _named(self, request: BilledRequest) -> BilledRequest:
         """The request with one name for what the provider does not look at."""
-        if not self._ignored:
+        if not self.ignored:
             return request
-        return request._replace(blocks=_without_names(request.blocks, self._ignored))
+        return request._replace(blocks=_without_names(request.blocks, self.ignored))
 
     def _sized(self, request: BilledRequest) -> BilledRequest:
         return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
@@ -241,14 +243,14 @@ class TwoBills:
         while self._sent.prompt.links:
             request = self._sized(sent)
             prompt, expected, _ = self._sent.billed(request, now)
-            place = shared_prefix_length(self._sent.prompt.links, prompt.links)
+            place = shared_blocks(self._sent.prompt.links, prompt.links)
             before = prompt.sums[place - 1] if place else 0
             known = self._sent.prompt.blocks
-            if place >= min(heads, len(known)) or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage):
+            if place >= min(heads, len(known)) or place in self.ignored or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage):
                 return
-            self._ignored |= {place}
+            self.ignored |= {place}
             for cache in (self._given, self._sent):
-                cache.relink(Prompt.of(_without_names(cache.prompt.blocks, self._ignored)))
+                cache.relink(Prompt.of(_without_names(cache.prompt.blocks, self.ignored)))
             self._sizes.learn(self._named(sent).blocks, usage.prompt)
 
     def _set_right(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> None:
@@ -258,7 +260,7 @@ class TwoBills:
         if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
             return
         block = bisect_right(prompt.sums, read + tolerance) - 1
-        same = shared_prefix_length(tuple(sent.blocks), tuple(given.blocks))
+        same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
         # Behind the edits both lists have the same messages, counted from their ends.
         place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
         if read > expected.cache_read:
