@@ -91,7 +91,8 @@ class _Call:
 
 
 class Gateway:
-    """Passes requests on in one mode. `report` gets each request whose reply was recorded, `warn` what no log could record.
+    """Passes requests on in one mode. `arrived` is told of each request, `report` gets those whose reply was recorded, and `warn` what no log could
+    record.
 
     Without `workers`, threads of this process record.
     """
@@ -102,6 +103,7 @@ class Gateway:
         mode: Mode,
         upstreams: Upstreams,
         *,
+        arrived: Callable[[], None] = lambda: None,
         report: Callable[[RequestReport], None] = lambda _report: None,
         warn: Callable[[str], None] = lambda _message: None,
         fold: bool = False,
@@ -114,6 +116,7 @@ class Gateway:
         self.mode: Mode = mode
         self.total = GatewayBill(mode)
         self._upstreams = upstreams
+        self._arrived = arrived
         self._report = report
         self._warn = warn
         self._patience_s = patience_s
@@ -133,6 +136,7 @@ class Gateway:
         refusal = self._door.refusal(request.headers, is_conversation=wire is not None)
         if refusal is not None:
             return _error(refusal.status, f"pal gateway: {refusal.message}")
+        self._arrived()
         if request.headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426, headers={"upgrade": "HTTP/1.1"})
         try:

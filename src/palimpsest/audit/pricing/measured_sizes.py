@@ -9,24 +9,50 @@ from palimpsest.audit.pricing.bill import Block
 # alone, such as one with a compaction by the provider, and all of its blocks are scaled.
 _LEAST_SHARE: Final = 0.2
 _MOST_SHARE: Final = 5.0
+# How much is believed of the fit before any report, in reports, and the least tokens of a report that counts as much as others.
+_FACTOR_TRUST: Final = 500.0
+_BESIDES_TRUST: Final = 0.05
+_LEAST_REPORT: Final = 200
 # Sizes are kept of blocks that were dropped from a list too, because a client may go back to them.
 _KEPT_TIMES: Final = 4
 _KEPT_LEAST: Final = 4_096
 
 
+class _Fit:
+    """Tokens of a block by its estimate: a factor, and what each block takes besides, fitted to what the provider reported.
+
+    Least squares over the reports, with what is believed before any of them: a factor of 1 and nothing besides.
+    """
+
+    def __init__(self) -> None:
+        self.factor, self.besides = 1.0, 0.0
+        self._squares = [_FACTOR_TRUST, 0.0, _BESIDES_TRUST]
+        self._products = [_FACTOR_TRUST, 0.0]
+
+    def size(self, estimate: int) -> int:
+        """The tokens of a block."""
+        return max(1, round(self.factor * estimate + self.besides))
+
+    def add(self, estimates: float, blocks: int, tokens: int) -> None:
+        """Take a report: so many blocks with these estimates together have so many tokens."""
+        weight = 1 / (tokens + _LEAST_REPORT)
+        for place, (one, other) in enumerate(((estimates, estimates), (estimates, blocks), (blocks, blocks))):
+            self._squares[place] += weight * one * other
+        self._products[0] += weight * estimates * tokens
+        self._products[1] += weight * blocks * tokens
+        (ee, en, nn), (et, nt) = self._squares, self._products
+        scale = ee * nn - en * en
+        self.factor, self.besides = max(0.1, (et * nn - nt * en) / scale), max(0.0, (nt * ee - et * en) / scale)
+
+
 class MeasuredSizes:
-    """Sizes in tokens by digest. What no report has covered yet is estimated, by the ratio of reports to estimates so far."""
+    """Sizes in tokens by digest. What no report has covered yet is estimated, as the reports so far differ from their estimates."""
 
     def __init__(self) -> None:
         # The very same block each time, because prompts are compared by identity first.
         self._known: dict[str, Block] = {}
-        self._reported = self._estimated = 0.0
-        self._is_first_report = False
-
-    @property
-    def has_reports(self) -> bool:
-        """Whether the provider has reported a prompt of the conversation."""
-        return self._estimated > 0
+        self._fit = _Fit()
+        self.has_reports = False
 
     def is_measured(self, digest: str) -> bool:
         """Whether a report covered a block."""
@@ -34,8 +60,8 @@ class MeasuredSizes:
 
     def sized(self, blocks: Iterable[Block]) -> tuple[Block, ...]:
         """Return blocks whose sizes are estimates with their sizes as they are known now."""
-        known, ratio = self._known, self._ratio
-        return tuple([known.get(digest) or (digest, max(1, round(size * ratio))) for digest, size in blocks])
+        known, size_of = self._known, self._fit.size
+        return tuple([known.get(digest) or (digest, size_of(size)) for digest, size in blocks])
 
     def learn(self, blocks: Sequence[Block], prompt: int) -> None:
         """Take the reported tokens of a request with these blocks, whose sizes are estimates."""
@@ -50,24 +76,20 @@ class MeasuredSizes:
                 counts[digest] += 1
             else:
                 covered += known[digest][1]
-        estimated = sum(new[digest] * count for digest, count in counts.items())
-        left, expected = prompt - covered, estimated * self._ratio
+        left = prompt - covered
+        if self.has_reports and new and left > 0:
+            # The first report is mostly of tools and instructions, which are written in another way than results.
+            self._fit.add(sum(new[digest] * count for digest, count in counts.items()), sum(counts.values()), left)
+        sizes = {digest: self._fit.size(size) for digest, size in new.items()}
+        expected = sum(sizes[digest] * count for digest, count in counts.items())
         if new and (not self.has_reports or _LEAST_SHARE * expected <= left <= _MOST_SHARE * expected):
-            if self._is_first_report:
-                # It is mostly of tools and instructions, which are written in another way than results.
-                self._reported = self._estimated = 0.0
-            self._is_first_report = not self.has_reports
-            self._reported += left
-            self._estimated += estimated
-            known.update((digest, (digest, size)) for digest, size in _shared_out(new, counts, left).items())
+            sizes = _shared_out(sizes, counts, left)
+            known.update((digest, (digest, size)) for digest, size in sizes.items())
         else:
-            known.update((digest, (digest, max(1, round(size * self._ratio)))) for digest, size in new.items())
+            known.update((digest, (digest, size)) for digest, size in sizes.items())
             self._scale(blocks, prompt)
+        self.has_reports = True
         self._forget(blocks)
-
-    @property
-    def _ratio(self) -> float:
-        return self._reported / self._estimated if self._estimated and self._reported > 0 else 1.0
 
     def _scale(self, blocks: Sequence[Block], prompt: int) -> None:
         total = sum(self._known[digest][1] for digest, _ in blocks)

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from math import sqrt
 from typing import Final, NamedTuple, Self
 
 import msgspec
@@ -176,8 +177,8 @@ class _SimulatedCache:
 class TwoBills:
     """The simulated caches of one conversation: of the requests that were sent, and of those that were given.
 
-    While both were always the same, both bills are what the provider reported. Once they differ, the second bill is the reported one and
-    the difference of the simulated ones. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
+    While both were always the same, both bills are what the provider reported. Once they differ, the second bill is that of the simulated
+    cache. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
     less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own. `ignored` are the
     places in tools and system prompt that differ in each request and that the provider does not look at.
     """
@@ -188,6 +189,8 @@ class TwoBills:
         self._sizes = MeasuredSizes()
         self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
         self.ignored: frozenset[int] = frozenset()
+        # Whether anything was ever sent otherwise than it was given.
+        self._differ = False
 
     @property
     def has_reports(self) -> bool:
@@ -200,14 +203,15 @@ class TwoBills:
         self._learn_ignored(sent, usage, now)
         own, other = self._sized(sent), self._sized(given)
         self._set_right(other, own, usage, now)
-        given_usage, sent_usage = self._given.take(other, now), self._sent.take(own, now)
+        given_usage = replace(self._given.take(other, now), output=usage.output)
+        self._sent.take(own, now)
+        self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
         if not self._card.prices.input:
             return PricedCall(None, None, *tokens)
         paid = cost(usage, self._card).total
-        more = cost(given_usage, self._card).total - cost(sent_usage, self._card).total
-        return PricedCall(paid, max(0.0, paid + more), *tokens)
+        return PricedCall(paid, cost(given_usage, self._card).total if self._differ else paid, *tokens)
 
     def costs(self, given: BilledRequest, sent: BilledRequest, now: int) -> tuple[float, float]:
         """The dollars that the prompt of a request would cost as it is to be sent, and as it was given."""
@@ -217,11 +221,15 @@ class TwoBills:
     def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
         """The dollars by which the difference in cost of two requests may be off, because sizes are not exact."""
         first, second = dict(self._named(one).blocks), dict(self._named(other).blocks)
-        tokens = 0.0
+        squares = estimated = 0.0
         for blocks, others in ((first, second), (second, first)):
             for digest, size in self._sizes.sized((digest, size) for digest, size in blocks.items() if digest not in others):
-                tokens += size * (_MEASURED_ERROR if self._sizes.is_measured(digest) else _ESTIMATED_ERROR)
-        return cost(Usage(cache_write=round(tokens)), self._card).total
+                if self._sizes.is_measured(digest):
+                    # Reports were shared out among blocks, each time with another error.
+                    squares += (_MEASURED_ERROR * size) ** 2
+                else:
+                    estimated += _ESTIMATED_ERROR * size
+        return cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
 
     def cached_end(self, request: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
@@ -259,7 +267,7 @@ class TwoBills:
         read, tolerance = usage.cache_read, self._tolerance(usage)
         if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
             return
-        block = bisect_right(prompt.sums, read + tolerance) - 1
+        block = _nearest(prompt.sums, read)
         same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
         # Behind the edits both lists have the same messages, counted from their ends.
         place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
@@ -277,6 +285,13 @@ class TwoBills:
 
     def _tolerance(self, usage: Usage) -> float:
         return max(_TOLERANCE * usage.prompt, _TOLERANCE_TOKENS, 2 * STEP_TOKENS if self._is_automatic else 0)
+
+
+def _nearest(sums: Sequence[int], tokens: int) -> int:
+    """The block whose end is nearest to so many tokens; -1 is the beginning."""
+    after = bisect_right(sums, tokens)
+    before = sums[after - 1] if after else 0
+    return after if after < len(sums) and sums[after] - tokens < tokens - before else after - 1
 
 
 def _without_names(blocks: Sequence[Block], places: Collection[int]) -> tuple[Block, ...]:

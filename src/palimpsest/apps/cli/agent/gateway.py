@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from palimpsest.apps.gateway.recorded import Mode
 
 DEFAULT_PORT: Final = 8787
+ARRIVED: Final = b"arrived\n"
+"""The line by which a wrapped gateway reports that a first request came."""
 MODES: Final = ("watch", "lossless", "palimpsest", "thrifty")
 _EXTRA: Final = frozenset({"starlette", "uvicorn"})
 _EXAMPLES = """\b
@@ -96,7 +99,8 @@ def gateway(
     async def run() -> GatewayBill:
         keeps_alive = keep_alive and wrapped is not None
         workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
-        make = partial(Gateway, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
+        arrived = _first_arrival(wrapped)
+        make = partial(Gateway, arrived=arrived, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
         gateway = make(home, cast("Mode", mode), upstreams)
         stop = stopped_by_signals()
         if wrapped is not None:
@@ -111,6 +115,17 @@ def gateway(
         emit(msgspec.to_builtins(total))
     else:
         click.echo(bill_line(total), err=True)
+
+
+def _first_arrival(wrapped: int | None) -> Callable[[], None]:
+    """Return a function that reports the first request to the program that wraps the client."""
+    waiting = [wrapped] if wrapped is not None else []
+
+    def arrived() -> None:
+        if waiting:
+            os.write(waiting.pop(), ARRIVED)
+
+    return arrived
 
 
 def _end_with_input(number: int, stop: asyncio.Event) -> None:
