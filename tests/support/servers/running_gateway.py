@@ -23,7 +23,7 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
+def gateway_running(home: AnyHome, mode: Mode, upstream: str, *, openai: str = "", head_s: float = 30.0, **options: Any) -> Iterator[RunningGateway]:
     """The gateway while it runs; at the end all that it records is recorded."""
     running = RunningGateway("")
     ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
@@ -31,13 +31,13 @@ def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) ->
     async def run() -> None:
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
-        gateway = Gateway(home, mode, Upstreams(upstream, upstream), report=running.reports.append, **options)
+        gateway = Gateway(home, mode, Upstreams(upstream, openai or upstream), report=running.reports.append, **options)
 
         def started(url: str) -> None:
             running.url = url
             ready.set()
 
-        await serve(gateway, listening(0), started, stop)
+        await serve(gateway, listening(0), started, stop, head_s=head_s)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()

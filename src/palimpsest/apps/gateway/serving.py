@@ -35,10 +35,12 @@ _COLLECT_EVERY: Final = 1_000
 class _Connection(H11Protocol):
     """A connection that is closed if it does not bring the whole head of a request in time, its first one or a later one."""
 
+    head_s: float = _HEAD_SECONDS
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
-        self.loop.call_later(_HEAD_SECONDS, self._close_unused, None)
+        self.loop.call_later(self.head_s, self._close_unused, None)
 
     def _close_unused(self, before: object) -> None:
         if self.transport.is_closing():
@@ -47,7 +49,7 @@ class _Connection(H11Protocol):
         if is_waiting:
             self.transport.close()
         else:
-            self.loop.call_later(_HEAD_SECONDS, self._close_unused, self.scope)
+            self.loop.call_later(self.head_s, self._close_unused, self.scope)
 
 
 class _Server(uvicorn.Server):
@@ -89,15 +91,17 @@ def stopped_by_signals() -> asyncio.Event:
     return stop
 
 
-async def serve(gateway: Gateway, found: socket.socket, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-    """Serve until `stop` is set; `ready` gets the address once requests are answered."""
+async def serve(
+    gateway: Gateway, found: socket.socket, ready: Callable[[str], None], stop: asyncio.Event, *, head_s: float = _HEAD_SECONDS
+) -> None:
+    """Serve until `stop` is set; `ready` gets the address once requests are answered. A head of a request must come in `head_s` seconds."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     # Modules never become garbage. What a request leaves behind holds its bytes, so that it is looked for often.
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY)
     config = uvicorn.Config(
         application(gateway),
-        http=_Connection,
+        http=type("Connection", (_Connection,), {"head_s": head_s}),
         log_level="critical",
         access_log=False,
         ws="none",

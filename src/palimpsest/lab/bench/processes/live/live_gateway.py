@@ -140,6 +140,8 @@ def _gateway(command: Sequence[str], mode: str, home: Path, upstream: str) -> It
         if process.stdin is not None:
             process.stdin.close()
         process.wait(_SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 @contextmanager
