@@ -11,7 +11,7 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.apps.gateway.forwarding import Upstreams
+from palimpsest.apps.gateway.forwarding import Upstreams, require_other
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.home import Home
 
@@ -104,16 +104,22 @@ def test_a_request_that_comes_back_to_its_gateway_is_cut(tmp_path: Path) -> None
     assert len(model.sent) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "127.0.0.2"])  # noqa: S104 - an address that is refused
-def test_a_gateway_whose_provider_is_itself_does_not_start_and_says_what_to_give(tmp_path: Path, host: str) -> None:
+def test_a_gateway_whose_provider_is_itself_does_not_start_and_says_what_to_give(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    environment = os.environ | {"PAL_HOME": str(tmp_path), "ANTHROPIC_BASE_URL": f"http://{host}:{port}/"}
+    environment = os.environ | {"PAL_HOME": str(tmp_path), "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}/"}
     command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--port", str(port)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "is the address of this gateway itself" in ended.stderr
     assert "--anthropic" in ended.stderr
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "127.0.0.2", "[::1]", "user@localhost"])  # noqa: S104 - an address that is refused
+def test_other_names_of_the_own_address_are_known(host: str) -> None:
+    with pytest.raises(BadInput, match="unset OPENAI_BASE_URL"):
+        require_other(Upstreams("https://api.example", f"http://{host}:8787/v1"), 8787)
+    require_other(Upstreams("https://api.example", f"http://{host}:8788"), 8787)
 
 
 def test_a_connection_that_does_not_bring_a_request_is_closed(tmp_path: Path) -> None:

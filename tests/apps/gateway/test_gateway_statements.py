@@ -225,6 +225,16 @@ def test_the_reports_have_both_bills_and_without_edits_they_are_the_same(tmp_pat
     assert sum(report.edits for report in reports["thrifty"]) > 0
 
 
+def test_a_model_without_a_price_is_passed_on_unchanged_and_its_cost_is_unknown(tmp_path: Path) -> None:
+    with provider(*reads(14, 4_000)) as model, gateway_running(Home.at(tmp_path), "thrifty", model.url, patience_s=20.0) as gateway:
+        messages = opening()
+        for number in range(14):
+            sent = ask(gateway.url, messages, model="some-new-model-7").request.content
+            assert model.sent[-1].body == sent
+            messages = [*messages, *call(number, path_of(number), 120)]
+    assert {(report.usd, report.usd_without, report.edits) for report in gateway.reports} == {(None, None, 0)}
+
+
 def test_an_unreachable_provider_is_named_and_later_requests_still_pass(tmp_path: Path) -> None:
     with gateway_running(Home.at(tmp_path), "palimpsest", "http://127.0.0.1:9") as gateway:
         answers = [ask(gateway.url, opening()) for _ in range(2)]
@@ -235,7 +245,7 @@ def test_an_unreachable_provider_is_named_and_later_requests_still_pass(tmp_path
 
 def test_paths_without_a_conversation_pass_and_a_web_socket_is_declined(tmp_path: Path) -> None:
     with provider(reply()) as model, gateway_running(Home.at(tmp_path), "watch", model.url) as gateway:
-        models = httpx.get(f"{gateway.url}/v1/models", trust_env=False)
+        models = httpx.get(f"{gateway.url}/v1/models", headers={"x-api-key": KEY}, trust_env=False)
         socket = httpx.get(f"{gateway.url}/v1/responses", headers={"upgrade": "websocket", "connection": "Upgrade"}, trust_env=False)
         counted = httpx.post(f"{gateway.url}/v1/messages/count_tokens", content=b"{}", trust_env=False)
         foreign = httpx.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}, trust_env=False)

@@ -36,7 +36,7 @@ _BYTES_OF_PATIENCE: Final = 700_000
 # dollars, which nobody would pay for a minute; longer means that the process which has the edits hangs.
 _EDITED_PATIENCE_S: Final = 60.0
 # Seconds that the end of a reply waits until the reply is recorded.
-_RECORD_S: Final = 10.0
+_RECORD_S: Final = 5.0
 # Providers refuse more than 32 MB. What is larger is passed on without a record.
 _MOST_BYTES: Final = 34_000_000
 # A reply that is longer is passed on whole and not recorded.
@@ -71,7 +71,8 @@ class _Call:
 
     Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`, or after `plans_for` seconds of
     processor time. `prepared` is what would be sent now, in
-    the form `prepared_as`: `stable` is set once it has the edits made before it. `ms` are those until it was sent on.
+    the form `prepared_as`: `stable` is set once it has the edits made before it, `taken` once its
+    conversation is known. `ms` are those until it was sent on.
     """
 
     begun: float
@@ -79,6 +80,7 @@ class _Call:
     plans_for: float
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     stable: asyncio.Event = field(default_factory=asyncio.Event)
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
     preparing: "asyncio.Task[None]" = field(init=False)
     lane: Lane | None = None
     has_lane: bool = False
@@ -197,6 +199,7 @@ class Gateway:
             await call.sent.wait()
         lane = call.lane = await self._conversations.lane(name)
         call.has_lane = True
+        call.taken.set()
         if self._keeper is not None:
             self._keeper.begun(lane)
         if lane.recording is not None:
@@ -301,12 +304,15 @@ class Gateway:
         if call is None:
             return
         call.sent.set()
+        taken = asyncio.create_task(call.taken.wait())
+        await asyncio.wait((call.preparing, taken), return_when=asyncio.FIRST_COMPLETED)
+        taken.cancel()
+        if call.lane is not None and call.has_lane:
+            # The next request may come before this reply is recorded.
+            call.lane.recording = asyncio.current_task()
+            self._leave(call)
         await asyncio.wait((call.preparing,))
         lane, failed = call.lane, call.preparing.exception()
-        if lane is not None:
-            # The next request may come before this reply is recorded.
-            lane.recording = asyncio.current_task()
-            self._leave(call)
         try:
             if failed is not None:
                 await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])

@@ -51,12 +51,18 @@ class KeptReply:
             self._kept.clear()
             return self.rest() + chunk
         self._kept.append(chunk)
-        seen = self._end + chunk
+        seen, before = self._end + chunk, len(self._end)
         self._end = seen[-_LONGEST_EVENT:]
-        if self._held or not self._is_stream or any(event in seen for event in _LAST_EVENTS):
-            self._held.append(chunk)
-            return b""
-        return chunk
+        if not self._held:
+            found = [place for event in _LAST_EVENTS if (place := seen.find(event)) >= 0] if self._is_stream else [-1]
+            if not found:
+                return chunk
+            # The line break before the event ends the one before it.
+            passed = max(0, min(found) + 1 - before)
+            self._held.append(chunk[passed:])
+            return chunk[:passed]
+        self._held.append(chunk)
+        return b""
 
     def rest(self) -> bytes:
         """Return what was held back; from now on everything passes."""
