@@ -20,6 +20,7 @@ from palimpsest.core.log.undo import plan_undo
 from palimpsest.core.situation import CacheAccount, CachedPrefix, Card, Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encoding.media import NotedFetch

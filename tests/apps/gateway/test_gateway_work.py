@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 import sys
 import threading
 import tracemalloc
@@ -74,11 +73,12 @@ def opening() -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
 
 
-def rounds(count: int) -> list[dict[str, Any]]:
+def rounds(count: int, *, reads: bool = False) -> list[dict[str, Any]]:
     """Twelve results of 4,000 tokens each, of which all but the newest are dead."""
     messages = opening()
     for number in range(count):
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make t{number}"}}
+        used = {"name": "Read", "input": {"file_path": "a.py"}} if reads else {"name": "Bash", "input": {"command": f"make t{number}"}}
+        call = {"type": "tool_use", "id": f"toolu_{number}", **used}
         words = "\n".join(f"line {line} of run {number}: value = {line * number}" for line in range(120))
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": words}
         messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
@@ -176,7 +176,7 @@ def test_requests_that_come_before_the_reply_is_recorded_go_on_with_their_conver
     replies = [Reply(messages_stream(number, "", path="a.py")) for number in range(3)]
     with provider(*replies) as model, gateway_running(home, "watch", model.url, workers=ThreadWorkers(host), record_s=0.05) as gateway:
         for count in range(3):
-            ask(gateway.url, rounds(count))
+            ask(gateway.url, rounds(count, reads=True))
         host.gate.set()
     assert len([body for body in bodies(home) if isinstance(body, ModelReplied) and body.usage.prompt]) == 3
 

@@ -23,15 +23,17 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway_running(home: AnyHome, mode: Mode, upstream: str, *, openai: str = "", head_s: float = 30.0, **options: Any) -> Iterator[RunningGateway]:
+def gateway_running(
+    home: AnyHome, mode: Mode, upstream: str, *, openai: str = "", head_s: float = 30.0, **options: Any
+) -> Iterator[RunningGateway]:
     """The gateway while it runs; at the end all that it records is recorded."""
-    running = RunningGateway("")
+    running, openai, head_s = RunningGateway(""), options.pop("openai", upstream), options.pop("head_s", 30.0)
     ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
 
     async def run() -> None:
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
-        gateway = Gateway(home, mode, Upstreams(upstream, openai or upstream), report=running.reports.append, **options)
+        gateway = Gateway(home, mode, Upstreams(upstream, openai), report=running.reports.append, **options)
 
         def started(url: str) -> None:
             running.url = url

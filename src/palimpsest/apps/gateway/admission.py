@@ -42,7 +42,9 @@ class Door:
             return Refusal(415, f"the content type of a request must be {_JSON}, not {kind[:80]}")
         passed = self._passed(headers)
         if self.name in passed:
-            return Refusal(508, "this gateway would send the request to itself; give it the address of the provider as --anthropic or --openai")
+            return Refusal(
+                508, "this gateway would send the request to itself; give it the address of the provider as --anthropic or --openai"
+            )
         if len(passed) >= _LONGEST_WAY:
             return Refusal(508, f"the request has passed {len(passed)} gateways")
         return None

@@ -87,7 +87,9 @@ def _keys_of(headers: Mapping[str, str]) -> frozenset[str]:
 
 def _signs_of(path: str, headers: Mapping[str, str]) -> frozenset[str]:
     """The providers whose API a request is written for."""
-    found = {"anthropic" for name in headers if name.startswith("anthropic-")} | {"openai" for name in headers if name.startswith("openai-")}
+    found = {"anthropic" for name in headers if name.startswith("anthropic-")} | {
+        "openai" for name in headers if name.startswith("openai-")
+    }
     if path.startswith(_ANTHROPIC_PATHS):
         found.add("anthropic")
     elif path.startswith(_OPENAI_PATHS) or ("anthropic" not in found and headers.get("authorization")):
@@ -106,7 +108,7 @@ def require_other(upstreams: Upstreams, port: int) -> None:
         url = httpx.URL(address)
         if (url.port or {"http": 80, "https": 443}.get(url.scheme)) == port and _is_loopback(url.host):
             raise BadInput(
-                f"{address} is the address of this gateway itself, so that it would send every request to itself; give that of the provider "
+                f"{address} is the address of this gateway itself, to which it would send every request again; give that of the provider "
                 f"as --{name}, or unset {name.upper()}_BASE_URL",
                 where="pal gateway",
             )

@@ -22,7 +22,6 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
-from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.models.prices import cost
 from palimpsest.wire.past_requests import card_on_wire

@@ -254,7 +254,11 @@ class TwoBills:
             place = shared_blocks(self._sent.prompt.links, prompt.links)
             before = prompt.sums[place - 1] if place else 0
             known = self._sent.prompt.blocks
-            if place >= min(heads, len(known)) or place in self.ignored or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage):
+            if (
+                place >= min(heads, len(known))
+                or place in self.ignored
+                or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage)
+            ):
                 return
             self.ignored |= {place}
             for cache in (self._given, self._sent):

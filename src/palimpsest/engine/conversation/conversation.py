@@ -14,6 +14,7 @@ from palimpsest.core.events import EditRefused, EventRef, ForeignNoted, SessionO
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment
+from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out, carry_out_now
 from palimpsest.engine.conversation.following import end_call
 from palimpsest.engine.conversation.preparing import FollowedList, Prepared
@@ -22,7 +23,6 @@ from palimpsest.engine.environment import Environment, in_thread, inline, no_pro
 from palimpsest.engine.loop.archive import LogArchive
 from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.policies import PolicyRun
-from palimpsest.core.view import View
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
 from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from

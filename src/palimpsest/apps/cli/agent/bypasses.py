@@ -4,6 +4,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,7 +57,11 @@ def _of_codex(arguments: Sequence[str], environment: Mapping[str, str], folder: 
         yield "--oss uses a model of this machine"
     chosen = [*_values_of(arguments, "-p"), *_values_of(arguments, "--profile")]
     home = _home(environment, "CODEX_HOME", ".codex")
-    files = (home / "config.toml", *(place / ".codex" / "config.toml" for place in (folder, *folder.parents)), Path("/etc/codex/config.toml"))
+    files = (
+        home / "config.toml",
+        *(place / ".codex" / "config.toml" for place in (folder, *folder.parents)),
+        Path("/etc/codex/config.toml"),
+    )
     for place, text in _read(files):
         try:
             settings = tomllib.loads(text)
@@ -80,7 +85,7 @@ def _provider(settings: Mapping[str, Any]) -> str:
 
 
 def _values_of(arguments: Sequence[str], option: str) -> list[str]:
-    following = [after for word, after in zip(arguments, arguments[1:], strict=False) if word == option]
+    following = [after for word, after in pairwise(arguments) if word == option]
     return following + [word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")]
 
 

@@ -35,8 +35,16 @@ def measure_live_gateway(
 def _print_rows(rows: list[LiveRow]) -> None:
     table = Columns("session", "mode", "model", *_NUMBERS, "", right=_NUMBERS)
     for row in rows:
-        figures = (f"{row.requests:,}", f"${row.usd:.2f}", f"${row.usd_direct:.2f}", f"{row.usd / row.usd_direct:.3f}x", f"{row.worst:.4f}x")
+        figures = (
+            f"{row.requests:,}",
+            f"${row.usd:.2f}",
+            f"${row.usd_direct:.2f}",
+            f"{row.usd / row.usd_direct:.3f}x",
+            f"{row.worst:.4f}x",
+        )
         table.add_row(row.session[:24], row.mode, row.model, *figures, f"{row.error:.2%}", "ok" if row.ok else "MISSED")
     console().print(table)
     missed = sum(not row.ok for row in rows)
-    click.echo(f"{missed} of {len(rows)} missed; limits: {MOST_RATIO}x of direct after any request, and {MOST_ERROR:.0%} off in what is said")
+    click.echo(
+        f"{missed} of {len(rows)} missed; limits: {MOST_RATIO}x of direct after any request, and {MOST_ERROR:.0%} off in what is said"
+    )

@@ -20,7 +20,9 @@ def transcript(path: Path, rounds: int) -> Path:
     for number in range(rounds):
         name, words = ("Bash", {"command": f"pytest -k t{number}"}) if number % 3 else ("Read", {"file_path": f"src/m{number % 5}.py"})
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": words}
-        text = "\n".join(f"{number}:{line}  value_{line * number} = compute({line}, 'näme')  # {name}" for line in range(60 + 37 * (number % 4)))
+        text = "\n".join(
+            f"{number}:{line}  value_{line * number} = compute({line}, 'näme')  # {name}" for line in range(60 + 37 * (number % 4))
+        )
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": text}
         reply = {"id": f"msg_{number}", "role": "assistant", "content": [{"type": "text", "text": f"Step {number}."}, block]}
         lines.append({"type": "assistant", "isSidechain": False, "uuid": f"a{number}", "message": reply})
@@ -43,7 +45,10 @@ def test_a_marked_cache_reads_what_ends_near_a_mark_for_five_minutes_or_an_hour_
 
     def request(*texts: str, system: str = long) -> dict[str, Any]:
         content = [{"type": "text", "text": text} for text in texts]
-        return {"system": [{"type": "text", "text": system}], "messages": [{"role": "user", "content": [*content[:-1], content[-1] | mark]}]}
+        return {
+            "system": [{"type": "text", "text": system}],
+            "messages": [{"role": "user", "content": [*content[:-1], content[-1] | mark]}],
+        }
 
     cache = MarkedCache()
     first = cache.bill(request("one"), 0)

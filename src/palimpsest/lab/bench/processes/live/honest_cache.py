@@ -130,7 +130,9 @@ class PrefixCache:
         read = 0
         for known, used in self._prompts:
             if now - used < _IDLE:
-                common = next((at for at, (one, other) in enumerate(zip(known, texts, strict=False)) if one != other), min(len(known), len(texts)))
+                common = next(
+                    (at for at, (one, other) in enumerate(zip(known, texts, strict=False)) if one != other), min(len(known), len(texts))
+                )
                 read = max(read, sum(sizes[:common]) // _STEP * _STEP)
         read = read if read >= _MINIMUM else 0
         self._prompts = [*self._prompts[-7:], (texts, now)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
@@ -69,7 +69,7 @@ def live_rows(
             for mode in modes:
                 for model in models:
                     announce(f"{path.stem}: {len(requests)} requests, {mode}, {model}")
-                    yield _row(path.stem, requests, folder / f"{path.stem}-{mode}-{model}", command, mode, model)
+                    yield _row(path.stem, requests, folder / f"{path.stem}-{mode}-{model}", command, mode=mode, model=model)
 
 
 def transcripts(folder: Path) -> list[Path]:
@@ -82,7 +82,7 @@ def _is_transcript(path: Path) -> bool:
         return any('"message":' in line and '"isSidechain":' in line for line in islice(lines, 50))
 
 
-def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Sequence[str], mode: str, model: str) -> LiveRow:
+def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Sequence[str], *, mode: str, model: str) -> LiveRow:
     marked = card(model).cache == "breakpoints"
     provider, direct, rates = HonestProvider(marked=marked), MarkedCache() if marked else PrefixCache(), rates_of(model)
     path = "/v1/messages" if marked else "/v1/chat/completions"
@@ -123,7 +123,21 @@ def _gateway(command: Sequence[str], mode: str, home: Path, upstream: str) -> It
     """A gateway while it runs: its address, and a function that returns its next report."""
     read, write = os.pipe()
     process = subprocess.Popen(  # noqa: S603 - measured
-        (*command, "gateway", "--mode", mode, "--port", "0", "--anthropic", upstream, "--openai", upstream, "--wrapped", str(write), "--json-stream"),
+        (
+            *command,
+            "gateway",
+            "--mode",
+            mode,
+            "--port",
+            "0",
+            "--anthropic",
+            upstream,
+            "--openai",
+            upstream,
+            "--wrapped",
+            str(write),
+            "--json-stream",
+        ),
         env={**os.environ, "PAL_HOME": str(home)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -50,7 +50,9 @@ def recorded_requests(path: Path) -> Iterator[RecordedRequest]:
 
 def _is_sent(block: dict[str, Any], asked: set[str]) -> bool:
     kind = block.get("type")
-    return (kind == "text" and bool(block.get("text"))) or kind == "tool_use" or (kind == "tool_result" and block.get("tool_use_id") in asked)
+    return (
+        (kind == "text" and bool(block.get("text"))) or kind == "tool_use" or (kind == "tool_result" and block.get("tool_use_id") in asked)
+    )
 
 
 def _messages(path: Path) -> Iterator[tuple[dict[str, Any], float, bool]]:
@@ -63,7 +65,9 @@ def _messages(path: Path) -> Iterator[tuple[dict[str, Any], float, bool]]:
         if record.get("type") not in ("user", "assistant") or record.get("isSidechain") or not isinstance(message, dict):
             continue
         content = message.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [each for each in content or () if isinstance(each, dict)]
+        blocks = (
+            [{"type": "text", "text": content}] if isinstance(content, str) else [each for each in content or () if isinstance(each, dict)]
+        )
         name = str(message.get("id") or record.get("uuid"))
         if waiting is not None and name == seen and record["type"] == "assistant":
             waiting[0]["content"] += blocks
@@ -96,7 +100,10 @@ def marked_body(request: RecordedRequest, model: str, number: int) -> dict[str, 
     *before, last = request.messages
     content = last["content"]
     system = [
-        {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1.325.185; cc_entrypoint=cli; cch={number * 7919 % 99991:05x};"},
+        {
+            "type": "text",
+            "text": f"x-anthropic-billing-header: cc_version=2.1.325.185; cc_entrypoint=cli; cch={number * 7919 % 99991:05x};",
+        },
         {"type": "text", "text": "You are a coding agent.", **_MARK},
         {"type": "text", "text": _INSTRUCTIONS, **_MARK},
     ]
