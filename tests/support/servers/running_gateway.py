@@ -23,9 +23,7 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway_running(
-    home: AnyHome, mode: Mode, upstream: str, *, openai: str = "", head_s: float = 30.0, **options: Any
-) -> Iterator[RunningGateway]:
+def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
     """The gateway while it runs; at the end all that it records is recorded."""
     running, openai, head_s = RunningGateway(""), options.pop("openai", upstream), options.pop("head_s", 30.0)
     ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()

@@ -95,7 +95,8 @@ class _Call:
 class Gateway:
     """Passes requests on in one mode.
 
-    `arrived` is told of each request, `report` gets those whose reply was recorded, and `warn` what no log could record. Without `workers`, threads of this process record.
+    `arrived` is told of each request, `report` gets those whose reply was recorded, and `warn` what no log could record.
+    Without `workers`, threads of this process record.
     """
 
     def __init__(
