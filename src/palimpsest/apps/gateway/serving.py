@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from palimpsest.apps.gateway.gateway import Gateway
 from palimpsest.core.errors import BadInput
@@ -45,8 +45,9 @@ class _Connection(H11Protocol):
     def _close_unused(self, before: object) -> None:
         if self.transport.is_closing():
             return
-        is_waiting = self.cycle is None or (self.cycle.response_complete and self.scope is before)
-        if is_waiting:
+        # Before its first request it has neither.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or (cycle.response_complete and self.scope is before):
             self.transport.close()
         else:
             self.loop.call_later(self.head_s, self._close_unused, self.scope)

@@ -33,6 +33,11 @@ class _Fit:
         """The tokens of a block."""
         return max(1, round(self.factor * estimate + self.besides))
 
+    def begin(self, factor: float) -> None:
+        """Believe a factor before any report of the conversation itself."""
+        self.factor = factor
+        self._products[0] = _FACTOR_TRUST * factor
+
     def add(self, estimates: float, blocks: int, tokens: int) -> None:
         """Take a report: so many blocks with these estimates together have so many tokens."""
         weight = 1 / (tokens + _LEAST_REPORT)
@@ -80,6 +85,8 @@ class MeasuredSizes:
         if self.has_reports and new and left > 0:
             # The first report is mostly of tools and instructions, which are written in another way than results.
             self._fit.add(sum(new[digest] * count for digest, count in counts.items()), sum(counts.values()), left)
+        if not self.has_reports and left > 0:
+            self._fit.begin(left / sum(size for _, size in blocks))
         sizes = {digest: self._fit.size(size) for digest, size in new.items()}
         expected = sum(sizes[digest] * count for digest, count in counts.items())
         if new and (not self.has_reports or _LEAST_SHARE * expected <= left <= _MOST_SHARE * expected):
