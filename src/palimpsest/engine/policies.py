@@ -123,7 +123,11 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
 def _carry_out(session: Session, policy: Policy, situation: Situation, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
     proposal = yield from steps_of(policy.plan(situation))
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
-    if proposal.edits and in_time():
+    edits = _affordable(session, proposal.edits) if proposal.edits and in_time() else ()
+    if edits != proposal.edits and edits:
+        why = f"{proposal.why}; of {len(proposal.edits)} edits the newest {len(edits)}, by what the next request costs"
+        proposal = structs.replace(proposal, edits=edits, why=why)
+    if edits:
         if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
             yield FoldPlanned(situation.used)
         installed = install(session, policy, proposal, situation)
@@ -136,6 +140,20 @@ def as_failure(error: Exception) -> PalimpsestError:
     if isinstance(error, PalimpsestError):
         return error
     return ForeignFailure(one_line(f"{type(error).__name__}: {error}"))
+
+
+def _affordable(session: Session, edits: Edits) -> Edits:
+    """The edits, or the newest of them, that may be made by what the next request costs with them; none if the newest may not."""
+    while edits and session.may_edit is not None:
+        try:
+            if session.may_edit(session.log.trial(edits)):
+                return edits
+        except BadEdit:
+            # The gate refuses it, with the reason.
+            return edits
+        # The newest stand near the end, where a change breaks the least of what is cached.
+        edits = edits[(len(edits) + 1) // 2 :]
+    return edits
 
 
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:

@@ -23,6 +23,7 @@ from palimpsest.core.situation import CacheAccount, CachedPrefix, Card, Moment, 
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import tool_list_size
+from palimpsest.core.view import View
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encoding.media import NotedFetch
@@ -41,6 +42,7 @@ class Session:
 
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
+    `may_edit`, where there is one, says whether the next request may show a view that edits would make.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Session:
         self._jumps = len(log.reader.jumps)
         self.tools = tools
         self.two_bills: Callable[[], tuple[float, float]] | None = None
+        self.may_edit: Callable[[View], bool] | None = None
 
     @classmethod
     def create(

@@ -34,12 +34,12 @@ def ask(url: str, rounds: int) -> None:
 
 
 def reads(count: int) -> list[Reply]:
-    return [Reply(messages_stream(number, "", path=path_of(number), tokens=30_000)) for number in range(count)]
+    return [Reply(messages_stream(number, "", path=path_of(number), tokens=4_000 * (number + 1))) for number in range(count)]
 
 
 def test_the_commands_work_on_a_session_of_a_gateway_that_runs_and_an_undo_is_made_with_the_next_request(tmp_path: Path) -> None:
     pal = Pal(tmp_path)
-    with provider(*reads(ROUNDS + 2)) as model, gateway_running(pal.home, "thrifty", model.url, deadline_ms=20_000) as gateway:
+    with provider(*reads(ROUNDS + 2)) as model, gateway_running(pal.home, "thrifty", model.url, patience_s=20.0) as gateway:
         for rounds in range(ROUNDS):
             ask(gateway.url, rounds)
         sessions = pal.json("sessions")
@@ -56,8 +56,9 @@ def test_the_commands_work_on_a_session_of_a_gateway_that_runs_and_an_undo_is_ma
     assert len(request["messages"]) == 3
     assert (undone["queued"], undone["undone"]) == (True, [edits[0]["event"]])
     assert [edit["undone"] for edit in after][: len(edits)] == [True, *(edit["undone"] for edit in edits[1:])]
-    restored = json.loads(model.sent[-1].body)["messages"]
-    assert restored[2] == messages_of(1)[2]
+    before, restored = (json.loads(each.body)["messages"] for each in model.sent[-2:])
+    shown = [place for place, message in enumerate(before) if message != restored[place]]
+    assert [restored[place] for place in shown[:1]] == [messages_of(ROUNDS)[place] for place in shown[:1]] != []
 
 
 PROGRAM = """#!{python}

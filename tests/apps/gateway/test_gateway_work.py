@@ -2,12 +2,12 @@
 
 import asyncio
 import gc
-import json
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable
-from contextlib import chdir
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, contextmanager
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from palimpsest.apps.gateway.workers import ProcessWorkers, ThreadWorkers
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Failed, ModelReplied, SessionOpened, Titled, ViewEdited
 from palimpsest.lab.bench.processes.gateway import body_of, round_of, stream_of
+from palimpsest.lab.bench.processes.live.honest_provider import HonestProvider
 from palimpsest.lab.bench.processes.streams import time_streams
 from palimpsest.stores.home import Home
+from palimpsest.wire.models.cards import WireName
 
 PAL = (sys.executable, "-m", "palimpsest.apps.cli")
 MODEL = "claude-sonnet-4-6"
@@ -35,14 +37,21 @@ class GatedHost(ConversationHost):
     """A host that does one kind of work only while its gate is open."""
 
     def __init__(self, home: Home, gated: str) -> None:
-        super().__init__(home, "thrifty" if gated == "plan" else "watch")
+        super().__init__(home, "thrifty" if gated in ("plan", "follow") else "watch")
         self.gated = gated
         self.gate = threading.Event()
+        self.waits = threading.Event()
 
-    def plan(self, session: str, until: float) -> PreparedBody:
+    def follow(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> PreparedBody:
+        if self.gated == "follow":
+            self.waits.set()
+            self.gate.wait(20)
+        return super().follow(name, parent, wire, model, body)
+
+    def plan(self, session: str, until: float, seconds: float = float("inf")) -> PreparedBody:
         if self.gated == "plan":
             self.gate.wait(20)
-        return super().plan(session, until)
+        return super().plan(session, until, seconds)
 
     def close(self, session: str) -> None:
         if self.gated == "close":
@@ -51,6 +60,7 @@ class GatedHost(ConversationHost):
 
     def observe(self, session: str, reply: bytes, content_type: str, form: SentForm) -> Observed:
         if self.gated == "observe":
+            self.waits.set()
             self.gate.wait(20)
         return super().observe(session, reply, content_type, form)
 
@@ -63,23 +73,38 @@ def opening() -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
 
 
-def rounds(count: int) -> list[dict[str, Any]]:
+def rounds(count: int, *, reads: bool = False) -> list[dict[str, Any]]:
     """Twelve results of 4,000 tokens each, of which all but the newest are dead."""
     messages = opening()
     for number in range(count):
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Read", "input": {"file_path": "a.py"}}
+        used = {"name": "Read", "input": {"file_path": "a.py"}} if reads else {"name": "Bash", "input": {"command": f"make t{number}"}}
+        call = {"type": "tool_use", "id": f"toolu_{number}", **used}
         words = "\n".join(f"line {line} of run {number}: value = {line * number}" for line in range(120))
         result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": words}
         messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
     return messages
 
 
-def without_breakpoints(body: bytes) -> list[dict[str, Any]]:
+def without_breakpoints(body: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages of a request without its breakpoints, which move with every request."""
-    messages: list[dict[str, Any]] = json.loads(body)["messages"]
-    for message in messages:
-        message["content"][-1].pop("cache_control", None)
-    return messages
+    return [
+        message | {"content": [{key: value for key, value in block.items() if key != "cache_control"} for block in message["content"]]}
+        for message in body["messages"]
+    ]
+
+
+@contextmanager
+def edited_conversation(home: Home) -> Iterator[HonestProvider]:
+    """A provider that bills by its cache, after 13 requests of a conversation whose results were cleared."""
+    model = HonestProvider(marked=True)
+    try:
+        with gateway_running(home, "thrifty", model.url, patience_s=20.0) as gateway:
+            for count in range(13):
+                model.reply = rounds(count + 1)[-2]["content"]
+                ask(gateway.url, rounds(count))
+        yield model
+    finally:
+        model.close()
 
 
 def bodies(home: Home) -> list[Any]:
@@ -90,18 +115,14 @@ def bodies(home: Home) -> list[Any]:
 
 def test_at_the_deadline_only_new_edits_are_given_up_and_those_made_before_are_made_again(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
-    replies = [Reply(messages_stream(number, "", path="a.py", tokens=90_000)) for number in range(14)]
-    with provider(*replies) as model:
-        with gateway_running(home, "thrifty", model.url, deadline_ms=20_000) as gateway:
-            for count in range(13):
-                ask(gateway.url, rounds(count))
+    with edited_conversation(home) as model:
         before = [body for body in bodies(home) if isinstance(body, ViewEdited)]
         host = GatedHost(home, "plan")
-        with gateway_running(home, "thrifty", model.url, deadline_ms=100, workers=ThreadWorkers(host)) as gateway:
+        with gateway_running(home, "thrifty", model.url, patience_s=0.5, record_s=0.05, workers=ThreadWorkers(host)) as gateway:
             # Planning waits for the gate until the reply is here.
             assert ask(gateway.url, rounds(13)).status_code == 200
             host.gate.set()
-    known, last = (without_breakpoints(each.body) for each in model.sent[-2:])
+    known, last = map(without_breakpoints, model.bodies[-2:])
     assert last[: len(known)] == known
     assert last[: len(known)] != rounds(13)[: len(known)]
     assert last[len(known) :] == rounds(13)[len(known) :]
@@ -110,13 +131,52 @@ def test_at_the_deadline_only_new_edits_are_given_up_and_those_made_before_are_m
     assert [(body.what, body.error) for body in recorded if isinstance(body, Failed)] == [("gateway request", "deadline")]
 
 
+def test_a_request_of_an_edited_conversation_waits_for_its_edits_on_a_busy_machine(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    with edited_conversation(home) as model:
+        host = GatedHost(home, "follow")
+        with (
+            gateway_running(home, "thrifty", model.url, patience_s=0.0, workers=ThreadWorkers(host)) as gateway,
+            ThreadPoolExecutor(1) as client,
+        ):
+            asked = client.submit(ask, gateway.url, rounds(13))
+            assert host.waits.wait(20)
+            host.gate.set()
+            assert asked.result(20).status_code == 200
+    known, last = map(without_breakpoints, model.bodies[-2:])
+    assert known != rounds(12)
+    assert last == [*known, *rounds(13)[len(known) :]]
+
+
+def test_the_end_of_a_reply_reaches_the_client_once_the_reply_is_recorded(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    host = GatedHost(home, "observe")
+    events = messages_stream(0, "done")
+    with (
+        provider(Reply(events)) as model,
+        gateway_running(home, "watch", model.url, workers=ThreadWorkers(host)) as gateway,
+        httpx.Client(trust_env=False) as client,
+        client.stream("POST", f"{gateway.url}/v1/messages", content=body_of(opening())) as response,
+    ):
+        chunks, arrived = response.iter_raw(), b""
+        while arrived != b"".join(events[:-1]):
+            arrived += next(chunks)
+            # All but the event that ends the reply passes while nothing is recorded.
+            assert b"message_stop" not in arrived
+        assert host.waits.wait(20)
+        host.gate.set()
+        rest = b"".join(chunks)
+        assert any(isinstance(body, ModelReplied) for body in bodies(home))
+    assert arrived + rest == b"".join(events)
+
+
 def test_requests_that_come_before_the_reply_is_recorded_go_on_with_their_conversation(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
     host = GatedHost(home, "observe")
     replies = [Reply(messages_stream(number, "", path="a.py")) for number in range(3)]
-    with provider(*replies) as model, gateway_running(home, "watch", model.url, workers=ThreadWorkers(host)) as gateway:
+    with provider(*replies) as model, gateway_running(home, "watch", model.url, workers=ThreadWorkers(host), record_s=0.05) as gateway:
         for count in range(3):
-            ask(gateway.url, rounds(count))
+            ask(gateway.url, rounds(count, reads=True))
         host.gate.set()
     assert len([body for body in bodies(home) if isinstance(body, ModelReplied) and body.usage.prompt]) == 3
 

@@ -25,19 +25,19 @@ class RunningGateway:
 @contextmanager
 def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
     """The gateway while it runs; at the end all that it records is recorded."""
-    running = RunningGateway("")
+    running, openai, head_s = RunningGateway(""), options.pop("openai", upstream), options.pop("head_s", 30.0)
     ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
 
     async def run() -> None:
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
-        gateway = Gateway(home, mode, Upstreams(upstream, upstream), report=running.reports.append, **options)
+        gateway = Gateway(home, mode, Upstreams(upstream, openai), report=running.reports.append, **options)
 
         def started(url: str) -> None:
             running.url = url
             ready.set()
 
-        await serve(gateway, listening(0), started, stop)
+        await serve(gateway, listening(0), started, stop, head_s=head_s)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from operator import methodcaller
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.routing import ConversationName
@@ -37,7 +37,7 @@ class Lane:
         self.order = asyncio.Lock()
         self.idle = asyncio.Event()
         self.idle.set()
-        self.recording: asyncio.Task[None] | None = None
+        self.recording: asyncio.Task[Any] | None = None
 
     @property
     def is_unused(self) -> bool:

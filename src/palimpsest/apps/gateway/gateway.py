@@ -11,44 +11,56 @@ import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from palimpsest.apps.gateway.admission import LOOP_HEADER, Door
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
-from palimpsest.apps.gateway.forwarding import Upstreams, connect, read_body, returned_headers, send
+from palimpsest.apps.gateway.forwarding import Upstreams, connect, read_body, returned_headers, send, timely
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
 from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
 from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
+from palimpsest.apps.gateway.kept_reply import KeptReply
 from palimpsest.apps.gateway.recorded import Mode
 from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
-from palimpsest.apps.gateway.workers import ThreadWorkers, Workers
+from palimpsest.apps.gateway.workers import HostEnded, ThreadWorkers, Workers
 from palimpsest.audit.pricing.two_bills import GatewayBill
+from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import WireName
 
-DEADLINE_MS: Final = 50
-"""Milliseconds that the edits of a request may take; of a request above 200,000 tokens, in proportion to its bytes."""
-_BYTES_OF_DEADLINE: Final = 700_000
+PATIENCE_S: Final = 2.0
+"""Seconds that a request waits for new edits on a busy machine; of a request above 200,000 tokens, in proportion to its bytes."""
+_PLANNING_S: Final = 0.25
+"""Seconds of processor time that planning new edits may take, in the same proportion; mostly it takes some milliseconds."""
+_BYTES_OF_PATIENCE: Final = 700_000
+# What is cached of a conversation with edits is the edited list. To send the original costs a write of all of it, some ten cents to
+# dollars, which nobody would pay for a minute; longer means that the process which has the edits hangs.
+_EDITED_PATIENCE_S: Final = 60.0
+# Seconds that the end of a reply waits until the reply is recorded.
+_RECORD_S: Final = 5.0
 # Providers refuse more than 32 MB. What is larger is passed on without a record.
-_MOST_BYTES: Final = 64_000_000
+_MOST_BYTES: Final = 34_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
-_LONGER_WITH_EDITS: Final = 10
-# The share of the deadline after which no new edit is begun; the rest is for one that is being made.
+# The share of the patience after which no new edit is begun; the rest is for one that is being made.
 _PLANNING_SHARE: Final = 0.6
 _LONGEST_NOTE: Final = 500
-_STOP_SECONDS: Final = 10.0
-_LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+_STOP_SECONDS: Final = 3.0
 
 
 class RequestReport(Value, frozen=True):
-    """One request as `--json-stream` prints it: dollars of the session so far, with the gateway and without; `ms` until it was sent on."""
+    """One request as `--json-stream` prints it: dollars of the session so far, with the gateway and without; `ms` until it was sent on.
+
+    Dollars are `None` if no price of the model is known.
+    """
 
     session: str
     request: int
     mode: str
     tokens_in: int
     tokens_forwarded: int
-    usd: float
-    usd_without: float
+    usd: float | None
+    usd_without: float | None
     edits: int
     ms: float
 
@@ -57,14 +69,18 @@ class RequestReport(Value, frozen=True):
 class _Call:
     """A call on its way: its conversation once that is known, and the form in which it is sent.
 
-    Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`. `prepared` is what would be sent now, in
-    the form `prepared_as`: `stable` is set once it has the edits made before it. `ms` are those until it was sent on.
+    Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`, or after `plans_for` seconds of
+    processor time. `prepared` is what would be sent now, in
+    the form `prepared_as`: `stable` is set once it has the edits made before it, `taken` once its
+    conversation is known. `ms` are those until it was sent on.
     """
 
     begun: float
     plans_until: float
+    plans_for: float
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     stable: asyncio.Event = field(default_factory=asyncio.Event)
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
     preparing: "asyncio.Task[None]" = field(init=False)
     lane: Lane | None = None
     has_lane: bool = False
@@ -77,8 +93,9 @@ class _Call:
 
 
 class Gateway:
-    """Passes requests on in one mode. `report` gets each request whose reply was recorded, `warn` what no log could record.
+    """Passes requests on in one mode.
 
+    `arrived` is told of each request, `report` gets those whose reply was recorded, and `warn` what no log could record.
     Without `workers`, threads of this process record.
     """
 
@@ -88,10 +105,12 @@ class Gateway:
         mode: Mode,
         upstreams: Upstreams,
         *,
+        arrived: Callable[[], None] = lambda: None,
         report: Callable[[RequestReport], None] = lambda _report: None,
         warn: Callable[[str], None] = lambda _message: None,
         fold: bool = False,
-        deadline_ms: float = DEADLINE_MS,
+        patience_s: float = PATIENCE_S,
+        record_s: float = _RECORD_S,
         keeps_alive: bool = False,
         pause: Pause = asyncio.sleep,
         workers: Workers | None = None,
@@ -99,9 +118,12 @@ class Gateway:
         self.mode: Mode = mode
         self.total = GatewayBill(mode)
         self._upstreams = upstreams
+        self._arrived = arrived
         self._report = report
         self._warn = warn
-        self._deadline_ms = deadline_ms
+        self._patience_s = patience_s
+        self._record_s = record_s
+        self._door = Door()
         keeps_alive = keeps_alive and mode != "watch"
         host = workers or ThreadWorkers(ConversationHost(home, mode, fold=fold, keeps_alive=keeps_alive))
         self._conversations = OpenConversations(host, home.store)
@@ -111,22 +133,29 @@ class Gateway:
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
-        if request.headers.get("host", "").rsplit(":", 1)[0] not in _LOCAL_HOSTS:
-            # A page of another site that has its name resolve to this machine.
-            return _error(403, "this gateway answers programs of this machine only")
-        path = request.url.path
+        path = bytes(request.scope.get("raw_path") or b"").decode("latin-1") or request.url.path
+        wire = WIRES.get(path) if request.method == "POST" else None
+        refusal = self._door.refusal(request.headers, is_conversation=wire is not None)
+        if refusal is not None:
+            return _error(refusal.status, f"pal gateway: {refusal.message}")
+        self._arrived()
         if request.headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426, headers={"upgrade": "HTTP/1.1"})
-        wire = WIRES.get(path) if request.method == "POST" else None
         try:
+            query = bytes(request.scope["query_string"]).decode("latin-1")
+            url = self._upstreams.of(path, request.headers) + path + (f"?{query}" if query else "")
             if wire is None:
-                return await self._passed(request, request.stream() if request.method in ("POST", "PUT", "PATCH") else b"", None)
+                return await self._passed(request, url, timely(request.stream()) if request.method in _WITH_BODY else b"", None)
             body = await read_body(request.stream(), _MOST_BYTES)
             if not isinstance(body, bytes):
-                return await self._passed(request, body, None)
+                return await self._passed(request, url, body, None)
             call = await self._prepared_or_given(request, wire, body)
             changed = None if call is None or call.form == "given" or call.prepared is None else call.prepared.body
-            return await self._passed(request, body if changed is None else changed, call)
+            return await self._passed(request, url, body if changed is None else changed, call)
+        except BadInput as error:
+            return _error(400, f"pal gateway: {error.message}")
+        except TimeoutError:
+            return _error(408, "pal gateway: the request did not come to its end")
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -139,8 +168,9 @@ class Gateway:
 
     async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
         """Prepare a request; `None` if it belongs to no conversation. What is not prepared at its deadline is recorded later."""
-        begun, seconds = time.monotonic(), self._deadline_ms / 1_000 * max(1.0, len(body) / _BYTES_OF_DEADLINE)
-        call = _Call(begun, begun + _PLANNING_SHARE * seconds)
+        begun, share = time.monotonic(), max(1.0, len(body) / _BYTES_OF_PATIENCE)
+        seconds = self._patience_s * share
+        call = _Call(begun, begun + _PLANNING_SHARE * seconds, _PLANNING_S * share)
         fields = fields_of(body)
         if fields is None or not is_followed(wire, fields):
             return None
@@ -153,12 +183,11 @@ class Gateway:
         return call
 
     async def _wait_for_edits(self, call: _Call, seconds: float) -> None:
-        """Wait until a call is prepared, or its deadline; then it is sent in the form that it has."""
+        """Wait until a call is prepared, or for as long as that is worth; then it is sent in the form that it has."""
         await asyncio.wait((call.preparing,), timeout=call.begun + seconds - time.monotonic())
-        if call.prepared is None and not call.preparing.done() and call.lane is not None and call.lane.may_be_edited:
-            # What is cached is the edited list: to send the original would cost far more than to wait.
+        if call.prepared is None and not call.preparing.done() and (call.lane is None or call.lane.may_be_edited):
             stable = asyncio.create_task(call.stable.wait())
-            await asyncio.wait((call.preparing, stable), timeout=seconds * _LONGER_WITH_EDITS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((call.preparing, stable), timeout=_EDITED_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             stable.cancel()
         if call.prepared is not None:
             call.form, call.edits = call.prepared_as, call.prepared.edits
@@ -170,6 +199,7 @@ class Gateway:
             await call.sent.wait()
         lane = call.lane = await self._conversations.lane(name)
         call.has_lane = True
+        call.taken.set()
         if self._keeper is not None:
             self._keeper.begun(lane)
         if lane.recording is not None:
@@ -178,11 +208,15 @@ class Gateway:
         if self.mode == "watch":
             await run(lane, ConversationHost.record, lane.name, parent, wire, model, body)
             return
-        followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
+        try:
+            followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
+        except HostEnded:
+            # The next process reads the edits from the log, so that the cache of the edited list is not lost.
+            followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
         lane.may_be_edited = followed.is_edited
         call.prepared, call.prepared_as = followed, "followed"
         call.stable.set()
-        planned = await run(lane, ConversationHost.plan, session, call.plans_until)
+        planned = await run(lane, ConversationHost.plan, session, call.plans_until, call.plans_for)
         lane.may_be_edited = planned.is_edited
         if call.form == "given":
             call.prepared, call.prepared_as = planned, "planned"
@@ -200,11 +234,11 @@ class Gateway:
         if not noted:
             self._warn(message)
 
-    async def _passed(self, request: Request, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
-        """Send a request on, and return the reply, which is passed back as it arrives and recorded at its end."""
-        url = self._upstreams.url_of(request.url.path, request.url.query, request.headers)
+    async def _passed(self, request: Request, url: str, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
+        """Send a request on, and return the reply, which is passed back as it arrives and recorded before its end is."""
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() != LOOP_HEADER.encode()]
         try:
-            reply = await send(self._client, request.method, url, request.headers.raw, body)
+            reply = await send(self._client, request.method, url, [*headers, self._door.marked(request.headers)], body)
         except httpx.HTTPError as error:
             self._keep(self._ended(call, None))
             return _error(502, f"pal gateway: the provider at {httpx.URL(url).host} cannot be reached ({type(error).__name__})")
@@ -220,24 +254,38 @@ class Gateway:
         return response
 
     async def _chunks(self, reply: httpx.Response, call: _Call | None) -> AsyncIterator[bytes]:
-        kept: list[bytes] = []
-        size, is_whole = 0, False
+        """Yield a reply as it arrives. What ends it for the client is held back until all of it is recorded."""
+        kept = None if call is None or reply.status_code != httpx.codes.OK else KeptReply(reply.headers, _MOST_REPLY_BYTES)
+        recording: asyncio.Task[None] | None = None
+        is_whole = False
         try:
             async for chunk in reply.aiter_raw():
-                size += len(chunk)
-                if call is not None and size <= _MOST_REPLY_BYTES:
-                    kept.append(chunk)
-                yield chunk
-            is_whole = size <= _MOST_REPLY_BYTES
+                passed = chunk if kept is None else kept.taken(chunk)
+                if passed:
+                    yield passed
+                if kept is not None and recording is None and kept.has_ended:
+                    recording = await self._recorded(call, kept)
+                    yield kept.rest()
+            is_whole = True
+            if kept is not None and recording is None:
+                recording = await self._recorded(call, kept)
+                if rest := kept.rest():
+                    yield rest
         finally:
-            data = b"".join(kept) if is_whole and reply.status_code == httpx.codes.OK else None
-            # The record must not end with the connection of a client that is gone.
-            recording = self._keep(self._ended(call, data, reply.headers.get("content-type", "")))
-            if call is not None and call.lane is not None:
-                # The next request may come before this reply is recorded.
-                call.lane.recording = recording
-                self._leave(call)
+            if recording is None:
+                self._recording_of(call, kept if is_whole else None)
             await reply.aclose()
+
+    async def _recorded(self, call: _Call | None, kept: KeptReply) -> "asyncio.Task[None]":
+        """Record a reply, and return the task once it is recorded, or after some seconds while it is still at it."""
+        recording = self._recording_of(call, kept)
+        await asyncio.wait((recording,), timeout=self._record_s)
+        return recording
+
+    def _recording_of(self, call: _Call | None, kept: KeptReply | None) -> "asyncio.Task[None]":
+        # The record must not end with the connection of a client that is gone.
+        data = None if kept is None else kept.data
+        return self._keep(self._ended(call, data, "" if kept is None else kept.content_type))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
@@ -256,6 +304,13 @@ class Gateway:
         if call is None:
             return
         call.sent.set()
+        taken = asyncio.create_task(call.taken.wait())
+        await asyncio.wait((call.preparing, taken), return_when=asyncio.FIRST_COMPLETED)
+        taken.cancel()
+        if call.lane is not None and call.has_lane:
+            # The next request may come before this reply is recorded.
+            call.lane.recording = asyncio.current_task()
+            self._leave(call)
         await asyncio.wait((call.preparing,))
         lane, failed = call.lane, call.preparing.exception()
         try:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from palimpsest.audit.pricing.bill import Breakpoint
+from palimpsest.audit.pricing.bill import Block, Breakpoint
 from palimpsest.audit.pricing.two_bills import BilledRequest
 from palimpsest.core.errors import BadInput
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate_bytes, family_of
@@ -81,16 +81,18 @@ def _with_lifetime(value: Any, lifetime: str) -> Any:
     return changed
 
 
-def with_breakpoint(message: Any, lifetime: str) -> Any | None:
-    """Return a message with a cache breakpoint at its last block; `None` if it has one already or cannot have one."""
+def with_breakpoint(message: Any, lifetime: str, at: int = -1) -> Any | None:
+    """Return a message with a cache breakpoint at a block, by default its last; `None` if it has one there already or cannot have one."""
     content = message.get("content") if is_json(message) else None
-    if not isinstance(content, list) or not content:
+    if not isinstance(content, list) or not -len(content) <= at < len(content):
         return None
-    last = content[-1]
-    if not is_json(last) or BREAKPOINT in last or text(last, "type") in _UNMARKABLE:
+    block = content[at]
+    if not is_json(block) or BREAKPOINT in block or text(block, "type") in _UNMARKABLE:
         return None
     mark = {"type": "ephemeral", **({"ttl": "1h"} if lifetime == "1h" else {})}
-    return {**message, "content": [*content[:-1], {**last, BREAKPOINT: mark}]}
+    marked = list(content)
+    marked[at] = {**block, BREAKPOINT: mark}
+    return {**message, "content": marked}
 
 
 class RequestReader:
@@ -151,29 +153,44 @@ def text_at(fields: Mapping[str, Raw], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-class RequestBlocks:
-    """The requests of one conversation as blocks of a bill: tools, then the parts of the system prompt, then one block a message.
+class _Part(NamedTuple):
+    """A message or another part of a request as blocks, and its breakpoints: the number of the block, and whether it is for an hour."""
 
-    What a block says is its digest, whatever breakpoints are in it; each is computed once.
+    blocks: tuple[Block, ...]
+    marks: tuple[Breakpoint, ...]
+
+
+class RequestBlocks:
+    """The requests of one conversation as blocks of a bill: tools, then the parts of the system prompt, then those of each message.
+
+    What a block says is its digest, whatever breakpoints are in it; each is computed once. Sizes are estimates.
     """
 
     def __init__(self, model: str) -> None:
         self._factor = FAMILY_FACTORS[family_of(model)]
-        self._known: dict[bytes, tuple[str, int]] = {}
+        self._known: dict[bytes, _Part] = {}
 
     def of(self, request: GivenRequest, messages: Sequence[Any], lifetime: str = "") -> BilledRequest:
         """Return the blocks of a request with these messages, and its breakpoints with this lifetime; empty is that of the client."""
         given = {id(message): raw for message, raw in zip(request.messages, request.raw_messages, strict=True)}
-        known: dict[bytes, tuple[str, int]] = {}
-        blocks: list[tuple[str, int]] = []
+        known: dict[bytes, _Part] = {}
+        blocks: list[Block] = []
         breakpoints: list[Breakpoint] = []
-        for value, raw in self._parts(request, messages, given):
-            blocks.append(known.setdefault(raw, self._known.get(raw) or self._block(value, raw)))
-            own = lifetime_of(value) if _MARK in raw else ""
-            if own:
-                breakpoints.append(Breakpoint(len(blocks) - 1, (lifetime or own) == "1h"))
+        starts: list[int] = []
+        for number, (value, raw) in enumerate(self._parts(request, messages, given), -self._heads(request)):
+            part = known.get(raw)
+            if part is None:
+                part = known[raw] = self._known.get(raw) or self._part(value, raw, request.wire)
+            if number >= 0:
+                starts.append(len(blocks))
+            breakpoints += [Breakpoint(len(blocks) + mark.at, lifetime == "1h" if lifetime else mark.long) for mark in part.marks]
+            blocks += part.blocks
         self._known = self._known | known if len(self._known) < 2 * len(known) + 64 else known
-        return BilledRequest(blocks, breakpoints)
+        return BilledRequest(blocks, breakpoints, starts)
+
+    def _heads(self, request: GivenRequest) -> int:
+        system = request.system
+        return bool(request.tools) + (len(system) if isinstance(system, list) else bool(system))
 
     def _parts(self, request: GivenRequest, messages: Sequence[Any], own: Mapping[int, bytes]) -> Iterator[tuple[Any, bytes]]:
         if request.tools:
@@ -183,9 +200,19 @@ class RequestBlocks:
         for message in messages:
             yield message, own.get(id(message)) or _encode(message)
 
-    def _block(self, value: Any, raw: bytes) -> tuple[str, int]:
-        plain = value if is_json(value) else {"content": value}
-        return digest_of_message(plain), max(1, round(self._factor * estimate_bytes(raw)))
+    def _part(self, value: Any, raw: bytes, wire: WireName) -> _Part:
+        content = value.get("content") if is_json(value) and wire == "anthropic" else None
+        if not isinstance(content, list) or not content:
+            found = lifetime_of(value) if _MARK in raw else ""
+            plain = value if is_json(value) else {"content": value}
+            return _Part(((digest_of_message(plain), self._size(raw)),), (Breakpoint(0, found == "1h"),) if found else ())
+        role = value.get("role")
+        blocks = [(digest_of_message({"role": role, "content": [block]}), self._size(_encode(block))) for block in content]
+        marks = [(at, mark) for at, block in enumerate(content) if is_json(block) and is_json(mark := block.get(BREAKPOINT))]
+        return _Part(tuple(blocks), tuple(Breakpoint(at, text(mark, "ttl") == "1h") for at, mark in marks))
+
+    def _size(self, raw: bytes) -> int:
+        return max(1, round(self._factor * estimate_bytes(raw)))
 
 
 def lifetime_of(value: Any) -> str:

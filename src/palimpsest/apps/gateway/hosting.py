@@ -20,7 +20,7 @@ from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.jobs.running import job_situation
 from palimpsest.policies.jobs.keep_alive import KeepAlive
 from palimpsest.stores.home import AnyHome
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models.cards import WireName, recorded_card
 from palimpsest.wire.stream import decode_response
 
 PURPOSE: Final = job_purpose(KEEP_ALIVE)
@@ -76,10 +76,13 @@ class ConversationHost:
         found.forms = {"followed": found.recorded.follow(body, fields)}
         return _prepared(found.forms["followed"])
 
-    def plan(self, session: str, until: float) -> PreparedBody:
-        """Return the request that was followed last with new edits too; after `until`, by the monotonic clock, with no more of them."""
+    def plan(self, session: str, until: float, seconds: float = float("inf")) -> PreparedBody:
+        """Return the request that was followed last with new edits too.
+
+        After `until`, by the monotonic clock, or so many seconds of processor time there are no more of them.
+        """
         found = self._open[session]
-        deadline = _Deadline(until)
+        deadline = _Deadline(until, seconds)
         found.forms["planned"] = found.recorded.plan(found.forms["followed"], deadline)
         if deadline.has_passed:
             found.recorded.note("request", "deadline", "new edits were given up, because planning them took too long")
@@ -155,7 +158,9 @@ class ConversationHost:
         return isinstance(outcome, ModelReplied)
 
     def _opened(self, name: ConversationName, parent: str, wire: WireName, model: str) -> RecordedConversation:
-        profile, settings = PROFILES[self._mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
+        # Without prices it cannot be told what an edit costs, so that nothing is changed.
+        mode: Mode = self._mode if recorded_card(model, self._home.cards()).prices.input else "watch"
+        profile, settings = PROFILES[mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
         if self._keeps_alive:
             # Edits and reads share one limit of what may be lost.
             settings = settings | {"PAL_KEEP_ALIVE": "on"}
@@ -166,19 +171,21 @@ class ConversationHost:
                 conversation = Conversation.open(
                     session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
                 )
-                return RecordedConversation(conversation, wire, self._mode, self._home)
+                return RecordedConversation(conversation, wire, mode, self._home)
         raise Locked("other gateways have this conversation", where=name.session)
 
 
 class _Deadline:
     """Whether it is still time; `has_passed` once it was asked and was not."""
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, seconds: float) -> None:
         self._until = until
+        # A thread of its own plans each request, and time in which others had the processor is none that planning takes.
+        self._until_worked = time.thread_time() + seconds
         self.has_passed = False
 
     def __call__(self) -> bool:
-        self.has_passed = self.has_passed or time.monotonic() > self._until
+        self.has_passed = self.has_passed or time.monotonic() > self._until or time.thread_time() > self._until_worked
         return not self.has_passed
 
 

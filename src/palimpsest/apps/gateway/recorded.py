@@ -9,11 +9,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of, with_breakpoint
-from palimpsest.audit.pricing.bill import LOOK_BACK_BLOCKS
-from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.audit.pricing.bill import HOUR_MS, LOOK_BACK_BLOCKS
+from palimpsest.audit.pricing.two_bills import BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Body, Failed, ModelReplied, Titled, UserSaid, ViewEdited
 from palimpsest.core.items import Text
+from palimpsest.core.view import View
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.conversation.following import end_call
 from palimpsest.foreign.claude.speakers import source_of
@@ -21,7 +22,6 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
-from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.models.prices import cost
 from palimpsest.wire.past_requests import card_on_wire
@@ -63,9 +63,11 @@ class RecordedConversation:
         self._bills = TwoBills(self._card)
         self._lifetime = ""
         self._needs_title = not session.log.view.items
-        self._sent_messages = 0
-        session.two_bills = lambda: (self.bill.usd, self.bill.usd_without)
-        self._rendered: Sequence[Any] | None = None
+        self._followed: Exchange | None = None
+        self._steady_parts: dict[int, Any] = {}
+        if self._card.prices.input:
+            session.two_bills = lambda: (self.bill.usd or 0.0, self.bill.usd_without or 0.0)
+            session.may_edit = self._may_edit
 
     def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
         """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
@@ -73,34 +75,77 @@ class RecordedConversation:
         given = self._reader.read(self.wire, body, fields)
         before = self.conversation.session.log.tip
         lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
-        messages = self._rendered = self.conversation.follow(given.messages, tools=given.tools, system=given.system)
+        self._followed = None
+        messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
         if self._needs_title:
             self._add_title(before)
         if self.mode == "watch":
             return Exchange(given, given.messages, body)
-        edits = self._edits_since(before)
-        exchange = Exchange(given, messages, body, edits, lifetime)
-        return self._written(exchange, anchors=bool(edits) or self._is_far_from_entry(messages))
+        self._followed = Exchange(given, messages, body, self._edits_since(before), lifetime)
+        return self._written(self._followed)
+
+    def _steady_system(self, given: GivenRequest) -> Any:
+        """The system prompt with one text for each part that changes with every request and that the provider does not look at.
+
+        Else each request would be taken for one whose cache is lost, and its prompt recorded again.
+        """
+        if not isinstance(given.system, list) or not self._bills.ignored:
+            return given.system
+        first = 1 if given.tools else 0
+        return [
+            self._steady_parts.setdefault(place, part) if place in self._bills.ignored else part
+            for place, part in enumerate(given.system, first)
+        ]
 
     def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
         """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""
         before = self.conversation.session.log.tip
         messages = self.conversation.plan(in_time)
-        if messages is None or messages is self._rendered or self.mode == "watch":
+        followed = self._followed
+        if messages is None or followed is None or messages is followed.messages:
             return exchange
-        edits = exchange.edits + self._edits_since(before)
-        planned = exchange._replace(messages=messages, edits=edits, anchor=None)
-        return self._written(planned, anchors=bool(edits) or exchange.anchor is not None)
+        return self._written(followed._replace(messages=messages, edits=followed.edits + self._edits_since(before)))
 
-    def _written(self, exchange: Exchange, *, anchors: bool) -> Exchange:
-        """The exchange with its bytes, and with a breakpoint at the end of the cached prefix if one is wanted and can be set there."""
+    def _may_edit(self, view: View) -> bool:
+        """Whether the request may be sent as a view shows it: that makes it cheaper, or what it costs more is within what may be lost.
+
+        The price of an edit is a small difference of large sizes, so that they are those which the provider has reported, and what they may
+        be off by is added. Before the first report nothing is known of what is cached, unless nothing can be.
+        """
+        followed = self._followed
+        messages = None if followed is None else self.conversation.shown(view)
+        if followed is None or messages is None or not (self._bills.has_reports or self._is_cold()):
+            return False
+        now, bills = self._clock.now(), self._bills
+        unedited, edited = (self._blocks_of(self._anchored(each)) for each in (followed, followed._replace(messages=messages)))
+        given = self._blocks.of(followed.given, followed.given.messages)
+        (dollars, direct), (before, _) = bills.costs(given, edited, now), bills.costs(given, unedited, now)
+        dollars += bills.doubt(unedited, edited)
+        paid, without = self.bill.usd or 0.0, self.bill.usd_without or 0.0
+        loss = self.conversation.session.profile.cache.loss
+        return dollars <= before or paid + dollars <= (1 + loss) * (without + direct)
+
+    def _is_cold(self) -> bool:
+        """Whether the last call of the conversation is so long ago that no provider holds anything of it."""
+        called = self.conversation.session.derived.cache.value().called
+        return called is not None and self._clock.now() - called > HOUR_MS
+
+    def _written(self, exchange: Exchange) -> Exchange:
+        """The exchange with its bytes, and with a breakpoint at the end of the cached prefix if those of the client do not find it."""
+        anchored = self._anchored(exchange)
+        return anchored._replace(body=exchange.given.body_with(anchored.messages, exchange.lifetime))
+
+    def _anchored(self, exchange: Exchange) -> Exchange:
         given, messages, lifetime = exchange.given, exchange.messages, exchange.lifetime
-        anchor = self._anchor(given, messages, lifetime) if anchors else None
-        if anchor is not None:
-            marked = with_breakpoint(messages[anchor], lifetime or self._lifetime)
-            messages = [*messages[:anchor], marked, *messages[anchor + 1 :]]
-        self._sent_messages = len(messages)
-        return exchange._replace(messages=messages, body=given.body_with(messages, lifetime), anchor=anchor)
+        place = self._anchor(given, messages, lifetime)
+        if place is None:
+            return exchange._replace(anchor=None)
+        message, block = place
+        marked = with_breakpoint(messages[message], lifetime or self._lifetime, block)
+        return exchange._replace(messages=[*messages[:message], marked, *messages[message + 1 :]], anchor=message)
+
+    def _blocks_of(self, exchange: Exchange) -> BilledRequest:
+        return self._blocks.of(exchange.given, exchange.messages, exchange.lifetime)
 
     def _add_title(self, event: int) -> None:
         """Title the session by the first text of its user since an event; Claude Code writes reminders in front of that."""
@@ -117,19 +162,16 @@ class RecordedConversation:
         log = self.conversation.session.log
         return (log.event(seq).body for seq in range(event + 1, log.tip + 1))
 
-    def _is_far_from_entry(self, messages: Sequence[Any]) -> bool:
-        """Whether so many blocks are new that the client's last breakpoint does not find the entry of the request before."""
-        new = (message.get("content") for message in messages[self._sent_messages :] if is_json(message))
-        return sum(len(content) if isinstance(content, list) else 1 for content in new) >= LOOK_BACK_BLOCKS
-
-    def _anchor(self, given: GivenRequest, messages: Sequence[Any], lifetime: str) -> int | None:
-        """The message at which the cached prefix ends, if a breakpoint is free and can be set there."""
+    def _anchor(self, given: GivenRequest, messages: Sequence[Any], lifetime: str) -> tuple[int, int] | None:
+        """The message and block at which the cached prefix ends, if no breakpoint finds it, one is free, and it can be set there."""
         if self._card.cache != "breakpoints" or not 0 < given.breakpoints < MAX_BREAKPOINTS:
             return None
         request = self._blocks.of(given, messages, lifetime)
         end = self._bills.cached_end(request, self._clock.now())
-        place = -1 if end is None else end - (len(request.blocks) - len(messages))
-        return place if place >= 0 and with_breakpoint(messages[place], "") is not None else None
+        if end is None or any(0 <= point.at - end < LOOK_BACK_BLOCKS for point in request.breakpoints):
+            return None
+        place = request.place_of(end)
+        return place if place is not None and with_breakpoint(messages[place[0]], "", place[1]) is not None else None
 
     def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
         """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
@@ -149,7 +191,7 @@ class RecordedConversation:
             return None
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
-        sent = given if is_same else self._blocks.of(exchange.given, exchange.messages, exchange.lifetime)
+        sent = given if is_same else self._blocks_of(exchange)
         call = self._bills.add(given, sent, decoded.usage, self._clock.now())
         self.bill = self.bill.plus(call)
         self.conversation.session.log.append(self.bill.noted())
@@ -172,7 +214,7 @@ class RecordedConversation:
 
     def add_read(self, reply: ModelReplied) -> None:
         """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
-        self.bill = replace(self.bill, usd=self.bill.usd + cost(reply.usage, self._card).total)
+        self.bill = replace(self.bill, usd=(self.bill.usd or 0.0) + cost(reply.usage, self._card).total)
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""

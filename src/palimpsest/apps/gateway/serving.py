@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from palimpsest.apps.gateway.gateway import Gateway
 from palimpsest.core.errors import BadInput
@@ -23,10 +24,33 @@ _WAITING_CONNECTIONS: Final = 256
 _METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 # Seconds that requests on their way get after the gateway was asked to stop.
 _GRACE_SECONDS: Final = 10
+# Seconds in which a connection must bring the head of a request; one that brings less is closed.
+_HEAD_SECONDS: Final = 30.0
 # Threads that record give way to the event loop so often, in seconds; with the default of 5 ms a chunk of a stream could wait as long.
 _SWITCH_SECONDS: Final = 0.001
 # Objects between two searches for garbage.
 _COLLECT_EVERY: Final = 1_000
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed if it does not bring the whole head of a request in time, its first one or a later one."""
+
+    head_s: float = _HEAD_SECONDS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(self.head_s, self._close_unused, None)
+
+    def _close_unused(self, before: object) -> None:
+        if self.transport.is_closing():
+            return
+        # Before its first request it has neither.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or (cycle.response_complete and self.scope is before):
+            self.transport.close()
+        else:
+            self.loop.call_later(self.head_s, self._close_unused, self.scope)
 
 
 class _Server(uvicorn.Server):
@@ -68,14 +92,17 @@ def stopped_by_signals() -> asyncio.Event:
     return stop
 
 
-async def serve(gateway: Gateway, found: socket.socket, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-    """Serve until `stop` is set; `ready` gets the address once requests are answered."""
+async def serve(
+    gateway: Gateway, found: socket.socket, ready: Callable[[str], None], stop: asyncio.Event, *, head_s: float = _HEAD_SECONDS
+) -> None:
+    """Serve until `stop` is set; `ready` gets the address once requests are answered. A head of a request must come in `head_s` seconds."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     # Modules never become garbage. What a request leaves behind holds its bytes, so that it is looked for often.
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY)
     config = uvicorn.Config(
         application(gateway),
+        http=type("Connection", (_Connection,), {"head_s": head_s}),
         log_level="critical",
         access_log=False,
         ws="none",

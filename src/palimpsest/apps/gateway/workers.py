@@ -28,6 +28,10 @@ _STOP_SECONDS: Final = 5
 Result = TypeVar("Result")
 
 
+class HostEnded(StoreError):
+    """A process of the gateway ended while it worked; the next one goes on with its conversations."""
+
+
 class Workers(Protocol):
     """Works with the hosts of conversations, never in the event loop."""
 
@@ -118,7 +122,7 @@ class _HostProcess:
                 answer = await reader.readexactly(int.from_bytes(await reader.readexactly(LENGTH_BYTES)))
             except (asyncio.IncompleteReadError, OSError) as error:
                 code = await asyncio.to_thread(process.wait)
-                raise StoreError(f"a process of the gateway ended (exit code {code})", where="pal gateway") from error
+                raise HostEnded(f"a process of the gateway ended (exit code {code})", where="pal gateway") from error
         # Only the process that was started above writes to this socket.
         failure, result = pickle.loads(answer)  # noqa: S301 - the same
         if failure:

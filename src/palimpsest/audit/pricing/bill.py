@@ -163,7 +163,7 @@ def _by_breakpoints(prompt: Prompt, contents: CacheContents, now: int, rules: Ca
 def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules) -> Bill:
     """Bill a request to an automatic cache, which matches whole steps; tokens that enter the cache count as written."""
     live = [(links, used) for links, used in contents.prompts if now - used < rules.idle]
-    shared = [_shared_blocks(links, prompt.links) for links, _ in live]
+    shared = [shared_blocks(links, prompt.links) for links, _ in live]
     longest = max(shared, default=0)
     read = prompt.sums[longest - 1] // rules.step * rules.step if longest else 0
     read = read if read >= rules.minimum else 0
@@ -174,7 +174,7 @@ def _by_automatic_cache(prompt: Prompt, contents: CacheContents, now: int, rules
     return Bill(Usage(prompt.tokens - read - written, read, written), CacheContents(prompts=prompts))
 
 
-def _shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def shared_blocks(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """The number of leading blocks that two prompts share; equal hashes mean that everything before them is equal."""
     low, high = 0, min(len(one), len(other))
     while low < high:

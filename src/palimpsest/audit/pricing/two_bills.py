@@ -1,13 +1,30 @@
 """Two bills of the same traffic: requests as they were sent, and as their owner gave them, each with a simulated cache of its own."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from math import sqrt
 from typing import Final, NamedTuple, Self
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, Prompt, bill, cache_rules
+from palimpsest.audit.pricing.bill import (
+    EMPTY_CACHE,
+    FIVE_MINUTES_MS,
+    HOUR_MS,
+    STEP_TOKENS,
+    Block,
+    Breakpoint,
+    CacheContents,
+    CacheEntry,
+    Prompt,
+    bill,
+    cache_rules,
+    shared_blocks,
+)
+from palimpsest.audit.pricing.measured_sizes import MeasuredSizes
 from palimpsest.core.events import ForeignNoted, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
@@ -18,43 +35,63 @@ from palimpsest.wire.request import MAX_BREAKPOINTS
 _FORMAT: Final = "gateway"
 # A bill is recorded with each reply, and few events follow it.
 _NEWEST_EVENTS: Final = 64
+# A reported read within this share of the prompt, or so many tokens, of the expected one is the expected one.
+_TOLERANCE: Final = 0.005
+_TOLERANCE_TOKENS: Final = 64
+# How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
+_MEASURED_ERROR: Final = 0.1
+_ESTIMATED_ERROR: Final = 0.4
 
 
 class BilledRequest(NamedTuple):
-    """The blocks of a request in order, and its cache breakpoints."""
+    """The blocks of a request in order, with estimated sizes, its cache breakpoints, and the first block of each message.
+
+    Blocks before those of the first message are the tools and the system prompt.
+    """
 
     blocks: Sequence[Block]
     breakpoints: Sequence[Breakpoint] = ()
+    starts: Sequence[int] = ()
+
+    def place_of(self, block: int) -> tuple[int, int] | None:
+        """The message that a block belongs to, and its number there; `None` if it is one of the tools or the system prompt."""
+        message = bisect_right(self.starts, block) - 1
+        return None if message < 0 else (message, block - self.starts[message])
 
 
 class PricedCall(Value, frozen=True):
-    """What a call cost in dollars, what it would have cost as it was given, and the tokens of both prompts."""
+    """What a call cost in dollars, what it would have cost as it was given, `None` if no price is known, and the tokens of both prompts."""
 
-    usd: float = 0.0
-    usd_without: float = 0.0
+    usd: float | None = 0.0
+    usd_without: float | None = 0.0
     tokens_given: int = 0
     tokens_sent: int = 0
 
 
 class GatewayBill(Value, frozen=True):
-    """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts."""
+    """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
+
+    `unpriced` requests are in neither of the dollars, because no price of their model is known. Without others these are `None`.
+    """
 
     mode: str
     requests: int = 0
-    usd: float = 0.0
-    usd_without: float = 0.0
+    usd: float | None = 0.0
+    usd_without: float | None = 0.0
     tokens_given: int = 0
     tokens_sent: int = 0
+    unpriced: int = 0
 
     def plus(self, call: PricedCall) -> Self:
         """Return the bill after another call."""
+        usd, without, unpriced = self.usd, self.usd_without, self.unpriced
+        if call.usd is None or call.usd_without is None:
+            unpriced += 1
+            usd, without = (None, None) if unpriced > self.requests else (usd, without)
+        else:
+            usd, without = (usd or 0.0) + call.usd, (without or 0.0) + call.usd_without
         return type(self)(
-            self.mode,
-            self.requests + 1,
-            self.usd + call.usd,
-            self.usd_without + call.usd_without,
-            self.tokens_given + call.tokens_given,
-            self.tokens_sent + call.tokens_sent,
+            self.mode, self.requests + 1, usd, without, self.tokens_given + call.tokens_given, self.tokens_sent + call.tokens_sent, unpriced
         )
 
     def noted(self) -> ForeignNoted:
@@ -79,44 +116,187 @@ def newest_bill(log: Log) -> GatewayBill | None:
     return None
 
 
-class TwoBills:
-    """The simulated caches of one conversation: of the requests that were sent, and of those that were given.
-
-    While both were always the same, both bills are what the provider reported. Once they differ, the second bill is the reported one and
-    the difference of the simulated ones, so that an error of the simulation which both have is not counted.
-    """
+class _SimulatedCache:
+    """The requests of one list and the cache that they fill."""
 
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._rules = cache_rules(card)
-        self._given = self._sent = Prompt()
-        self._cache_given: CacheContents = EMPTY_CACHE
-        self._cache_sent: CacheContents = EMPTY_CACHE
+        self.prompt = Prompt()
+        self.contents: CacheContents = EMPTY_CACHE
+
+    def billed(self, request: BilledRequest, now: int) -> tuple[Prompt, Usage, CacheContents]:
+        """Bill a request whose blocks have their sizes, without taking it."""
+        prompt = Prompt.of(request.blocks, self.prompt)
+        found = bill(prompt, self.contents, now, self._rules, tuple(request.breakpoints)[-MAX_BREAKPOINTS:])
+        return prompt, found.usage, found.contents
+
+    def take(self, request: BilledRequest, now: int) -> Usage:
+        """Bill a request and fill the cache with it."""
+        self.prompt, usage, self.contents = self.billed(request, now)
+        return usage
+
+    def live_ends(self, prompt: Prompt, now: int) -> list[int]:
+        """The last blocks of the live entries that a prompt begins with, of a cache with breakpoints."""
+        links = prompt.links
+        live = (each for each in self.contents.entries if now - each.used < each.ttl and each.at_block < len(links))
+        return sorted(each.at_block for each in live if links[each.at_block] == each.link)
+
+    def hold(self, request: BilledRequest, block: int, now: int) -> None:
+        """Take it that the provider holds a request up to a block."""
+        prompt = Prompt.of(request.blocks, self.prompt)
+        if self._rules.kind == "automatic":
+            self.contents = replace(self.contents, prompts=(*self.contents.prompts, (prompt.links[: block + 1], now)))
+            return
+        is_long = any(point.long for point in request.breakpoints)
+        entry = CacheEntry(block, prompt.links[block], prompt.sums[block], now, HOUR_MS if is_long else FIVE_MINUTES_MS)
+        self.contents = replace(self.contents, entries=(*self.contents.entries, entry))
+
+    def lose(self, request: BilledRequest, block: int) -> None:
+        """Take it that the provider holds nothing of a request beyond a block."""
+        links = Prompt.of(request.blocks, self.prompt).links
+        kept = [
+            entry
+            for entry in self.contents.entries
+            if entry.at_block <= block or entry.at_block >= len(links) or links[entry.at_block] != entry.link
+        ]
+        prompts = [(each[: block + 1] if each[:1] == links[:1] else each, used) for each, used in self.contents.prompts]
+        self.contents = CacheContents(tuple(kept), tuple(each for each in prompts if each[0]))
+
+    def relink(self, before: Prompt) -> None:
+        """Rename what is cached of the last prompt to that prompt with other names of its blocks."""
+        old, new = self.prompt.links, before.links
+        entries = [
+            replace(entry, link=new[entry.at_block]) if entry.at_block < len(old) and old[entry.at_block] == entry.link else entry
+            for entry in self.contents.entries
+        ]
+        prompts = [(new[: len(links)] if links == old[: len(links)] else links, used) for links, used in self.contents.prompts]
+        self.prompt, self.contents = before, CacheContents(tuple(entries), tuple(prompts))
+
+
+class TwoBills:
+    """The simulated caches of one conversation: of the requests that were sent, and of those that were given.
+
+    While both were always the same, both bills are what the provider reported. Once they differ, the second bill is that of the simulated
+    cache. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
+    less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own. `ignored` are the
+    places in tools and system prompt that differ in each request and that the provider does not look at.
+    """
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._is_automatic = card.cache == "automatic"
+        self._sizes = MeasuredSizes()
+        self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
+        self.ignored: frozenset[int] = frozenset()
+        # Whether anything was ever sent otherwise than it was given.
+        self._differ = False
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether the provider has reported a request, so that sizes are measured and it is known what is cached."""
+        return self._sizes.has_reports
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
-        estimated = sum(tokens for _, tokens in sent.blocks)
-        # Sizes are estimates; the reported prompt says by how much they are off.
-        factor = usage.prompt / estimated if estimated and usage.prompt else 1.0
-        self._given, given_usage, self._cache_given = self._bill(self._given, given, self._cache_given, now)
-        self._sent, sent_usage, self._cache_sent = self._bill(self._sent, sent, self._cache_sent, now)
+        self._sizes.learn(self._named(sent).blocks, usage.prompt)
+        self._learn_ignored(sent, usage, now)
+        own, other = self._sized(sent), self._sized(given)
+        self._set_right(other, own, usage, now)
+        given_usage = replace(self._given.take(other, now), output=usage.output)
+        self._sent.take(own, now)
+        self._differ = self._differ or given != sent
+        more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
+        tokens = max(0, usage.prompt + more_tokens), usage.prompt
+        if not self._card.prices.input:
+            return PricedCall(None, None, *tokens)
         paid = cost(usage, self._card).total
-        more = cost(_scaled(given_usage, factor), self._card).total - cost(_scaled(sent_usage, factor), self._card).total
-        tokens = round(factor * self._given.tokens)
-        return PricedCall(paid, max(0.0, paid + more), tokens, usage.prompt or self._sent.tokens)
+        return PricedCall(paid, cost(given_usage, self._card).total if self._differ else paid, *tokens)
+
+    def costs(self, given: BilledRequest, sent: BilledRequest, now: int) -> tuple[float, float]:
+        """The dollars that the prompt of a request would cost as it is to be sent, and as it was given."""
+        billed = self._sent.billed(self._sized(sent), now)[1], self._given.billed(self._sized(given), now)[1]
+        return cost(billed[0], self._card).total, cost(billed[1], self._card).total
+
+    def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
+        """The dollars by which the difference in cost of two requests may be off, because sizes are not exact."""
+        first, second = dict(self._named(one).blocks), dict(self._named(other).blocks)
+        squares = estimated = 0.0
+        for blocks, others in ((first, second), (second, first)):
+            for digest, size in self._sizes.sized((digest, size) for digest, size in blocks.items() if digest not in others):
+                if self._sizes.is_measured(digest):
+                    # Reports were shared out among blocks, each time with another error.
+                    squares += (_MEASURED_ERROR * size) ** 2
+                else:
+                    estimated += _ESTIMATED_ERROR * size
+        return cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
 
     def cached_end(self, request: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
-        links = Prompt.of(request.blocks, self._sent).links
-        live = (entry for entry in self._cache_sent.entries if now - entry.used < entry.ttl and entry.at_block < len(links))
-        return max((entry.at_block for entry in live if links[entry.at_block] == entry.link), default=None)
+        prompt = Prompt.of(self._sized(request).blocks, self._sent.prompt)
+        return max(self._sent.live_ends(prompt, now), default=None)
 
-    def _bill(self, before: Prompt, request: BilledRequest, cache: CacheContents, now: int) -> tuple[Prompt, Usage, CacheContents]:
-        prompt = Prompt.of(request.blocks, before)
-        billed = bill(prompt, cache, now, self._rules, tuple(request.breakpoints)[-MAX_BREAKPOINTS:])
-        return prompt, billed.usage, billed.contents
+    def _named(self, request: BilledRequest) -> BilledRequest:
+        """The request with one name for what the provider does not look at."""
+        if not self.ignored:
+            return request
+        return request._replace(blocks=_without_names(request.blocks, self.ignored))
+
+    def _sized(self, request: BilledRequest) -> BilledRequest:
+        return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
+
+    def _learn_ignored(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Find parts of the head that changed, and before which the provider would have stopped reading if it looked at them."""
+        heads = sent.starts[0] if sent.starts else 0
+        while self._sent.prompt.links:
+            request = self._sized(sent)
+            prompt, expected, _ = self._sent.billed(request, now)
+            place = shared_blocks(self._sent.prompt.links, prompt.links)
+            before = prompt.sums[place - 1] if place else 0
+            known = self._sent.prompt.blocks
+            if (
+                place >= min(heads, len(known))
+                or place in self.ignored
+                or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage)
+            ):
+                return
+            self.ignored |= {place}
+            for cache in (self._given, self._sent):
+                cache.relink(Prompt.of(_without_names(cache.prompt.blocks, self.ignored)))
+            self._sizes.learn(self._named(sent).blocks, usage.prompt)
+
+    def _set_right(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Set the caches right where the provider read more or less than expected."""
+        prompt, expected, _ = self._sent.billed(sent, now)
+        read, tolerance = usage.cache_read, self._tolerance(usage)
+        if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
+            return
+        block = _nearest(prompt.sums, read)
+        same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
+        # Behind the edits both lists have the same messages, counted from their ends.
+        place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
+        if read > expected.cache_read:
+            self._sent.hold(sent, block, now)
+            self._given.hold(given, place, now)
+            return
+        shared = prompt.sums[same - 1] if same else 0
+        if not self._is_automatic:
+            shared = max((prompt.sums[end] for end in self._sent.live_ends(prompt, now) if end < same), default=0)
+        self._sent.lose(sent, block)
+        # What both lists share is not read either, so that the provider has dropped it; else the miss is one of the edits.
+        if same == len(sent.blocks) == len(given.blocks) or read < shared - tolerance:
+            self._given.lose(given, place)
+
+    def _tolerance(self, usage: Usage) -> float:
+        return max(_TOLERANCE * usage.prompt, _TOLERANCE_TOKENS, 2 * STEP_TOKENS if self._is_automatic else 0)
 
 
-def _scaled(usage: Usage, factor: float) -> Usage:
-    parts = (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_long)
-    return Usage(*(round(factor * part) for part in parts))
+def _nearest(sums: Sequence[int], tokens: int) -> int:
+    """The block whose end is nearest to so many tokens; -1 is the beginning."""
+    after = bisect_right(sums, tokens)
+    before = sums[after - 1] if after else 0
+    return after if after < len(sums) and sums[after] - tokens < tokens - before else after - 1
+
+
+def _without_names(blocks: Sequence[Block], places: Collection[int]) -> tuple[Block, ...]:
+    return tuple([(f"~{place}", block[1]) if place in places else block for place, block in enumerate(blocks)])

@@ -14,6 +14,7 @@ from palimpsest.core.events import EditRefused, EventRef, ForeignNoted, SessionO
 from palimpsest.core.events.event_items import numbers_of
 from palimpsest.core.ports import Provider
 from palimpsest.core.situation import Moment
+from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out, carry_out_now
 from palimpsest.engine.conversation.following import end_call
 from palimpsest.engine.conversation.preparing import FollowedList, Prepared
@@ -128,6 +129,10 @@ class Conversation:
         """
         prepared = carry_out_now(self._followed.plan(in_time), self.session)
         return None if prepared is None else prepared.messages
+
+    def shown(self, view: View) -> Sequence[Any] | None:
+        """Return the list that was followed last as a view shows it, without any change; `None` if that breaks a rule of the provider."""
+        return self._followed.shown(view)
 
     def compact(self, messages: Sequence[Any], *, tools: Sequence[Any] = (), system: object = None) -> Compacted:
         """Fold the list now, whatever its size, and return it with the edits; unchanged with a reason if no fold makes it much smaller."""

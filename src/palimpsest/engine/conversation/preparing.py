@@ -59,6 +59,7 @@ class FollowedList:
         self._wire = wire
         self._tools_seen: object = None
         self._given: _Given | None = None
+        self._planned: _Given | None = None
         # The next process must make the same edits. They are written before the list is sent; a crash of the machine may lose those of one
         # request, which is why nothing waits for the disk until its reply is here.
         self._syncs = False
@@ -108,6 +109,14 @@ class FollowedList:
                 prepared = yield from self._plan(given, "before_call", in_time)
         return prepared
 
+    def shown(self, view: View) -> Sequence[Any] | None:
+        """Return the list that is being planned as a view shows it; `None` if that breaks a rule of the provider."""
+        sent, broken = self._mirror.rendered(view)
+        planned = self._planned
+        if broken or planned is None:
+            return None
+        return planned.messages if sent is None else [*planned.listed[: leading_system_messages(planned.listed, self.wire)], *sent]
+
     def _follow(self, messages: Sequence[Any], tools: Sequence[Any], system: object) -> _Given:
         listed = list(messages)
         self._choose_shape(listed)
@@ -115,7 +124,7 @@ class FollowedList:
         return _Given(messages, listed, system, follow(self.session, self._mirror, listed, system))
 
     def _plan(self, given: _Given, moment: Moment, in_time: Callable[[], bool] = always) -> Generator[Want, Answer, Prepared]:
-        session, ran = self.session, PolicyRun()
+        session, ran, self._planned = self.session, PolicyRun(), given
         if given.is_new or moment == "asked":
             end_call(session.log)
             ran = yield from self._run_policies(moment, in_time)
@@ -125,6 +134,7 @@ class FollowedList:
         if given.is_new and moment != "asked":
             self._start_call(given.system, given.listed)
         self._syncs |= bool(ran.edited)
+        self._planned = None
         return prepared
 
     def observe(self, response: object) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from palimpsest.apps.gateway.recorded import Mode
 
 DEFAULT_PORT: Final = 8787
+ARRIVED: Final = b"arrived\n"
+"""The line by which a wrapped gateway reports that a first request came."""
 MODES: Final = ("watch", "lossless", "palimpsest", "thrifty")
 _EXTRA: Final = frozenset({"starlette", "uvicorn"})
 _EXAMPLES = """\b
@@ -76,7 +79,7 @@ def gateway(
     and what the same traffic would have cost directly. Needs the extra `gateway`.
     """
     try:
-        from palimpsest.apps.gateway.forwarding import Upstreams, upstream_of  # it imports the web server
+        from palimpsest.apps.gateway.forwarding import Upstreams, require_other, upstream_of  # it imports the web server
         from palimpsest.apps.gateway.gateway import Gateway
         from palimpsest.apps.gateway.serving import listening, serve, stopped_by_signals
         from palimpsest.apps.gateway.workers import ProcessWorkers
@@ -89,13 +92,15 @@ def gateway(
         upstream_of(openai or os.environ.get("OPENAI_BASE_URL", ""), Upstreams().openai),
     )
     home, socket = find_home(), listening(port)
+    require_other(upstreams, socket.getsockname()[1])
     quiet = wrapped is not None or as_json
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
         keeps_alive = keep_alive and wrapped is not None
         workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
-        make = partial(Gateway, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
+        arrived = _first_arrival(wrapped)
+        make = partial(Gateway, arrived=arrived, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
         gateway = make(home, cast("Mode", mode), upstreams)
         stop = stopped_by_signals()
         if wrapped is not None:
@@ -110,6 +115,17 @@ def gateway(
         emit(msgspec.to_builtins(total))
     else:
         click.echo(bill_line(total), err=True)
+
+
+def _first_arrival(wrapped: int | None) -> Callable[[], None]:
+    """Return a function that reports the first request to the program that wraps the client."""
+    waiting = [wrapped] if wrapped is not None else []
+
+    def arrived() -> None:
+        if waiting:
+            os.write(waiting.pop(), ARRIVED)
+
+    return arrived
 
 
 def _end_with_input(number: int, stop: asyncio.Event) -> None:
@@ -135,12 +151,16 @@ def bill_line(bill: GatewayBill) -> str:
     """Return the bill of all requests in one line: what they cost, and what they would have cost directly."""
     if not bill.requests:
         return "pal gateway: no request was recorded"
+    if bill.usd is None:
+        return f"pal gateway: {counted(bill.requests, 'request')}, cost unknown: no price of the model is known, so nothing was changed"
     without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
-    return f"pal gateway: {counted(bill.requests, 'request')}, {dollars(bill.usd)}; sent directly the same would have cost {without}"
+    unpriced = f"; the price of {counted(bill.unpriced, 'request')} more is not known" if bill.unpriced else ""
+    priced = counted(bill.requests - bill.unpriced, "request")
+    return f"pal gateway: {priced}, {dollars(bill.usd)}; sent directly the same would have cost {without}{unpriced}"
 
 
-def _share(usd: float, without: float) -> str:
-    return f" ({usd / without:.3f}x)" if without else ""
+def _share(usd: float | None, without: float | None) -> str:
+    return f" ({usd / without:.3f}x)" if without and usd is not None else ""
 
 
 def _print_line(report: "RequestReport") -> None:
@@ -148,7 +168,9 @@ def _print_line(report: "RequestReport") -> None:
         f"{report.tokens_in:,}" if report.tokens_in == report.tokens_forwarded else f"{report.tokens_in:,} → {report.tokens_forwarded:,}"
     )
     edits = f", {counted(report.edits, 'edit')}" if report.edits else ""
-    price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
+    price = "cost unknown"
+    if report.usd is not None:
+        price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
     line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}"
     # On a terminal one line that changes, elsewhere one line a request.
     if sys.stderr.isatty():

@@ -8,20 +8,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 import msgspec
 
-from palimpsest.apps.cli.agent.gateway import bill_line, fold_option, mode_option
+from palimpsest.apps.cli.agent.bypasses import bypasses
+from palimpsest.apps.cli.agent.gateway import ARRIVED, bill_line, fold_option, mode_option
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.shown_text import plain
 from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.core.errors import BadInput
 
 # How each program goes on with its session without the gateway.
 _AGAIN: Final = {"claude": "claude --continue", "codex": "codex resume --last"}
 _STOP_SECONDS: Final = 15
+# Programs that run without a terminal ask their model at once.
+_QUIET_SECONDS: Final = 20
 _EXAMPLES = """\b
 Examples:
   pal wrap claude
@@ -47,6 +52,8 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_
         raise BadInput(f"{agent} is not installed, or not in PATH", where="pal wrap")
     # The home is found here, so that a wrong one is an error of this command.
     find_home()
+    for reason in bypasses(agent, arguments, os.environ, Path.cwd()):
+        click.echo(plain(f"pal wrap: {reason}, so that {agent} may go past the gateway; then nothing is recorded or saved"), err=True)
     reading, writing = os.pipe()
     command = [sys.executable, "-P", "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
     gateway = subprocess.Popen(  # noqa: S603 - this program itself
@@ -61,8 +68,9 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_
         address = reports.readline().decode().strip()
         if not address:
             raise BadInput(f"the gateway did not start (exit code {gateway.wait()})", where="pal wrap")
+        listening = _Reports(reports, agent)
         code = _run([program, *_options(agent, address), *arguments], environment_of(agent, address, os.environ), gateway, agent)
-        bill = _stopped(gateway, reports)
+        bill = listening.bill_of(gateway)
     if as_json:
         emit({"agent": agent, "code": code, "gateway": None if bill is None else msgspec.to_builtins(bill)})
     elif bill is not None:
@@ -110,13 +118,41 @@ def _wait(process: "subprocess.Popen[bytes]", name: str, ended: "queue.SimpleQue
     ended.put(name)
 
 
-def _stopped(gateway: "subprocess.Popen[bytes]", reports: BinaryIO) -> GatewayBill | None:
-    """Stop the gateway and return its bill; `None` if it had ended before."""
-    if gateway.stdin is not None:
-        gateway.stdin.close()
-    line = reports.readline()
-    try:
-        gateway.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        gateway.kill()
-    return msgspec.json.decode(line, type=GatewayBill) if line else None
+class _Reports:
+    """Reads what the gateway reports, and says if no request has come for some seconds.
+
+    Not in a terminal, where its user may still be typing and the screen is the program's: there the bill at the end says it.
+    """
+
+    def __init__(self, reports: BinaryIO, agent: str) -> None:
+        self._reports = reports
+        self._said = threading.Timer(_QUIET_SECONDS, self._say_quiet, (agent,))
+        self._said.daemon = True
+        if not sys.stdin.isatty():
+            self._said.start()
+        self._line = b""
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        for line in self._reports:
+            self._said.cancel()
+            if line != ARRIVED:
+                self._line = line
+
+    def _say_quiet(self, agent: str) -> None:
+        click.echo(
+            f"pal wrap: no request of {agent} has come for {_QUIET_SECONDS} seconds; if it answers, it goes past the gateway", err=True
+        )
+
+    def bill_of(self, gateway: "subprocess.Popen[bytes]") -> GatewayBill | None:
+        """Stop the gateway and return its bill; `None` if it had ended before."""
+        self._said.cancel()
+        if gateway.stdin is not None:
+            gateway.stdin.close()
+        self._reading.join(_STOP_SECONDS)
+        try:
+            gateway.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            gateway.kill()
+        return msgspec.json.decode(self._line, type=GatewayBill) if self._line else None

@@ -10,7 +10,7 @@ import click
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.look.finding.contexts import with_contexts
 from palimpsest.apps.cli.look.finding.session_filter import SessionFilter, filter_options
-from palimpsest.apps.cli.opening.home import AnyHome, find_home, find_session, short_ids
+from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, short_ids
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, refresh_index
 from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, short_time
@@ -176,14 +176,15 @@ def _cells(home: AnyHome, row: SessionRow, word: str, usd: float | None) -> tupl
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
 
 
-def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float]:
+def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float | None]:
     """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
     if row.origin != "gateway":
         return {}
     from palimpsest.audit.pricing.two_bills import newest_bill  # few lists have such a session
 
     try:
-        with open_log(find_session(home, row.id)) as log:
+        # Its id is known, and to look for it would list all sessions again for each.
+        with open_log(SessionLocation(row.id, home.store, home.blobs, home.clock)) as log:
             bill = newest_bill(log)
     except PalimpsestError:
         return {}

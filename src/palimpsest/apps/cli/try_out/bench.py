@@ -18,6 +18,7 @@ from rich.text import Text
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.output.tables import Columns, console, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option
+from palimpsest.apps.cli.try_out.live_gateway import measure_live_gateway
 from palimpsest.apps.cli.try_out.report_files import document_option, insert_tables, require_placeholders
 from palimpsest.core.errors import BadInput
 from palimpsest.lab.bench.agent import MOST_GROWTH, Soak, soak
@@ -37,6 +38,7 @@ Examples:
   pal bench --quick
   pal bench --only turn --only decide
   pal bench --only cost,rereads --sessions ~/.claude/projects
+  pal bench --live gateway --sessions ~/.claude/projects --load 4
   pal bench --peers gateway --sessions ~/.claude/projects --peers-python peers/bin/python"""
 
 # Makes a table from the sessions below a folder, and the values behind it.
@@ -83,6 +85,12 @@ _folder_option = partial(click.option, type=click.Path(exists=True, path_type=Pa
     metavar="FILE",
     help="Python of the environment that has the peers (headroom-ai, llmtrim, litellm); default: this one.",
 )
+@click.option(
+    "--live",
+    type=click.Choice(["gateway"]),
+    help="Instead, send the sessions below the folder of --sessions through a real `pal gateway`, and check its bills after each request.",
+)
+@click.option("--load", type=click.IntRange(0), default=0, metavar="N", help="With --live: keep the machine busy with N other processes.")
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown, as in docs/benchmark.md.")
 @document_option(help="Insert the tables into a document, each at its placeholder.")
 @json_option
@@ -99,6 +107,8 @@ def bench(
     behind_gateway: Path | None,
     peers: str | None,
     peers_python: str,
+    live: str | None,
+    load: int,
     markdown: bool,
     into: tuple[Path, ...],
     as_json: bool,
@@ -107,7 +117,7 @@ def bench(
 
     Takes a few minutes and a gigabyte of disk. The unit u is the time to decode 1,000 typical events. Exit code 1 if a limit is missed.
     """
-    other = {"--peers": peers or None, "--soak": turns, "--growth": growth or None}
+    other = {"--peers": peers or None, "--soak": turns, "--growth": growth or None, "--live": live}
     chosen = {"--fit": fitted, "--choose": chosen_from, "--gateway": behind_gateway} | other
     if len(given := [name for name, value in chosen.items() if value is not None]) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
@@ -126,6 +136,10 @@ def bench(
         return
     if growth:
         _measure_growth(keep, as_json=as_json)
+        return
+    if live:
+        with _working_folder(keep) as folder:
+            measure_live_gateway(recorded, folder, _pal_command(), _announce, load=load, quick=quick, as_json=as_json)
         return
     wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
     require_placeholders(into, placeholders_for(wanted))
