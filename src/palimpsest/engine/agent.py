@@ -114,6 +114,15 @@ class Agent:
     `BadInput` if no tool can be made of a function, or two tools or jobs have one name.
     """
 
+    # What equipping an agent and running its turns fill; an agent without them works.
+    business: BusinessState | None = None
+    children: SubAgents | None = None
+    mode: AgentMode | None = None
+    shell: "Shell | None" = None
+    meter: TurnMeter | None = None
+    _feed: Feed | None = None
+    _turn: "asyncio.Task[str] | None" = None
+
     def __init__(
         self,
         model: str | ModelCard,
@@ -142,12 +151,8 @@ class Agent:
         stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
         self.resources, look = AsyncExitStack(), WorkTree(str(root))
         environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
-        if resume:
-            self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
-        else:
-            first = opened or SessionOpened(new_id(home), cwd=str(root))
-            self.session = Session.create(first, way, known, environment)
-        self._home = home
+        first = resume or opened or SessionOpened(new_id(home), cwd=str(root))
+        self.session, self._home = _opened_session(first, way, known, environment), home
         # A session in which nothing was said is not kept, unless another program has its id.
         self.drops_blank = not resume
         self._is_resumed = bool(resume)
@@ -165,19 +170,12 @@ class Agent:
             raise
         self.context: ContextStating = NoContext()
         self.recalling: Recalling = NoRecall()
-        self.business: BusinessState | None = None
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
         self.expand: Expand = unexpanded
         # The prompts that `expand` knows so far: the word that names each, and its description.
         self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
-        self.children: SubAgents | None = None
-        self.mode: AgentMode | None = None
-        # Lines about open tasks, and the shell with its processes in the background, for user interfaces.
+        # Lines about open tasks, for user interfaces.
         self.open_tasks: Callable[[], tuple[str, ...]] = tuple
-        self.shell: Shell | None = None
-        self.meter: TurnMeter | None = None
-        self._feed: Feed | None = None
-        self._turn: asyncio.Task[str] | None = None
         self._has_ended = False
 
     def _place_in(self, environment: Environment) -> None:
@@ -357,6 +355,13 @@ class Agent:
                 await self.resources.aclose()
             finally:
                 self.close()
+
+
+def _opened_session(which: str | SessionOpened, profile: Profile, model: ModelCard, environment: Environment) -> Session:
+    """Resume the session of an id, or create the one that is opened by an event."""
+    if isinstance(which, str):
+        return Session.resume(which, profile, model, environment, turn_goes_on=True)
+    return Session.create(which, profile, model, environment)
 
 
 async def _ended(turn: "asyncio.Task[str]") -> None:

@@ -153,7 +153,7 @@ def test_interrupt_ends_the_turn_and_raises_the_cancellation_of_its_caller(tmp_p
             turn = asyncio.ensure_future(_last(agent.run("go")))
             await stalled.reached.wait()
             interrupting = asyncio.ensure_future(agent.interrupt())
-            await asyncio.sleep(0)
+            await asyncio.wait((interrupting,), timeout=0)
             interrupting.cancel()
             await asyncio.wait((interrupting,))
             return interrupting.cancelled(), await turn
