@@ -8,6 +8,7 @@ from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, NotesTaken, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, text_of
 from palimpsest.core.policy import Proposal, steps_of
+from palimpsest.engine.calls.sending import with_reply_limit
 from palimpsest.engine.policies import PolicyRun, run_policies
 from palimpsest.engine.session import Session
 from palimpsest.policies.prompt import prompt
@@ -212,7 +213,8 @@ ENDS: dict[str, tuple[bytes, bytes]] = {
 @pytest.mark.parametrize("model", ENDS)
 def test_pa_22_the_request_has_the_live_prefix_byte_for_byte_and_one_block_more(model: str) -> None:
     session = busy(model=model)
-    live = encode(session.log.view, session.card, session.tools, session.params).body
+    # A turn states the limit of its reply, and so does the narrative.
+    live = encode(session.log.view, session.card, session.tools, with_reply_limit(session.params, session.card, 0)).body
     provider = Scripted(GOOD)
     online(session, run_policies(session, "asked", asked="the tests"), provider)
     sent = provider.requests[0].body

@@ -99,8 +99,11 @@ def test_standard_input_and_attached_files_are_added_to_the_prompt(headless: Hea
 
 def test_what_the_prompt_asks_to_remember_is_noted_without_a_model_and_nothing_is_extracted(headless: Headless) -> None:
     done = headless("-p", "remember: use tabs here", "--json-stream", replies=("ok",))
-    assert (done.returncode, done.stderr) == (0, NOTICE + "pal: the job remember: noted as feedback_use_tabs_here\n")
+    assert (done.returncode, done.stderr) == (0, NOTICE)
     bodies = [json.loads(line).get("body", {}) for line in done.stdout.splitlines()]
+    assert [(body["name"], body["about"]) for body in bodies if body.get("type") == "note_saved"] == [
+        ("feedback_use_tabs_here", "use tabs here")
+    ]
     assert [body["purpose"] for body in bodies if body.get("type") == "call_started" and "purpose" in body] == []
     (note,) = (headless.folder / "home" / "memory").rglob("notes/*.md")
     assert note.name == "feedback_use_tabs_here.md"
@@ -220,6 +223,9 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
             '[jobs]\nmodel = "local/small"\nexit_seconds = 0.2\n'
             f'[providers.local]\nbase_url = "http://127.0.0.1:{silent.getsockname()[1]}/v1"\n'
         )
+        # Jobs have a budget in dollars, so that a model without prices is not asked.
+        prices = '[cards."local/small"]\nlike = "local/small"\nprices = {input = 0, output = 0}\n'
+        (headless.folder / "home" / "cards.toml").write_text(prices)
         done = headless("-p", "Fix the build", "--json", env={**model.environment, "PAL_SCRIPT": ""})
     assert (done.returncode, done.stderr) == (0, NOTICE)
     with Home(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
