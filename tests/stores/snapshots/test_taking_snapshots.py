@@ -1,14 +1,18 @@
 """Snapshots of project folders: what is in them, what is left out and named, and that the user's repository is not touched."""
 
 import os
+import select
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from git_projects import Project
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.stores.snapshots.contents import read_snapshot
+from palimpsest.stores.snapshots.git import ShadowGit, find_git
 from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id
 from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, SnapshotLimits, take_snapshot
 
@@ -264,3 +268,34 @@ def test_without_git_and_for_the_whole_home_folder_there_are_no_snapshots(
     for folder in (root, root / "user", Path("/")):
         with pytest.raises(BadInput, match="the folder holds the whole home folder"):
             Shadow(tmp_path / "home", folder)
+
+
+@pytest.mark.parametrize("name", [".gitignore", "src/.gitattributes"])
+def test_a_named_pipe_that_git_would_wait_for_is_named(shadow: Shadow, root: Path, name: str) -> None:
+    (root / "src").mkdir()
+    (root / "src" / "a").write_text("1")
+    os.mkfifo(root / name)
+    program = find_git(root)
+    assert program is not None
+    shadow.git = ShadowGit(program, shadow.folder, seconds=6)
+    with pytest.raises(StoreError, match=f"failed: {root / name} is a named pipe, which it would wait for; remove it"):
+        take_snapshot(shadow)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with the one that started it")
+def test_git_ends_when_this_program_is_killed(tmp_path: Path, root: Path) -> None:
+    os.mkfifo(root / ".gitignore")
+    script = (
+        "import sys; from pathlib import Path; from palimpsest.stores.snapshots.shadow import Shadow; "
+        "from palimpsest.stores.snapshots.taking import take_snapshot; take_snapshot(Shadow(*map(Path, sys.argv[1:])))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path / "home", root]) as program:
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+        while not (found := children.read_text()) or Path(f"/proc/{int(found)}/comm").read_text() != "git\n":
+            os.sched_yield()
+        git = os.pidfd_open(int(found))
+        program.kill()
+        ended = select.poll()
+        ended.register(git, select.POLLIN)
+        assert ended.poll(10_000) == [(git, select.POLLIN)]
+        os.close(git)

@@ -190,6 +190,8 @@ OTHERS = (
     "ls link/",
     "wc --files0-from=OUT/secret",
     "git diff --no-index a.py OUT/secret",
+    "git diff a.py link/secret",
+    "git blame link/secret",
     "file -m run.sh a.py",
     "ln OUT/victim hard && echo x >> hard",
     "LD_PRELOAD=./evil.so ls",

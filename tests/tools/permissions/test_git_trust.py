@@ -2,11 +2,12 @@
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.permissions.git_trust import git_only_reads, gitlinks
+from palimpsest.tools.permissions.git_trust import follows_no_link, git_only_reads, gitlinks
 
 pytestmark = pytest.mark.machine
 
@@ -87,3 +88,51 @@ def test_the_index_of_many_files_with_long_names_is_read_whole(tmp_path: Path) -
     git(place, "rm", "-q", "--cached", "intended")
     git(place, "add", "-N", "intended")
     assert gitlinks(place / ".git/index") == ("zz",)
+
+
+def folder_that_ends_with_a_space(place: Path, *, good: str = "store") -> Path:
+    """A git folder beside one of nearly the same name, which the file `.git` does not mean."""
+    shutil.copytree(place / ".git", place / good)
+    shutil.move(place / ".git", place / f"{good} ")
+    (place / ".git").write_text(f"gitdir: {good} \n")
+    return place / f"{good} " / "config"
+
+
+def nested_folder_that_ends_with_a_space(place: Path) -> Path:
+    repository(place / "inner")
+    git(place, "add", "inner")
+    return folder_that_ends_with_a_space(place / "inner")
+
+
+def bare_folder_with_a_shared_one(place: Path) -> Path:
+    shutil.move(place / ".git", place / "store")
+    shutil.copy(place / "store" / "HEAD", place / "HEAD")
+    (place / "commondir").write_text("store\n")
+    return place / "store" / "config"
+
+
+@pytest.mark.parametrize("made", [folder_that_ends_with_a_space, nested_folder_that_ends_with_a_space, bare_folder_with_a_shared_one])
+def test_the_settings_that_git_obeys_are_those_that_are_judged(tmp_path: Path, made: Callable[[Path], Path]) -> None:
+    place = repository(tmp_path / "repo")
+    (place / "a").write_text("2")
+    git(place, "commit", "-qam", "second")
+    config = made(place)
+    config.write_text(config.read_text() + f"\tfsmonitor = touch {tmp_path}/ran; false\n[diff]\n\texternal = touch {tmp_path}/ran; true\n")
+    for words in (("status",), ("diff", "HEAD~1", "HEAD")):
+        subprocess.run(["git", "-C", place, *words], check=False, capture_output=True)
+    assert ((tmp_path / "ran").exists(), git_only_reads(place)) == (True, False)
+
+
+def test_a_link_in_the_place_of_a_tracked_folder_is_noticed_because_git_searches_what_it_leads_to(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    (place / "src").mkdir()
+    (place / "src" / "b").write_text("2")
+    git(place, "add", "src")
+    git(place, "worktree", "add", "-q", "-f", str(tmp_path / "tree"), "HEAD")
+    assert [follows_no_link(each) for each in (place, place / "src", tmp_path / "tree", tmp_path)] == [True] * 4
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "b").write_text("a key")
+    shutil.rmtree(place / "src")
+    (place / "src").symlink_to(tmp_path / "outside")
+    found = subprocess.run(["git", "-C", place, "grep", "key"], check=False, capture_output=True, text=True)
+    assert (found.stdout, follows_no_link(place)) == ("src/b:a key\n", False)

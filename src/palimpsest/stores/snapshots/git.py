@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +53,10 @@ _VARIABLES: Final[Mapping[str, str]] = {
     "GIT_ALLOC_LIMIT": str(1024 * 1024 * 1024),
 }
 _SHELL: Final = "/bin/sh"
+# It makes the kernel end git when we are killed; that of busybox cannot.
+_ENDS_WITH_US: Final = ("/usr/bin/setpriv", "--pdeathsig", "KILL") if os.path.realpath("/usr/bin/setpriv") == "/usr/bin/setpriv" else ()
+# Files that git reads in every folder of a work tree. It waits for ever if one is a named pipe.
+_READ_EVERYWHERE: Final = (".gitignore", ".gitattributes")
 _PRIVATE: Final = 0o077
 
 
@@ -141,18 +146,20 @@ class ShadowGit:
             # In a file, because a pipe could be full while git waits for its output to be read.
             given.write(data)
             given.seek(0)
-            command = (self._program, *_flags(settings), *arguments)
+            command = (*_ENDS_WITH_US, self._program, *_flags(settings), *arguments)
+            pipes: list[str] = []
             try:
                 process = _start(command, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
             except OSError as error:
                 raise StoreError(f"git cannot be started: {error.strerror}", where=self._program) from error
-            with self._watched(process), process:
+            with self._watched(process), _unless_pipes(process, tree, self._seconds / 60, pipes), process:
                 yield process.stdout if process.stdout is not None else io.BytesIO()
             if process.returncode != 0:
                 errors.seek(0)
                 said = errors.read(_MESSAGE_BYTES).decode("utf-8", "backslashreplace").strip().replace("\n", "; ")
                 killed = process.returncode == -signal.SIGKILL
                 late = "it was stopped" if self.is_stopped else f"it took more than {self._seconds:g} seconds"
+                late = f"{pipes[0]} is a named pipe, which it would wait for; remove it" if pipes else late
                 reason = late if killed else said or f"exit code {process.returncode}"
                 raise StoreError(f"git {arguments[0]} failed: {reason}", where=str(tree or self.folder))
 
@@ -186,6 +193,29 @@ class ShadowGit:
             "GIT_INDEX_FILE": str(index or self.folder / "index"),
         }
         return found if tree is None else {**found, "GIT_WORK_TREE": str(tree)}
+
+
+@contextmanager
+def _unless_pipes(process: "subprocess.Popen[bytes]", tree: Path | None, seconds: float, pipes: list[str]) -> Iterator[None]:
+    """Kill a process that takes longer if there is a named pipe in the work tree for which git waits; it is added to `pipes`."""
+
+    def look() -> None:
+        for folder, _, names in () if tree is None else os.walk(tree):
+            if process.returncode is not None:
+                return
+            found = (os.path.join(folder, name) for name in _READ_EVERYWHERE if name in names)  # noqa: PTH118 - in every folder
+            with suppress(OSError):
+                pipes.extend(path for path in found if stat.S_ISFIFO(os.lstat(path).st_mode))  # noqa: PTH116 - as above
+            if pipes:
+                _kill_group(process)
+                return
+
+    timer = Timer(seconds, look)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _flags(settings: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from palimpsest.audit.tools.executed import SHELLS, program_name
 from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection
 from palimpsest.tools.permissions.decision import READ_ONLY
 from palimpsest.tools.permissions.denied_files import FileRules
-from palimpsest.tools.permissions.git_trust import git_only_reads
+from palimpsest.tools.permissions.git_trust import follows_no_link, git_only_reads
 from palimpsest.tools.permissions.places import Places
 from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, paths_read
 from palimpsest.tools.permissions.read_only_git import git_reads
@@ -146,7 +146,9 @@ class LineJudge:
         if name == "git":
             if not git_reads(command):
                 return f"{shown} may change something"
-            return "" if all(map(git_only_reads, places.folders)) else "the settings of the repository may start programs"
+            if not all(map(git_only_reads, places.folders)):
+                return "the settings of the repository may start programs"
+            return "" if _git_stays(command, places) else f"{shown} reads outside of the project, or where is not certain"
         paths = paths_read(command)
         if paths is None:
             return f"{shown} may change something"
@@ -190,6 +192,16 @@ class _JudgedCommand:
     def is_opaque(self) -> bool:
         """Whether it may start programs that the line does not name, or run others than it names."""
         return (self.opaque and not self.allows) or any(reason.startswith(_SETS) for reason in self.around)
+
+
+def _git_stays(command: LineCommand, places: Places) -> bool:
+    """Whether a git command that only reads follows no link out of the project: `blame`, `grep`, and `diff` outside of repositories do."""
+    match [text for text in command.texts[1:] if text != "--no-pager"]:
+        case ["blame" | "diff", *_]:
+            return all(places.inside(word) is not None for word in command.words[2:] if not word.text.startswith("-"))
+        case ["grep", *_]:
+            return all(map(follows_no_link, places.folders))
+    return True
 
 
 def _part(judged: _JudgedCommand) -> LinePart:

@@ -1,5 +1,6 @@
 """Whether the configuration of a repository can make a git command that only reads start a program."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +55,7 @@ def git_only_reads(folder: Path) -> bool:
 def _only_reads(folder: Path) -> bool:
     for place in (folder, *folder.parents):
         # Git takes a folder of this shape for a bare repository, with a configuration of its own.
-        if (place / "HEAD").exists() and (place / "objects").exists():
+        if (place / "HEAD").exists() and any((place / name).exists() for name in ("objects", "commondir")):
             return False
         entry = place / ".git"
         if entry.is_dir():
@@ -70,15 +71,20 @@ def _only_reads(folder: Path) -> bool:
 
 def _linked(entry: Path, depth: int = 0) -> bool:
     """The check for a work tree or submodule, whose `.git` is a file that names the folder."""
-    text = _bounded(entry)
-    if not text.startswith("gitdir: "):
-        return False
-    folder = (entry.parent / text.removeprefix("gitdir: ").strip()).resolve()
+    folder = _git_folder(entry)
     common = folder / "commondir"
-    shared = (folder / _bounded(common).strip()).resolve() if common.is_file() else folder
+    shared = (folder / _bounded(common).rstrip("\r\n")).resolve() if common.is_file() else folder
     # A submodule names its work tree, which matters only to commands that run in it.
     plain = _plain(folder, nested=depth > 0) if shared == folder else _plain(shared) and _hooks_are_quiet(folder)
     return plain and _nested_are_plain(entry.parent, folder, depth)
+
+
+def _git_folder(entry: Path) -> Path:
+    """The folder that a file `.git` names. Only line ends are no part of the name. Raises `ValueError` if it names none."""
+    text = _bounded(entry)
+    if not text.startswith("gitdir: "):
+        raise ValueError(entry)
+    return (entry.parent / text.removeprefix("gitdir: ").rstrip("\r\n")).resolve()
 
 
 def _plain(folder: Path, *, nested: bool = False) -> bool:
@@ -115,6 +121,21 @@ def gitlinks(index: Path) -> tuple[str, ...]:
     if _GITLINK not in data:
         return ()
     return tuple(name for mode, name in _index_entries(data, index) if mode == _GITLINK)
+
+
+def follows_no_link(folder: Path) -> bool:
+    """Whether all files of the index lie in real folders of the work tree: `git grep` would follow a link that took the place of one."""
+    try:
+        place = next((each for each in (folder, *folder.parents) if (each / ".git").is_file() or repository_of(each) == each), None)
+        if place is None:
+            return True
+        entry = place / ".git"
+        index = (entry if entry.is_dir() else _git_folder(entry)) / "index"
+        entries = _index_entries(data, index) if (data := _index_bytes(index)) else ()
+        folders = {name.rpartition("/")[0] for _, name in entries}
+        return not any(index.parent.glob("sharedindex.*")) and all(os.path.realpath(place / each) == str(place / each) for each in folders)
+    except (OSError, ValueError, IndexError, UnicodeError):
+        return False
 
 
 def tracked_files(folder: Path) -> tuple[Path, ...] | None:
@@ -175,12 +196,12 @@ def _hooks_are_quiet(folder: Path) -> bool:
 def _bounded(path: Path) -> str:
     if not path.is_file() or path.stat().st_size > _LARGEST:
         raise ValueError(path)
-    return path.read_text(encoding="utf-8")
+    return path.read_bytes().decode()
 
 
 def _starts_nothing(config: str, *, nested: bool = False) -> bool:
     section = ""
-    for raw in config.splitlines():
+    for raw in config.split("\n"):
         line = raw.strip()
         if not line or line[0] in "#;":
             continue
