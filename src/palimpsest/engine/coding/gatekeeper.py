@@ -72,13 +72,12 @@ class LiveRules:
 class Gatekeeper:
     """Decides about tool calls by the permissions of the session, which grow with each answer "always"."""
 
-    def __init__(self, workspace: Workspace, limits: RuleSet, rules: LiveRules, shell: Shell, sandbox: Sandbox, area: Area) -> None:
+    def __init__(self, workspace: Workspace, limits: RuleSet, rules: LiveRules, shell: Shell, confined: tuple[Sandbox, Area]) -> None:
         self._workspace = workspace
         self._limits = limits
         self._rules = rules
         self._shell = shell
-        self._sandbox = sandbox
-        self._area = area
+        self._sandbox, self._area = confined
         self._unasked: set[str] = set()
         if any(rule.tool == "read" and rule.effect != "allow" for rule in (*limits.given, *limits.denied)):
             shell.guard = self._guard

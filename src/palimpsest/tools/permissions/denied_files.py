@@ -3,7 +3,7 @@
 import os
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ _OBJECTS: Final = (".git", "objects")
 
 
 class Hidden(NamedTuple):
-    """What a sandbox keeps from a command: `files` that it cannot read, and `folders` that keep their names, by which rules know the files."""
+    """What a sandbox keeps from a command: `files` that it cannot read, and `folders` whose names it cannot change, as rules go by them."""
 
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -63,11 +63,11 @@ class FileRules:
         rule = self.rule_for(path, written)
         return None if rule is None or rule.effect == "allow" else rule
 
-    def below(self, folder: Path) -> tuple[Path, Rule] | None:
-        """A file in a folder that a rule restricts, with the rule. Raises `ValueError` if there are too many files to be sure."""
+    def below(self, folder: Path, chosen: Callable[[str], bool] = bool) -> tuple[Path, Rule] | None:
+        """A file in a folder that a rule restricts, of those with a chosen name. Raises `ValueError` if there are too many to be sure."""
         if not self.restrict:
             return None
-        for path in _files(folder):
+        for path in (path for path in _files(folder) if chosen(path.name)):
             rule = self.restricting(Path(os.path.realpath(path)) if path.is_symlink() else path, path)
             if rule is not None:
                 return path, rule
@@ -87,13 +87,13 @@ class FileRules:
         named = {part for rule in rules for part in rule.pattern.split("/")}
         tops, covers = self._tops(rules, visible), self._quick(rules)
         names = [path for top in tops for path in _names(top, SKIPPED - named)]
-        found: dict[Path, Path] = {}
+        found: dict[Path, None] = {}
         for path in (path for path in names if covers(path)):
             real = path.resolve()
             if any(top == real or top in real.parents for top in tops) and self.restricting(real, path) is not None:
-                found |= {each: path for each in (_names(real, frozenset()) if real.is_dir() else [real])}
+                found |= dict.fromkeys(_names(real, frozenset()) if real.is_dir() else [real])
         linked = {identity for path in found if (identity := _linked_identity(path)) is not None}
-        found |= {path: path for path in names if linked and not path.is_symlink() and _linked_identity(path) in linked}
+        found |= dict.fromkeys(path for path in names if linked and not path.is_symlink() and _linked_identity(path) in linked)
         if len(found) > _MOST_HIDDEN:
             raise ValueError(f"rules restrict more than {_MOST_HIDDEN} files here, such as {self.workspace.shown(next(iter(found)))}")
         self._refuse_copies(found)
@@ -128,13 +128,13 @@ class FileRules:
 
         return covers
 
-    def _refuse_copies(self, found: dict[Path, Path]) -> None:
+    def _refuse_copies(self, found: Collection[Path]) -> None:
         """Raise `ValueError` if git tracks one of the files: every program can ask git for what it has of them."""
         for folder in (self.workspace.root, *self.workspace.extra) if found else ():
             tracked = tracked_files(folder)
             if tracked is None:
                 raise ValueError(f"git may have a copy of {self.workspace.shown(next(iter(found)))}, which a rule restricts")
-            if copies := found.keys() & set(tracked):
+            if copies := set(found) & set(tracked):
                 raise ValueError(f"git has a copy of {self.workspace.shown(min(copies))}, which a rule restricts")
 
     def _by_name(self, path: Path) -> Rule | None:

@@ -167,11 +167,10 @@ class Permissions:
             )
         if verdict.asked is None and not verdict.reasons:
             return Allow(READ_ONLY if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
-        # What was not understood may hold what a rule restricts; a program that may start others may start what one denies.
-        unread = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in files.rules)
-        hidden = unread or verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
+        # A program that may start others may start what a rule denies.
+        beyond = verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
         shown = ""
-        if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
+        if self.mode == "auto" and sandboxed and verdict.asked is None and not beyond:
             try:
                 self.hidden()
                 return Allow(SANDBOX)
