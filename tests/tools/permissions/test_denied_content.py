@@ -255,15 +255,8 @@ def command_of(chance: random.Random, tree: Tree) -> str:
             head, _, rest = text.partition("W")
             text = head + spelled(chance, tree).replace("W", "\0") + rest
         path = chance.choice([each for names in tree.tokens.values() for each in names])
-        return (
-            text.replace("\0", "W")
-            .replace(":P", f":'{path}'")
-            .replace("./P", f"./'{path}'")
-            .replace("-- P", f"-- '{path}'")
-            .replace("r P'", f"r {path}'")
-            .replace("-fP", f"-f'{path}'")
-            .replace("e P H", f"e '{path}' H")
-        )
+        # In quotes already in a script of `sed`.
+        return text.replace("\0", "W").replace("r %'", f"r {path}'").replace("%", f"'{path}'")
 
     return chance.choice(FRAMES).replace("X", reader()).replace("Y", reader())
 

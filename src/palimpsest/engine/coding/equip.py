@@ -74,7 +74,7 @@ def equip(
     memory = session_memory(agent, home, settings.memory)
     archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, None if memory is None else memory_search(memory))
     agent.resources.callback(archive.close)
-    gate = Gatekeeper(workspace, limits, inherited.rules, shell, sandbox)
+    gate = Gatekeeper(workspace, limits, inherited.rules, shell, (sandbox, area))
     toolset = standard_tools(
         shell,
         tasks=tasks,

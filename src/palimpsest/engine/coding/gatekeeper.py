@@ -3,7 +3,9 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from msgspec import structs
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ToolCall
@@ -12,17 +14,18 @@ from palimpsest.engine.children.tools import DELEGATING
 from palimpsest.engine.coding.live_mode import LiveMode
 from palimpsest.engine.undo_files.turn_snapshots import always_changes
 from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
-from palimpsest.tools.permissions.decision import READ_ONLY, Allow, Decision
+from palimpsest.tools.permissions.decision import READ_ONLY, SANDBOX, Allow, Decision
 from palimpsest.tools.permissions.rule_names import FETCH_TOOLS
 from palimpsest.tools.permissions.rules import Rule, parse_rule
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.sandbox import Sandbox
-from palimpsest.tools.tool import AgentTool, ToolOutput
+from palimpsest.tools.shell.bash import Shell, Wrap
+from palimpsest.tools.shell.sandbox import Area, Sandbox
+from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolError, ToolOutput
 from palimpsest.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from palimpsest.tools.permissions.permissions import Permissions
 
+_MOST_NAMED: Final = 5
 KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 
 
@@ -69,12 +72,15 @@ class LiveRules:
 class Gatekeeper:
     """Decides about tool calls by the permissions of the session, which grow with each answer "always"."""
 
-    def __init__(self, workspace: Workspace, limits: RuleSet, rules: LiveRules, shell: Shell, sandbox: Sandbox) -> None:
+    def __init__(self, workspace: Workspace, limits: RuleSet, rules: LiveRules, shell: Shell, confined: tuple[Sandbox, Area]) -> None:
         self._workspace = workspace
         self._limits = limits
         self._rules = rules
         self._shell = shell
-        self._sandbox = sandbox
+        self._sandbox, self._area = confined
+        self._unasked: set[str] = set()
+        if any(rule.tool == "read" and rule.effect != "allow" for rule in (*limits.given, *limits.denied)):
+            shell.guard = self._guard
         self._made: Permissions | None = None
         self._heeded = 0
 
@@ -83,7 +89,8 @@ class Gatekeeper:
         if self._made is None:
             from palimpsest.tools.permissions.permissions import Permissions  # 30 ms, and only a tool call needs it
 
-            self._made = Permissions(self._limits.mode.current, self._workspace, self._limits.given, self._limits.denied)
+            seen = self._area.visible() if self._shell.guard is not None else ()
+            self._made = Permissions(self._limits.mode.current, self._workspace, self._limits.given, self._limits.denied, visible=seen)
         for rule in self._rules.added[self._heeded :]:
             self._made, self._heeded = self._made.with_rule(rule), self._heeded + 1
         if self._made.mode != self._limits.mode.current:
@@ -91,15 +98,34 @@ class Gatekeeper:
         return self._made
 
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
-        """Return the decision about a call in the present mode."""
+        """Return the decision about a call that is to run, in the present mode."""
+        decision = self._decision(tool, call)
+        if decision == Allow(SANDBOX):
+            self._unasked.add(call.call_id)
+        return decision
+
+    def _decision(self, tool: AgentTool, call: ToolCall) -> Decision:
         cwd = self._shell.directory(self._workspace)
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
+
+    def _guard(self) -> tuple[Wrap, str]:
+        """The sandbox of the command that is to start: one that nobody agreed to does not see what rules restrict."""
+        if CURRENT_CALL.get() not in self._unasked:
+            return self._shell.sandbox, ""
+        try:
+            hidden = self._permissions.hidden()
+        except ValueError as error:
+            raise ToolError(f"the sandbox cannot hide what rules restrict: {error}") from error
+        area = structs.replace(self._area, hidden=(*self._area.hidden, *hidden.files), fixed=hidden.folders)
+        named = ", ".join(map(self._workspace.shown, hidden.files[:_MOST_NAMED]))
+        more = f" and {len(hidden.files) - _MOST_NAMED} more" if len(hidden.files) > _MOST_NAMED else ""
+        return self._sandbox.wrap(area), f"[rules hide {named}{more} from commands that the user was not asked about]" if named else ""
 
     def may_change_files(self, tool: AgentTool, call: ToolCall) -> bool:
         """Whether a permitted call may change files: commands that are known to only read, and fetched pages, do not; sub-agents may."""
         if tool.name in DELEGATING:
             return True
-        return always_changes(tool, call) and tool.name not in FETCH_TOOLS and self.decide(tool, call) != Allow(READ_ONLY)
+        return always_changes(tool, call) and tool.name not in FETCH_TOOLS and self._decision(tool, call) != Allow(READ_ONLY)
 
     def screened(self, tool: AgentTool) -> AgentTool:
         """A tool that searches, without the files that may not be read; every other tool names the files that it reads."""

@@ -131,7 +131,9 @@ class _Reader:
                 self._structure(node)
             case kind:
                 if node.is_named:
-                    self.unclear.append(f"it uses {kind.replace('_', ' ')}")
+                    # The words of something that is not understood say nothing more about it.
+                    if node.named_children or not self.unclear:
+                        self.unclear.append(f"it uses {kind.replace('_', ' ')}")
                     self.pending += reversed(node.named_children)
 
     def _structure(self, node: Node) -> None:

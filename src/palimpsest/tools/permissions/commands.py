@@ -2,16 +2,16 @@
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from palimpsest.audit.tools.executed import SHELLS, program_name
-from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection
+from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection, Word
 from palimpsest.tools.permissions.decision import READ_ONLY
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import follows_no_link, git_only_reads
 from palimpsest.tools.permissions.places import Places
-from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, paths_read
+from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, READERS, keeps_settings, paths_read
 from palimpsest.tools.permissions.read_only_git import git_reads
 from palimpsest.tools.permissions.rules import Rule, command_rule, command_specificity, winner
 from palimpsest.tools.permissions.shown_files import ShownFiles
@@ -39,8 +39,9 @@ class LinePart:
 class LineVerdict:
     """What is known about a line. `denied` and `asked` are rules; `reads` means that it only reads; `rules` allow the rest.
 
-    `reasons` say why it does not run by itself, and are empty if it may. `restricted` means that it may show or change a file that a rule
-    restricts, `opaque` that it starts a program that may start others. `parts` are its commands in order.
+    `reasons` say why it does not run by itself, and are empty if it may. `restricted` means that it may change a file that a rule
+    restricts, or show what git has of one: no sandbox hides that. `opaque` means that it starts a program that may start others.
+    `parts` are its commands in order.
     """
 
     denied: Rule | None = None
@@ -66,7 +67,7 @@ class LineJudge:
     def judge(self, line: CommandLine) -> LineVerdict:
         """The verdict on all commands of a line together."""
         denied, asked = self._restricted(line)
-        places = self.places
+        places = replace(self.places, dots=bool(line.unclear) or not all(map(keeps_settings, line.commands)))
         judged: list[_JudgedCommand] = []
         for command in line.commands:
             if command.inferred:
@@ -83,15 +84,16 @@ class LineJudge:
         allowing = tuple(dict.fromkeys(each.rule for each in judged if each.allows and each.rule is not None))
         # What a program starts matters only if the line does more than read.
         inferred = [command for command in line.commands if command.inferred] if reasons or allowing else []
-        hidden = [*(self.files.reason(command, places) for command in inferred), *self._edits(line, places, reasons)]
+        shown = [(each.command, each.shows) for each in judged] + [(command, self.files.reason(command, places)) for command in inferred]
+        edits = self._edits(line, places, reasons)
         named = self._named(line, places)
         return LineVerdict(
             denied or next((rule for rule in named if rule.effect == "deny"), None),
             asked or next((rule for rule in named if rule.effect == "ask"), None),
             reads=not reasons and not allowing,
             rules=allowing,
-            reasons=tuple(dict.fromkeys((*reasons, *filter(None, hidden)))),
-            restricted=any(each.shows for each in judged) or any(hidden),
+            reasons=tuple(dict.fromkeys((*reasons, *(reason for _, reason in shown if reason), *edits))),
+            restricted=bool(edits) or any(reason and program_name(command.texts[0]) == "git" for command, reason in shown),
             opaque=bool(line.unclear) or any(each.is_opaque for each in judged),
             lasting=lasting_rule(others[0]) if not line.unclear and len(others) == 1 and len(reasons) == 1 else "",
             parts=tuple(_part(each) for each in judged),
@@ -122,10 +124,19 @@ class LineJudge:
 
     def _named(self, line: CommandLine, places: Places) -> list[Rule]:
         """The rules about files that some word of the line names: what `read` may not show, `cat` may not either."""
-        words = [word for command in line.commands for word in (*command.words[1:], *(each.target for each in command.redirections))]
+        words = [
+            word
+            for command in line.commands
+            for word in (*self._file_words(command, places), *(each.target for each in command.redirections))
+        ]
         written = [each.target for command in line.commands for each in command.redirections if ">" in each.operator]
         found = [rule for word in words for rule in self.files.named(word, places)]
         return found + [rule for word in written for rule in ShownFiles(self.edited).named(word, places)]
+
+    def _file_words(self, command: LineCommand, places: Places) -> tuple[Word, ...]:
+        """The words of a command that may be files; of one that is known to only read it is known which."""
+        paths = paths_read(command) if command.words else None
+        return command.words[1:] if paths is None or self._reason(command, places) else paths
 
     def _edits(self, line: CommandLine, places: Places, reasons: list[str]) -> list[str]:
         """Why a line that does more than read may change a file that a rule restricts: one of its words names it."""
@@ -151,7 +162,7 @@ class LineJudge:
             return "" if _git_stays(command, places) else f"{shown} reads outside of the project, or where is not certain"
         paths = paths_read(command)
         if paths is None:
-            return f"{shown} may change something"
+            return f"{shown} may do more than read with these arguments" if name in READERS else f"{shown} may change something"
         for word in paths:
             found = places.inside(word)
             if found is None and word.text != "-":

@@ -2,18 +2,30 @@
 
 import os
 import stat
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from palimpsest.tools.files.search import SKIPPED
+from palimpsest.tools.permissions.git_trust import tracked_files
+from palimpsest.tools.permissions.rule_patterns import literal_start, path_expression, path_forms
 from palimpsest.tools.permissions.rules import Rule, path_specificity, winner
 from palimpsest.tools.workspace import Workspace
 
 _MOST_ENTRIES: Final = 50_000
+_MOST_HIDDEN: Final = 200
+"""Files that a sandbox hides from a command; each is a mount, which takes a millisecond."""
 # Git keeps contents compressed there, so that no search shows them.
 _OBJECTS: Final = (".git", "objects")
+
+
+class Hidden(NamedTuple):
+    """What a sandbox keeps from a command: `files` that it cannot read, and `folders` whose names it cannot change, as rules go by them."""
+
+    files: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -51,15 +63,79 @@ class FileRules:
         rule = self.rule_for(path, written)
         return None if rule is None or rule.effect == "allow" else rule
 
-    def below(self, folder: Path) -> tuple[Path, Rule] | None:
-        """A file in a folder that a rule restricts, with the rule. Raises `ValueError` if there are too many files to be sure."""
+    def below(self, folder: Path, chosen: Callable[[str], bool] = bool) -> tuple[Path, Rule] | None:
+        """A file in a folder that a rule restricts, of those with a chosen name. Raises `ValueError` if there are too many to be sure."""
         if not self.restrict:
             return None
-        for path in _files(folder):
+        for path in (path for path in _files(folder) if chosen(path.name)):
             rule = self.restricting(Path(os.path.realpath(path)) if path.is_symlink() else path, path)
             if rule is not None:
                 return path, rule
         return None
+
+    def hidden(self, visible: tuple[Path, ...] = ()) -> Hidden:
+        """The existing files whose reading a rule restricts, links followed, in the workspace and in what else is `visible`.
+
+        What packages of others have in `node_modules`, `.venv` and the like counts only for rules that name such a folder. Raises
+        `ValueError`, with the reason, if there are too many files or if git has copies of one.
+        """
+        rules = [rule for rule in self.rules if rule.effect != "allow"]
+        if not rules:
+            return Hidden()
+        if unlimited := next((rule for rule in rules if not rule.pattern), None):
+            raise ValueError(f"the rule `{unlimited}` is about every file")
+        named = {part for rule in rules for part in rule.pattern.split("/")}
+        tops, covers = self._tops(rules, visible), self._quick(rules)
+        names = [path for top in tops for path in _names(top, SKIPPED - named)]
+        found: dict[Path, None] = {}
+        for path in (path for path in names if covers(path)):
+            real = path.resolve()
+            if any(top == real or top in real.parents for top in tops) and self.restricting(real, path) is not None:
+                found |= dict.fromkeys(_names(real, frozenset()) if real.is_dir() else [real])
+        linked = {identity for path in found if (identity := _linked_identity(path)) is not None}
+        found |= dict.fromkeys(path for path in names if linked and not path.is_symlink() and _linked_identity(path) in linked)
+        if len(found) > _MOST_HIDDEN:
+            raise ValueError(f"rules restrict more than {_MOST_HIDDEN} files here, such as {self.workspace.shown(next(iter(found)))}")
+        self._refuse_copies(found)
+        # A rule for a name alone holds wherever the file is moved with its folder.
+        bound = [path for path in found if self._by_name(self.workspace.root / "elsewhere" / path.name) is None]
+        writable = (self.workspace.root, *self.workspace.extra)
+        folders = {folder for path in bound for top in writable for folder in path.parents if top in folder.parents}
+        return Hidden(tuple(found), tuple(sorted(folders)))
+
+    def _tops(self, rules: list[Rule], visible: tuple[Path, ...]) -> list[Path]:
+        """The folders to search: the workspace, the repository around it, and what rules name elsewhere."""
+        root = self.workspace.root
+        tops = [*[path for path in visible if path in root.parents][:1], root, *self.workspace.extra]
+        for rule in rules:
+            for form in path_forms(rule.pattern, wide=True, root=root, home=self.home):
+                start = Path(literal_start(form.glob) or "/") if form.absolute else root
+                # `/**/x` is meant to begin at the top of the project.
+                if start != Path("/") or rule.pattern.startswith("//"):
+                    tops += [max(start, path, key=lambda each: len(each.parts)) for path in visible if _overlap(start, path)]
+        return [top for place, top in enumerate(tops) if not any(other == top or other in top.parents for other in tops[:place])]
+
+    def _quick(self, rules: list[Rule]) -> Callable[[Path], bool]:
+        """Whether a rule may restrict a path by its name, told in microseconds."""
+        forms = [form for rule in rules for form in path_forms(rule.pattern, wide=True, root=self.workspace.root, home=self.home)]
+        of_full, of_inner = (
+            [path_expression(form, wide=True) for form in forms if (form.absolute or form.floating) is full] for full in (True, False)
+        )
+
+        def covers(path: Path) -> bool:
+            full, inner = (unicodedata.normalize("NFC", text) for text in (str(path), self.workspace.shown(path)))
+            return any(each.fullmatch(full) for each in of_full) or any(each.fullmatch(inner) for each in of_inner)
+
+        return covers
+
+    def _refuse_copies(self, found: Collection[Path]) -> None:
+        """Raise `ValueError` if git tracks one of the files: every program can ask git for what it has of them."""
+        for folder in (self.workspace.root, *self.workspace.extra) if found else ():
+            tracked = tracked_files(folder)
+            if tracked is None:
+                raise ValueError(f"git may have a copy of {self.workspace.shown(next(iter(found)))}, which a rule restricts")
+            if copies := set(found) & set(tracked):
+                raise ValueError(f"git has a copy of {self.workspace.shown(min(copies))}, which a rule restricts")
 
     def _by_name(self, path: Path) -> Rule | None:
         shown = self.workspace.shown(path)
@@ -80,6 +156,10 @@ class FileRules:
         return self._linked.get(identity)
 
 
+def _overlap(one: Path, other: Path) -> bool:
+    return one == other or one in other.parents or other in one.parents
+
+
 def _linked_identity(path: Path) -> tuple[int, int] | None:
     """What a regular file with several names is known by; `None` for any other path."""
     try:
@@ -89,8 +169,13 @@ def _linked_identity(path: Path) -> tuple[int, int] | None:
     return (facts.st_dev, facts.st_ino) if stat.S_ISREG(facts.st_mode) and facts.st_nlink > 1 else None
 
 
-def _files(folder: Path, skipped: frozenset[str] = frozenset()) -> Iterator[Path]:
-    """All names below a folder but those of folders. Raises `ValueError` if there are too many."""
+def _names(top: Path, skipped: frozenset[str]) -> Iterator[Path]:
+    """A file, or all names below a folder but those of folders; links to folders are among them."""
+    yield from _files(top, skipped, links=True) if top.is_dir() else [top]
+
+
+def _files(folder: Path, skipped: frozenset[str] = frozenset(), *, links: bool = False) -> Iterator[Path]:
+    """All names below a folder but those of folders, with `links` also those that lead to folders. Raises `ValueError` for too many."""
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in skipped and (Path(place).name, name) != _OBJECTS]
@@ -98,3 +183,5 @@ def _files(folder: Path, skipped: frozenset[str] = frozenset()) -> Iterator[Path
         if count > _MOST_ENTRIES:
             raise ValueError(f"{folder} has more than {_MOST_ENTRIES:,} entries")
         yield from (Path(place) / name for name in names)
+        if links:
+            yield from (path for name in folders if (path := Path(place) / name).is_symlink())

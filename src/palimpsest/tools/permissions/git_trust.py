@@ -139,12 +139,18 @@ def follows_no_link(folder: Path) -> bool:
 
 
 def tracked_files(folder: Path) -> tuple[Path, ...] | None:
-    """The files in the index of the repository that a folder belongs to; `None` if it is not understood."""
+    """The files in the index of the repository or work tree that a folder belongs to, none outside; `None` if it is not understood."""
     top = repository_of(folder)
-    if top is None or any((top / ".git").glob("sharedindex.*")):
-        return None
     try:
-        index = top / ".git" / "index"
+        if top is not None:
+            git = top / ".git"
+        elif pointer := next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").is_file()), None):
+            top, git = pointer.parent, pointer.parent / _bounded(pointer).removeprefix("gitdir: ").rstrip("\n")
+        else:
+            return None if any((each / ".git").is_symlink() for each in (folder, *folder.parents)) else ()
+        index = git / "index"
+        if not (git / "HEAD").exists() or any(git.glob("sharedindex.*")):
+            return None
         entries = _index_entries(data, index) if (data := _index_bytes(index)) else ()
         return tuple(top / name for _, name in entries if not name.endswith("/"))
     except (OSError, ValueError, IndexError, UnicodeError):

@@ -16,8 +16,8 @@ from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.patch import parse_patch
 from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.permissions.commands import LineJudge
-from palimpsest.tools.permissions.decision import READ_ONLY, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
-from palimpsest.tools.permissions.denied_files import FileRules
+from palimpsest.tools.permissions.decision import READ_ONLY, SANDBOX, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
+from palimpsest.tools.permissions.denied_files import FileRules, Hidden
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
 from palimpsest.tools.permissions.rule_names import ANY, COMMAND_TOOLS, FETCH_TOOLS, SERVED
 from palimpsest.tools.permissions.rules import (
@@ -50,7 +50,8 @@ _QUESTIONS: Final = {"reports": "Run", "remembers": "Change notes with"}
 class Permissions:
     """What a session may do. `rules` are the user's; `project_rules` come with the project and can only deny.
 
-    A decision depends on these values, on the call and on what its paths lead to, never on what a file, a page or a result says.
+    `visible` is what commands in a sandbox see beside the workspace. A decision depends on these values, on the call and on what its paths
+    lead to, never on what a file, a page or a result says.
     """
 
     mode: Mode
@@ -59,6 +60,7 @@ class Permissions:
     project_rules: tuple[Rule, ...] = ()
     home: Path = field(default_factory=Path.home)
     search_path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
+    visible: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         for rule in self.project_rules:
@@ -105,6 +107,15 @@ class Permissions:
         except (OSError, ValueError, RuntimeError):
             return files.restrict
 
+    def hidden(self) -> Hidden:
+        """What a sandbox must hide from a command that runs without a question. Raises `ValueError` if that cannot be done."""
+        return self._read_rules.hidden(self.visible)
+
+    @property
+    def _read_rules(self) -> FileRules:
+        own = (*self.rules, *self.project_rules)
+        return FileRules(tuple(rule for rule in own if rule.tool == "read"), self.workspace, self.home)
+
     def without_restricted(self, tool: AgentTool, text: str) -> str:
         """The lines `path:…` or `path` of a search without files that a rule denies or asks about: a folder was named, not the files."""
         files = FileRules(tuple(rule for rule in self._rules_of(tool) if rule.pattern), self.workspace, self.home)
@@ -142,9 +153,7 @@ class Permissions:
     def _command(self, line: str, *, sandboxed: bool, cwd: Path) -> Decision:
         own = (*self.rules, *self.project_rules)
         command_rules = tuple(rule for rule in own if rule.tool in (ANY, *COMMAND_TOOLS))
-        files, edited = (
-            FileRules(tuple(rule for rule in own if rule.tool == tool), self.workspace, self.home) for tool in ("read", "edit")
-        )
+        files, edited = self._read_rules, FileRules(tuple(rule for rule in own if rule.tool == "edit"), self.workspace, self.home)
         folder = real_path(cwd) or self.workspace.root
         started = started_commands(line)
         places = Places(self.workspace, (folder,), self.home, self.search_path)
@@ -158,12 +167,16 @@ class Permissions:
             )
         if verdict.asked is None and not verdict.reasons:
             return Allow(READ_ONLY if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
-        # What was not understood may hold what a rule restricts; a program that may start others may start what one denies.
-        unread = bool(started.unclear) and any(rule.pattern and rule.effect != "allow" for rule in files.rules)
-        hidden = unread or verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
-        if self.mode == "auto" and sandboxed and verdict.asked is None and not hidden:
-            return Allow("sandbox")
-        because = "; ".join(verdict.reasons[:_MOST_REASONS]) or f"the rule `{verdict.asked}` asks"
+        # A program that may start others may start what a rule denies.
+        beyond = verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
+        shown = ""
+        if self.mode == "auto" and sandboxed and verdict.asked is None and not beyond:
+            try:
+                self.hidden()
+                return Allow(SANDBOX)
+            except ValueError as error:
+                shown = f"the sandbox cannot hide what rules restrict: {error}"
+        because = "; ".join(filter(None, (shown, *verdict.reasons[:_MOST_REASONS]))) or f"the rule `{verdict.asked}` asks"
         # A line of several commands is shown command by command, each with what decides about it.
         several = len(verdict.parts) > 1 and len(verdict.parts) <= _MOST_PARTS
         parts = "".join(f"\n{'?' if each.asks else '+'} {displayable(each.text)}  [{displayable(each.decides)}]" for each in verdict.parts)

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain, islice, product
 from pathlib import Path
@@ -57,12 +57,16 @@ def real_path(path: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Resolves the words of a command. `folders` are the working directories that it may run in, absolute and without links."""
+    """Resolves the words of a command. `folders` are the working directories that it may run in, absolute and without links.
+
+    `dots` is whether a star may stand for a hidden name too, which takes a setting of the shell.
+    """
 
     workspace: Workspace
     folders: tuple[Path, ...]
     home: Path
     search_path: str
+    dots: bool = True
 
     def contains(self, path: Path) -> bool:
         """Whether a path without links lies in the workspace."""
@@ -80,7 +84,7 @@ class Places:
             text = f"{self.home}{text[1:]}"
         found: list[tuple[Path, Path]] = []
         for folder in self.folders:
-            names = _expanded(text, folder) if word.glob else [text]
+            names = _expanded(text, folder, dots=self.dots) if word.glob else [text]
             if names is None:
                 return None
             for name in names:
@@ -108,7 +112,7 @@ class Places:
         if found is None or any(Path(os.path.normpath(folder / word.text)) not in found for folder in self.folders):
             return None
         folders = tuple(dict.fromkeys((*self.folders, *found)))
-        return Places(self.workspace, folders, self.home, self.search_path) if len(folders) <= _MOST_LINKS else None
+        return replace(self, folders=folders) if len(folders) <= _MOST_LINKS else None
 
     def runs_from_outside(self, program: str) -> bool:
         """Whether a program that is named without a folder is not taken from the workspace, whose files the agent can change."""
@@ -122,7 +126,7 @@ class Places:
         return real is not None and not self.contains(real) and not self.contains(Path(place))
 
 
-def _expanded(pattern: str, folder: Path) -> list[str] | None:
+def _expanded(pattern: str, folder: Path, *, dots: bool) -> list[str] | None:
     """The names that a glob matches and, because bash keeps a pattern without matches, itself; `None` for too many.
 
     Brackets are read by bash and by Python in slightly different ways, so a star stands for them. Patterns for more than two folders are
@@ -135,7 +139,7 @@ def _expanded(pattern: str, folder: Path) -> list[str] | None:
     # Before version 5.2, bash also finds the folder itself and the one above it where the pattern begins with a dot.
     choices = [(part, *(name for name in (".", "..") if part[:1] == "." and "*" in part and fnmatchcase(name, part))) for part in wider]
     ways = ["/".join(each) for each in product(*choices)]
-    found = (glob.iglob(way, root_dir=folder, include_hidden=True, recursive=False) for way in ways)  # noqa: PTH207  # Path.glob follows other rules
+    found = (glob.iglob(way, root_dir=folder, include_hidden=dots, recursive=False) for way in ways)  # noqa: PTH207  # Path.glob follows other rules
     certain = [way for way in ways if "*" not in way]
     matches = list(islice(chain.from_iterable(found), _MOST_MATCHES + 1))
     return [pattern, *certain, *matches] if len(matches) <= _MOST_MATCHES else None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.audit.tools.executed import program_name, word_set
@@ -247,6 +248,7 @@ _OPTIONS: Final[Mapping[str, Options]] = {
     "nproc": Options("none"),
     "arch": Options("none"),
 }
+READERS: Final = frozenset(_OPTIONS)
 _SPECIAL: Final[Mapping[str, Callable[[LineCommand], tuple[Word, ...] | None]]] = {
     "find": _find,
     "sed": _sed,
@@ -277,6 +279,13 @@ def paths_read(command: LineCommand) -> tuple[Word, ...] | None:
     return special(command) if special is not None else None
 
 
+def keeps_settings(command: LineCommand) -> bool:
+    """Whether a command is known to leave the settings and variables of the shell as they are: it is a program, or only reads."""
+    name = command.texts[0] if command.words and command.words[0].static else ""
+    known = name in _OPTIONS or name in PLAIN or name in ("git", "cd", "find", "sed") or not command.words
+    return not command.assignments and (known or paths_read(command) is not None)
+
+
 def searches_folders(command: LineCommand) -> bool | None:
     """Whether a program that reads goes through folders by itself; `None` if its options are not known."""
     name = program_name(command.texts[0])
@@ -286,6 +295,20 @@ def searches_folders(command: LineCommand) -> bool | None:
         return None
     parsed = parse_options(command.words[1:], _OPTIONS[name])
     return name in ("rg", "diff") or parsed is None or bool({"-r", "--recursive"} & set(parsed.options))
+
+
+def searched_names(command: LineCommand) -> Callable[[str], bool]:
+    """Which files of a folder a program reads, by their names: all, but of `grep --include=GLOB` those that one of the globs matches."""
+    globs = [word.text.removeprefix("--include=") for word in command.words if word.text.startswith("--include=")]
+    others = any(word.text.startswith("--") and not word.text.startswith("--include=") for word in command.words)
+    if (
+        not globs
+        or others
+        or not all(re.fullmatch(r"[\w.*-]+", glob) for glob in globs)
+        or not program_name(command.texts[0]).endswith("grep")
+    ):
+        return bool
+    return lambda name: any(fnmatchcase(name, glob) for glob in globs)
 
 
 SEARCHERS: Final = word_set("grep egrep fgrep rg diff")

@@ -9,7 +9,7 @@ from palimpsest.tools.permissions.command_line import LineCommand, Word
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import repository_of, tracked_files
 from palimpsest.tools.permissions.places import Places, real_path
-from palimpsest.tools.permissions.read_only import is_reader, paths_read, searches_folders, substitutes
+from palimpsest.tools.permissions.read_only import is_reader, paths_read, searched_names, searches_folders, substitutes
 from palimpsest.tools.permissions.read_only_git import git_prints_no_file, git_reads, git_shows
 from palimpsest.tools.permissions.rules import Rule
 
@@ -57,10 +57,10 @@ class ShownFiles:
             for written, real in found:
                 if shown := self._file(name, real, written):
                     return shown
-                if recursive and real.is_dir() and (shown := self._folder(name, real)):
+                if recursive and real.is_dir() and (shown := self._folder(command, real)):
                     return shown
         if recursive and not paths:
-            return next(filter(None, (self._folder(name, folder) for folder in places.folders)), "")
+            return next(filter(None, (self._folder(command, folder) for folder in places.folders)), "")
         return ""
 
     def _git(self, command: LineCommand, places: Places) -> str:
@@ -89,6 +89,9 @@ class ShownFiles:
         rule = self.files.restricting(real_path(real) or real, written)
         return "" if rule is None else f"`{name}` may show {self.files.workspace.shown(real)}, which the rule `{rule}` restricts"
 
-    def _folder(self, name: str, folder: Path) -> str:
-        found = self.files.below(folder)
-        return "" if found is None else f"`{name}` may show {self.files.workspace.shown(found[0])}, which the rule `{found[1]}` restricts"
+    def _folder(self, command: LineCommand, folder: Path) -> str:
+        found = self.files.below(folder, searched_names(command))
+        if found is None:
+            return ""
+        name, path = program_name(command.texts[0]), self.files.workspace.shown(found[0])
+        return f"`{name}` may show {path}, which the rule `{found[1]}` restricts"

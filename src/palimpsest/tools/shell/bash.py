@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -66,10 +66,15 @@ class ProcessArguments(Struct, frozen=True, forbid_unknown_fields=True):
     id: str
 
 
+Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Returns the arguments that run a command in a sandbox."""
+
+
 class Shell(Struct):
     """The shell of one session: its working directory, its background processes, and how a command is wrapped in a sandbox.
 
     `temp` is a folder that commands can write to inside the sandbox; by default that of the system.
+    `guard` returns, if it is there, the sandbox of the command that starts now, and what the reader should know if the command fails in it.
     `watcher` kills the commands that run if this process is killed.
     `keep_output` stores the output of a command for a task of the task graph and returns a line about it; without it, `bash` has no
     argument `task`.
@@ -77,7 +82,8 @@ class Shell(Struct):
 
     cwd: Path
     environment: Mapping[str, str] = field(default_factory=lambda: command_environment(os.environ))
-    sandbox: Callable[[tuple[str, ...]], tuple[str, ...]] = kept
+    sandbox: Wrap = kept
+    guard: Callable[[], tuple[Wrap, str]] | None = None
     background: dict[str, Running] = field(default_factory=dict)
     temp: Path | None = None
     keep_output: Callable[[int, str], str] | None = None
@@ -159,7 +165,7 @@ class Shell(Struct):
                 raise
             self._follow(place, workspace)
         text = running.output.text() or "[no output]"
-        notes = (*_RESTS[rest], *([f"[exit code {code}]"] if code else []))
+        notes = (*_RESTS[rest], *([f"[exit code {code}]", *filter(None, [running.note])] if code else []))
         return ToolOutput("\n".join((text.rstrip(), *notes)) if notes else text, error=code != 0, exit=code, events=self.ended())
 
     def _follow(self, place: Path, workspace: Workspace) -> None:
@@ -179,12 +185,15 @@ class Shell(Struct):
         return ToolOutput(f"Runs in the background with id {number}", events=(*ended, started))
 
     async def _start(self, command: str, more: Mapping[str, str]) -> Running:
-        arguments = self.sandbox((_BASH, "--noprofile", "--norc", "-c", _SCRIPT, _BASH, command))
+        wrap, note = (self.sandbox, "") if self.guard is None else self.guard()
+        arguments = wrap((_BASH, "--noprofile", "--norc", "-c", _SCRIPT, _BASH, command))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
-            return await start(arguments, command, self.cwd, {**self.environment, **temp, **more}, self.watcher)
+            running = await start(arguments, command, self.cwd, {**self.environment, **temp, **more}, self.watcher)
         except OSError as error:
             raise ToolError(f"bash cannot be started: {error.strerror or error}") from error
+        running.note = note
+        return running
 
     def _running(self, number: str) -> Running:
         found = self.background.get(number)

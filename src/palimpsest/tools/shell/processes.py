@@ -66,12 +66,13 @@ class Output:
 
 
 class Running(Struct):
-    """A process with its output; `exit` is known once it has ended."""
+    """A process with its output; `exit` is known once it has ended. `note` is what its reader should know if it fails."""
 
     process: asyncio.subprocess.Process
     command: str
     output: Output = field(default_factory=Output)
     reading: "asyncio.Task[None] | None" = None
+    note: str = ""
 
     @property
     def exit(self) -> int | None:

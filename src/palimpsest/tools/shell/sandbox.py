@@ -32,7 +32,8 @@ _LAUNCH: Final = (
 class Area(Struct, frozen=True):
     """What commands may use: they write in `root`, `extra` and the private folder `temp`, and read the system and `shown`.
 
-    Of the home folder they see what building and testing need. `hidden` they do not see, wherever it is.
+    Of the home folder they see what building and testing need. `hidden` they do not see, wherever it is; `fixed` are folders that they
+    cannot rename.
     """
 
     root: Path
@@ -42,6 +43,7 @@ class Area(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
     home: Path = field(default_factory=Path.home)
     shown: tuple[Path, ...] = ()
+    fixed: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, workspace: Workspace, *, network: bool = False, hidden: tuple[Path, ...] = (), shown: tuple[Path, ...] = ()) -> "Area":
@@ -133,7 +135,7 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     if area.network:
         arguments += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
     arguments += ["--bind", str(area.temp), "/tmp", "--bind", str(area.temp), str(area.temp)]  # noqa: S108  # the private one takes its place
-    for folder in area.writable:
+    for folder in (*area.writable, *area.fixed):
         arguments += ["--bind", str(folder), str(folder)]
     for folder in area.writable:
         for option, path in _kept(folder, area.home):

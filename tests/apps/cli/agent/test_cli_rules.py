@@ -72,6 +72,26 @@ def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: 
     assert done.stdout.count('"tool_returned"') == len(WAYS)
 
 
+@pytest.mark.machine
+def test_a_program_that_nobody_was_asked_about_cannot_read_what_a_rule_denies(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "keys").mkdir(parents=True)
+    for name in ("a.env", "keys/key"):
+        (folder / name).write_text(SECRET)
+    (folder / "program").write_text("cat *.env keys/*\nmv keys open\ncat open/*\n")
+    commands = ("sh program", "sh program", "cat open/key")
+    calls = {"calls": [{"tool": "bash", "args": {"command": command}} for command in commands]}
+    rules = ("--deny", "Read(*.env)", "--deny", "Read(keys/key)")
+    done = pal(folder, "-p", "go", "--json-stream", "--mode", "auto", *rules, replies=(calls, "done"))
+    assert (done.returncode, SECRET in done.stdout + done.stderr) == (0, False)
+    # Without bubblewrap such a program is asked about.
+    if '"by":"sandbox"' in done.stdout:
+        assert ("a.env: Permission denied" in done.stdout, "Device or resource busy" in done.stdout) == (True, True)
+        assert "rules hide a.env, keys/key from commands that the user was not asked about" in done.stdout
+    else:
+        assert done.stdout.count('"permission_asked"') == 2
+
+
 def test_a_denial_that_cannot_hold_stops_the_run_and_is_named_by_config(project: Path) -> None:
     wrong = {
         "reed(.env)": "there is no tool reed; did you mean `read(.env)`?",
