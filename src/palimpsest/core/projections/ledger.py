@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 from msgspec.structs import astuple, replace
 
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, ModelSwitched, SessionOpened, Usage
-from palimpsest.core.projections.projection import Scope, StateProjection
 from palimpsest.core.items import text_of
+from palimpsest.core.projections.projection import Scope, StateProjection
 from palimpsest.core.tokens.estimate import estimate, learn
 from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, SpendingKey, spending_key
 

@@ -54,8 +54,8 @@ async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], 
     """Record the start of a call, make it durable, send the request and record the outcome. Returns the reply as recorded.
 
     Before an error is raised, its outcome is recorded: `Failed` if nothing had arrived, else `Interrupted` with the parts and the usage
-    that had arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as no part has
-    arrived; each attempt is a separate call in the log.
+    that had arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as no part
+    has arrived; each attempt is a separate call in the log.
     """
     environment = session.environment
     attempt, waited = 1, 0.0
