@@ -34,6 +34,7 @@ from palimpsest.engine.loop.limits import price_book
 from palimpsest.foreign.exporting.turns import turns_of
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.models.prices import PriceBook
 
 SONNET, LONG = "claude-sonnet-4-5", "claude-sonnet-4-5[1m]"
 BEGAN = 1_760_000_000_000
@@ -136,6 +137,24 @@ def test_a_sub_agent_of_unknown_price_to_which_an_older_version_wrote_0_costs_an
     assert "sub-agent Ada: completed, cost unknown, session two" in pal("show", "one").stdout
     (pal.home.folder / "cards.toml").write_text(FREE)
     assert places(pal, "one")["footer"] == pytest.approx(SUM)
+
+
+def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pal: Pal) -> None:
+    broken = (CallStarted(SONNET, "anthropic", digest="d", estimate=100_000), Interrupted(None, (Text("I be", "assistant"),), model=SONNET))
+    write(pal, "one", [UserSaid((Text("go"),)), *broken])
+    shown = places(pal, "one")
+    (usd,) = {each for name, each in shown.items() if name != "/cost"}
+    assert isinstance(usd, float)
+    # 100,000 by the estimate; Claude has more tokens than that, and a request may have more than its estimate.
+    assert (0.3 < usd < 0.6, shown["/cost"]) == (True, cost_text(usd))
+    with pal.home.open("one", write=False) as log:
+        assert [turn.cost for turn in turns_of(log)] == [turn.usd for turn in turn_costs(log, PriceBook())] == [pytest.approx(usd)]
+
+    async def lines() -> list[str]:
+        async with Agent(SONNET, home=pal.home, resume="one", provider=Scripted(), jobs=()) as agent:
+            return list(cost_lines(agent, ()))
+
+    assert "turn: 1 call (1 broken off, and therefore estimated), " in asyncio.run(lines())[0]
 
 
 def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path: Path) -> None:
