@@ -18,6 +18,7 @@ from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.situation import CacheAccount, JobMoment
 from palimpsest.engine.calls.moments import resumed, switch
+from palimpsest.engine.children.costs import RecordedChildren
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.jobs.runner import Jobs, distinct_jobs
@@ -26,7 +27,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -153,6 +154,7 @@ class Agent:
         environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
         first = resume or opened or SessionOpened(new_id(home), cwd=str(root))
         self.session, self._home = _opened_session(first, way, known, environment), home
+        self.recorded_children = RecordedChildren(home)
         # A session in which nothing was said is not kept, unless another program has its id.
         self.drops_blank = not resume
         self._is_resumed = bool(resume)
@@ -242,7 +244,7 @@ class Agent:
             self._is_resumed = False
             await resumed(self.session)
             self.jobs.start("resumed")
-        self.meter = TurnMeter(self.session, self.limits, self._spent_by_child)
+        self.meter = TurnMeter(self.session, self.limits, self.spent_by_child)
         loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
         return await run_turn(loop)
 
@@ -278,12 +280,13 @@ class Agent:
             if self.children is not None:
                 await self.children.interrupt()
 
-    def _spent_by_child(self) -> Mapping[str, Spent]:
-        return recorded_children(self.session.log) if self.children is None else self.children.spent()
+    def spent_by_child(self) -> Mapping[str, Spent]:
+        """What each sub-agent of this session and those below it have spent so far, by session."""
+        return self.recorded_children.spent(self.session.log) if self.children is None else self.children.spent()
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""
-        return sum(self._spent_by_child().values(), NOTHING)
+        return sum(self.spent_by_child().values(), NOTHING)
 
     def cost_usd(self) -> float | None:
         """US dollars of this session and its sub-agents so far; `None` if the price of a call is not known."""

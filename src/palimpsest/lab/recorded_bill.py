@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from palimpsest.core.events import TURN, Event, ModelReplied, ViewEdited
 from palimpsest.core.items import Value
+from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.lab.outcome import NO_MODEL, RECORDED, BilledCall, Outcome, Purpose, ReplayedEdit
 from palimpsest.lab.simulation.loading import LoadedSession
 from palimpsest.lab.simulation.observer import kind_of
 from palimpsest.lab.simulation.simulation import for_replay
-from palimpsest.wire.models.cards import CARDS, ModelCard, card, has_card, is_generic, resized, stand_in
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.cards import CARDS, ModelCard, card, find_card, resized, stand_in
+from palimpsest.wire.models.prices import PriceBook, simulated_cost
 
 # Bills sessions that name no model, or one of which not even the family is known.
 DEFAULT_CARD = "claude-sonnet-4-5"
@@ -50,29 +51,34 @@ def own_ttl(events: Iterable[Event]) -> Ttl:
 
 
 def recorded_outcome(events: Sequence[Event], cards: Iterable[ModelCard] = CARDS) -> Outcome | None:
-    """Return what a session really did: its calls with the recorded usage, at the prices of the models that replied, and its edits.
+    """Return what a session really did: its calls with the recorded usage, each at its own price, and its edits.
 
-    Returns None if no reply has usage. A model without a card is billed by its stand-in.
+    Returns None if no reply has usage. A model without known prices is billed by its stand-in.
     """
     known = tuple(cards)
+    book, ledger = PriceBook(known), LedgerProjection()
     calls: list[BilledCall] = []
     edits: list[ReplayedEdit] = []
     for event in events:
         body = event.body
-        if isinstance(body, ModelReplied) and body.usage.prompt:
-            purpose: Purpose = "turn" if body.purpose == TURN else "summary"
-            calls.append(BilledCall(len(calls), event.at, purpose, body.usage, cost(body.usage, _priced_card(body.model, known)[0])))
-        elif isinstance(body, ViewEdited):
+        before = ledger.value()
+        ledger.take(event)
+        for spent in ledger.value().since(before):
+            if spent.usage.prompt:
+                purpose: Purpose = "turn" if spent.purpose == TURN else "summary"
+                bill = book.bill(spent) or simulated_cost(spent.usage, _priced_card(spent.model, known)[0])
+                calls.append(BilledCall(len(calls), event.at, purpose, spent.usage, bill))
+        if isinstance(body, ViewEdited):
             edits.append(ReplayedEdit(len(calls), event.at, event.seq, kind_of(body.edits), body.by, body.why))
     return Outcome(RECORDED, tuple(calls), tuple(edits)) if calls else None
 
 
 def _priced_card(name: str, cards: tuple[ModelCard, ...]) -> tuple[ModelCard, str]:
-    """Return the card for a model's bill, and the model if that card is a stand-in."""
-    if has_card(name, cards):
-        return card(name, cards), ""
+    """Return the card for a model's bill, and the model if that card is a stand-in: without prices nothing can be compared."""
+    own = find_card(name, cards)
+    if own is not None and own.prices.are_known:
+        return own, ""
+    if own is not None:
+        return resized(card(DEFAULT_CARD), own.window), name
     other = stand_in(name, cards) if name else None
-    if other is None or is_generic(other):
-        # A generic card has no prices, and without prices nothing can be compared.
-        other = card(DEFAULT_CARD)
-    return replace(other, api_name=""), name or NO_MODEL
+    return replace(other if other is not None and other.prices.are_known else card(DEFAULT_CARD), api_name=""), name or NO_MODEL

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.texts import is_date, iso_time, percent_of, utc_text, whole_number
+from palimpsest.core.format.texts import counted, dollars, is_date, iso_time, percent_of, price_facts, utc_text, whole_number
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,29 @@ def test_an_item_id_has_two_or_three_numbers_without_leading_zeros(item: str, nu
 def test_a_share_is_in_whole_percent_with_halves_rounded_up() -> None:
     assert [percent_of(tokens, 200_000) for tokens in (0, 999, 1_000, 24_999, 25_000, 200_000, 401_000)] == [0, 0, 1, 12, 13, 100, 201]
     assert percent_of(5, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [(None, "unknown"), (0.0, "$0.00"), (1e-9, "<$0.0001"), (0.0004, "$0.0004"), (0.72, "$0.72"), (1234.5, "$1,234.50"), (-0.72, "-$0.72")],
+)
+def test_dollars_are_never_shown_as_zero_unless_they_are(usd: float | None, text: str) -> None:
+    assert dollars(usd) == text
+
+
+@pytest.mark.parametrize(
+    ("price", "saved", "facts"),
+    [
+        (-0.72, 0.01, ("saves $0.01 a call", "saves $0.72 at once")),
+        (0.72, -0.01, ("adds $0.01 a call", "costs $0.72 once")),
+        (None, 0.0, ()),
+    ],
+)
+def test_an_edit_that_makes_the_next_call_cheaper_saves_and_does_not_cost_a_negative_amount(
+    price: float | None, saved: float | None, facts: tuple[str, ...]
+) -> None:
+    assert price_facts(price, saved) == facts
+
+
+def test_one_of_a_kind_is_in_the_singular() -> None:
+    assert [counted(number, "call") for number in (0, 1, 2_000)] == ["0 calls", "1 call", "2,000 calls"]

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
+from palimpsest.core.items import Text
 from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, LedgerProjection
 from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
 from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, total_of
 from palimpsest.wire.models.cards import LongPrices, Prices, card
-from palimpsest.wire.models.prices import PriceBook
+from palimpsest.wire.models.prices import PriceBook, Tariff
 
 
 def _projection(*bodies: Body) -> LedgerProjection:
@@ -92,6 +93,27 @@ def test_usage_of_an_interrupted_call_is_counted_but_not_used_for_calibration() 
     assert ledger == Ledger((Spending("m", "turn", 1, Usage(input=4_000, output=3), "m", above=2_000),))
 
 
+def test_our_call_that_is_broken_off_before_its_usage_is_reported_counts_with_an_estimate_that_is_rather_too_high() -> None:
+    ours = CallStarted("gpt-5", "responses", estimate=5_000, tools="t", tools_estimate=1_000, digest="d", size=90_000)
+    text = Text("word " * 400, "assistant")
+    (guessed,) = _ledger(ours, Interrupted(0, (text,), model="gpt-5")).spendings
+    assert (guessed.calls, guessed.estimated, guessed.unmeasured, guessed.usage.input) == (1, 1, 0, 7_800)
+    assert 300 < guessed.usage.output < 1_000
+    # What the server has reported stays; of the reply it often reports the first token only.
+    (partly,) = _ledger(ours, Interrupted(0, (text,), usage=Usage(cache_read=6_000, output=1), model="gpt-5")).spendings
+    assert partly.usage == Usage(cache_read=6_000, output=guessed.usage.output)
+    # A call of 0.2 does not say how large its tools are, and a side call says nothing but its bytes.
+    old = _ledger(replace(ours, tools_estimate=0), Interrupted(0, model="gpt-5"))
+    side = _ledger(replace(ours, estimate=0, tools_estimate=0, purpose="summary"), Interrupted(0, model="gpt-5", purpose="summary"))
+    assert (old.usage, side.usage) == (Usage(input=30_000), Usage(input=30_000))
+
+
+@pytest.mark.parametrize("usage", [Usage(output=5), Usage(input=5), Usage(reasoning=5)])
+def test_a_reply_that_does_not_say_what_was_read_or_written_is_unmeasured(usage: Usage) -> None:
+    reply = ModelReplied((Text("hi", "assistant"),), call=0, usage=usage)
+    assert [each.unmeasured for each in _ledger(CallStarted("m", "chat", digest="d"), reply).spendings] == [1]
+
+
 def test_the_number_of_remembered_open_calls_is_bounded() -> None:
     ledger = _ledger(*[CallStarted("m", "chat")] * (MAX_OPEN_CALLS + 10))
     assert [call.seq for call in ledger.open] == list(range(10, MAX_OPEN_CALLS + 10))
@@ -127,7 +149,7 @@ def test_the_price_of_the_ledger_is_the_sum_of_the_prices_of_its_calls(prompts: 
         projection.take(Event(seq, seq - 1, 0, "", ModelReplied((), usage=usage, model="m")))
         states.append(projection.value())
     for first in (0, min(cut, len(usages))):
-        by_call = sum(book.call_usd("m", "", usage, 0) or 0.0 for usage in usages[first:])
+        by_call = sum(Tariff(prices).bill(usage).total for usage in usages[first:])
         assert book.usd(states[-1].since(states[first])) == pytest.approx(by_call)
 
 

@@ -130,13 +130,13 @@ def test_a_run_makes_at_most_its_number_of_calls() -> None:
 
 
 def test_a_job_over_its_budget_is_skipped_and_says_so_once() -> None:
-    paid = ModelReplied((Text("a word", "assistant"),), usage=Usage(output=1_000_000), model=MODEL)
+    paid = ModelReplied((Text("a word", "assistant"),), usage=Usage(input=5_000_000, output=9), model=MODEL)
     job = PlainJob(wanting(ASK), limits=JobLimits(usd=1.0))
     log = after_turns("one", "two", "three", "four", replies=("ok", paid, "ok", "ok", "ok"), jobs=(job,))
     runs = job_runs(log)
     assert [(run.status, run.why) for run in runs] == [("done", ""), ("skipped", "the budget of $1 in a session is spent")]
     assert runs[1].cursor == runs[0].cursor
-    assert [situation.usd for situation in job.situations] == [0.0, 15.0, 15.0, 15.0]
+    assert [situation.usd for situation in job.situations] == [0.0, *[pytest.approx(15.0, abs=0.01)] * 3]
     assert [spending.purpose for spending in log.ledger.spendings] == ["turn", "job:probe"]
 
 

@@ -1,19 +1,22 @@
 """Limits in dollars and tokens: kept by what calls really cost, and refused where that cannot be known."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 from families import Family, spawn, wait
 
-from palimpsest.core.errors import BadInput
+from palimpsest.core.errors import BadInput, ConnectionLost
 from palimpsest.core.events import JobRan, ModelReplied, ToolReturned, Usage
-from palimpsest.core.items import ToolCall, text_of
+from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.policy import Ask, JobLimits, JobPlan
 from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.hooks.hook import Hook, HookResult
 from palimpsest.engine.loop.limits import Limits
-from palimpsest.providers.scripted import Scripted
+from palimpsest.providers.retrying import RetryPolicy
+from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
 from palimpsest.wire.models.card_file import parse_cards
 
@@ -123,3 +126,49 @@ def test_a_job_with_a_budget_in_dollars_asks_no_model_of_unknown_price_and_says_
     why = f"no price is known for openai-compatible/mine, so that $1 cannot be kept; {advice}"
     assert asyncio.run(run(JobLimits(1.0, 1, 5.0))) == [("skipped", why)]
     assert asyncio.run(run(JobLimits(None, 1, 5.0))) == [("done", "")]
+
+
+@pytest.mark.parametrize(
+    # The first stream breaks before the first word, after the length of the prompt was reported; the second after a word, before that.
+    ("usage", "calls", "estimated"),
+    [(Usage(input=1_000_000, output=9), 3, 0), (Usage(reasoning=1), 1, 1)],
+)
+def test_what_a_server_has_read_is_paid_also_if_its_reply_breaks(usage: Usage, calls: int, estimated: int) -> None:
+    broken = BrokenReply(ModelReplied((Text("I begin, and then", "assistant"),), usage=usage), after=1)
+    provider = Scripted(*[broken] * 3)
+
+    async def sleep(_: float) -> None:
+        return
+
+    async def run() -> tuple[int, float | None]:
+        async with Agent("claude-sonnet-4-5", provider=provider) as agent:
+            agent.session.environment = dataclasses.replace(agent.session.environment, retries=RetryPolicy(retries=2), sleep=sleep)
+            with pytest.raises(ConnectionLost):
+                await agent.ask("Look at the parser again. " * 500)
+            (spending,) = agent.session.log.ledger.spendings
+            return spending.estimated, agent.cost_usd()
+
+    found, usd = asyncio.run(run())
+    assert (len(provider.requests), found) == (calls, estimated)
+    # The prompt has about 3,000 tokens.
+    assert usd == pytest.approx(9.0) if not estimated else usd is not None and 0.009 < usd < 0.02
+
+
+@pytest.mark.parametrize("limits", [Limits(usd=40), Limits(calls=2), Limits(tokens=15_000_000)])
+def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits: Limits) -> None:
+    replies = [ModelReplied((Text("done", "assistant"),), usage=LARGE), ModelReplied((ToolCall("c", "nothing", "{}"),), usage=LARGE)]
+    provider = Scripted(*replies * 4, "done")
+
+    async def run() -> str:
+        hook = Hook("turn_end", lambda _: HookResult(block="go on"), "greedy")
+        async with Agent("claude-sonnet-4-5", provider=provider, tools=[nothing], limits=limits, hooks=[hook]) as agent:
+            return (await agent.ask("go")).stop
+
+    assert (asyncio.run(run()), len(provider.requests)) in [(stop, 2) for stop in ("max_usd", "max_calls", "max_total_tokens")]
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5"])
+@pytest.mark.parametrize("name", ["usd", "tokens", "calls", "seconds"])
+def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: float) -> None:
+    with pytest.raises(BadInput, match=f"the limit {name} must be a number above 0"):
+        Limits(**{name: value})

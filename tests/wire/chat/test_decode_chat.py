@@ -6,6 +6,7 @@ from palimpsest.core.errors import PromptTooLong, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
+from palimpsest.wire.chat.decode import decode_usage
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.stream import decode_response, decoder
 
@@ -111,3 +112,18 @@ def test_a_stream_that_says_it_is_done_without_a_reason_is_an_error() -> None:
     decoding.feed(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\n')
     with pytest.raises(WireError, match="the stream ended after it said that it was done, after 1 events"):
         decoding.finish()
+
+
+@pytest.mark.parametrize(
+    ("reported", "written"),
+    [
+        # The reasoning is part of the completion, stands beside it, or is not told apart.
+        ({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}, 10),
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 9_999}, 10),
+        ({"prompt_tokens": 100, "completion_tokens": "10", "total_tokens": -5}, 0),
+    ],
+)
+def test_reasoning_is_billed_as_output_also_if_a_server_counts_it_in_the_total_alone(reported: dict[str, object], written: int) -> None:
+    assert decode_usage(reported).output == written

@@ -322,7 +322,7 @@ def test_the_calls_of_several_models_are_summed_and_one_of_unknown_price_makes_t
 )
 def test_a_call_is_priced_by_the_model_that_replied_and_else_by_the_one_that_was_asked(replied: str, asked: str, usd: float | None) -> None:
     long = Spending(replied, "turn", 1, MILLION, asked, above=200_000)
-    assert (PriceBook().usd([long]), PriceBook().call_usd(replied, asked, MILLION, 0)) == (usd, usd)
+    assert PriceBook().usd([long]) == usd
 
 
 def test_a_call_is_priced_by_the_day_on_which_it_was_made() -> None:

@@ -23,7 +23,7 @@ from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
 from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 from palimpsest.wire.past_requests import card_on_wire
 from palimpsest.wire.request import MAX_BREAKPOINTS
 from palimpsest.wire.stream import decode_response, decoder
@@ -214,7 +214,7 @@ class RecordedConversation:
 
     def add_read(self, reply: ModelReplied) -> None:
         """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
-        self.bill = replace(self.bill, usd=(self.bill.usd or 0.0) + cost(reply.usage, self._card).total)
+        self.bill = replace(self.bill, usd=(self.bill.usd or 0.0) + simulated_cost(reply.usage, self._card).total)
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""

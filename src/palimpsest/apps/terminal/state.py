@@ -51,6 +51,6 @@ def _counted(session: "Session") -> Status:
         used=session.used,
         window=budget.window,
         fold_at=budget.compact_at,
-        cost_usd=PriceBook((*session.environment.cards, session.card)).usd(ledger.spendings),
+        cost_usd=PriceBook((*session.environment.cards, session.card)).ledger_usd(ledger),
         cached=usage.cache_read / read if read else None,
     )

@@ -25,7 +25,7 @@ from palimpsest.core.projections.projection import Scope, Views
 from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 
 
 class Rates(Value, frozen=True):
@@ -179,7 +179,7 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
     rates = rates_of(card, situation.cache)
-    return Price(cost(then, prices).total - cost(now, prices).total, saved * rates.read * card.prices.input / _PER)
+    return Price(simulated_cost(then, prices).total - simulated_cost(now, prices).total, saved * rates.read * card.prices.input / _PER)
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:

@@ -29,7 +29,7 @@ from palimpsest.core.events import ForeignNoted, Usage
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 _FORMAT: Final = "gateway"
@@ -208,15 +208,15 @@ class TwoBills:
         self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
-        if not self._card.prices.input:
+        if not self._card.prices.are_known:
             return PricedCall(None, None, *tokens)
-        paid = cost(usage, self._card).total
-        return PricedCall(paid, cost(given_usage, self._card).total if self._differ else paid, *tokens)
+        paid = simulated_cost(usage, self._card).total
+        return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
 
     def costs(self, given: BilledRequest, sent: BilledRequest, now: int) -> tuple[float, float]:
         """The dollars that the prompt of a request would cost as it is to be sent, and as it was given."""
         billed = self._sent.billed(self._sized(sent), now)[1], self._given.billed(self._sized(given), now)[1]
-        return cost(billed[0], self._card).total, cost(billed[1], self._card).total
+        return simulated_cost(billed[0], self._card).total, simulated_cost(billed[1], self._card).total
 
     def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
         """The dollars by which the difference in cost of two requests may be off, because sizes are not exact."""
@@ -229,7 +229,7 @@ class TwoBills:
                     squares += (_MEASURED_ERROR * size) ** 2
                 else:
                     estimated += _ESTIMATED_ERROR * size
-        return cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
+        return simulated_cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
 
     def cached_end(self, request: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""

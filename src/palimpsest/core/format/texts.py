@@ -7,6 +7,7 @@ from typing import Final
 END: Final = 253_402_300_800_000
 # Far below the 4,300 digits from which on `int` raises, and enough for any count of events, bytes or milliseconds.
 _MOST_DIGITS: Final = 18
+_SMALLEST_SHOWN: Final = 0.0001
 
 
 def is_date(at: int) -> bool:
@@ -47,11 +48,13 @@ def percent_of(tokens: int, window: int) -> int:
 
 
 def dollars(usd: float | None) -> str:
-    """Format US dollars, with four decimals below a cent; `unknown` for `None`."""
+    """Format US dollars, with four decimals below a cent, and never as zero if they are not; `unknown` for `None`."""
     if usd is None:
         return "unknown"
     if usd < 0:
         return f"-{dollars(-usd)}"
+    if 0 < usd < _SMALLEST_SHOWN:
+        return f"<${_SMALLEST_SHOWN}"
     return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 

@@ -4,16 +4,20 @@ from bisect import bisect_left
 from operator import add
 from typing import ClassVar, Final
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, ModelSwitched, SessionOpened, Usage
+from palimpsest.core.items import text_of
 from palimpsest.core.projections.projection import Scope, StateProjection
-from palimpsest.core.tokens.estimate import learn
+from palimpsest.core.tokens.estimate import estimate, learn
 from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, SpendingKey, spending_key
 
 # The most open calls that are remembered; older calls without an outcome are dropped.
 MAX_OPEN_CALLS: Final = 64
 _DAY_MS: Final = 86_400_000
+# By how much a prompt may exceed its estimate, and the fewest bytes of a request that are one token.
+_MARGIN: Final = 1.3
+_BYTES_PER_TOKEN: Final = 3
 
 
 class LedgerProjection(StateProjection):
@@ -32,9 +36,10 @@ class LedgerProjection(StateProjection):
 
     def start_from(self, ledger: Ledger) -> None:
         """Replace the state by a ledger."""
-        # Calls, unmeasured calls, the six parts of the usage.
+        # Calls, unmeasured and estimated calls, the six parts of the usage.
         self._sums: dict[SpendingKey, list[int]] = {
-            spending_key(spending): [spending.calls, spending.unmeasured, *astuple(spending.usage)] for spending in ledger.spendings
+            spending_key(spending): [spending.calls, spending.unmeasured, spending.estimated, *astuple(spending.usage)]
+            for spending in ledger.spendings
         }
         self._calibration = ledger.calibration
         self._open: dict[int, OpenCall] = {call.seq: call for call in ledger.open}
@@ -47,12 +52,7 @@ class LedgerProjection(StateProjection):
         if isinstance(body, ModelReplied):
             self._count_reply(body, event.at)
         elif isinstance(body, CallStarted):
-            # Calls of version 0.2 do not say how much of their prompt is tools, so that they teach nothing about the view.
-            estimate = body.estimate if body.tools_estimate or not body.tools else 0
-            ours = bool(body.digest)
-            self._open[event.seq] = OpenCall(event.seq, body.model, body.purpose, estimate, body.tools_estimate, ours)
-            if len(self._open) > MAX_OPEN_CALLS:
-                del self._open[next(iter(self._open))]
+            self._start_call(body, event.seq)
         elif isinstance(body, Interrupted):
             self._count_interrupted(body, event.at)
         elif isinstance(body, Failed) and body.what == "call":
@@ -67,28 +67,45 @@ class LedgerProjection(StateProjection):
         """Return the ledger after the last event."""
         if self._value is None:
             spendings = tuple(
-                Spending(model, purpose, sums[0], Usage(*sums[2:]), asked, day, above, sums[1])
+                Spending(model, purpose, sums[0], Usage(*sums[3:]), asked, day, above, sums[1], sums[2])
                 for (model, purpose, asked, day, above), sums in self._sums.items()
             )
             self._value = Ledger(spendings, self._calibration, tuple(self._open.values()), self._model)
         return self._value
+
+    def _start_call(self, body: CallStarted, seq: int) -> None:
+        # Calls of version 0.2 do not say how much of their prompt is tools, so that they teach nothing about the view.
+        is_whole = bool(body.tools_estimate or not body.tools)
+        is_ours = bool(body.digest)
+        by_text = int((body.estimate + body.tools_estimate) * self._calibration.factor(body.model) * _MARGIN)
+        prompt = by_text if is_whole and by_text else max(by_text, body.size // _BYTES_PER_TOKEN)
+        known = body.estimate if is_whole else 0
+        self._open[seq] = OpenCall(seq, body.model, body.purpose, known, body.tools_estimate, is_ours, prompt if is_ours else 0)
+        if len(self._open) > MAX_OPEN_CALLS:
+            del self._open[next(iter(self._open))]
 
     def _count_reply(self, reply: ModelReplied, at: int) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
             self._add(reply.model, "", reply.purpose, reply.usage, at=at)
             return
-        unmeasured = int(call.is_ours and not reply.usage.total)
+        # No request is empty; a server that reports one has not measured it.
+        is_measured = reply.usage.prompt and (reply.usage.output or not reply.parts)
+        unmeasured = int(call.is_ours and not is_measured)
         self._add(reply.model, call.model, call.purpose, reply.usage, at=at, unmeasured=unmeasured)
         if call.estimate:
             self._calibration = learn(self._calibration, call.model, call.estimate, reply.usage.prompt, call.tools)
 
     def _count_interrupted(self, interrupted: Interrupted, at: int) -> None:
-        """Count the known usage of an interrupted call, without using it for the calibration."""
-        call = self._close(interrupted.call, interrupted.purpose)
-        if interrupted.usage != Usage():
+        """Count the usage of an interrupted call, without using it for the calibration: as reported, or estimated if the call was ours."""
+        call, usage = self._close(interrupted.call, interrupted.purpose), interrupted.usage
+        if call is not None and call.is_ours:
+            factor = self._calibration.factor(call.model)
+            written = sum(estimate(text_of(part), factor) for part in interrupted.parts)
+            usage = replace(usage, input=usage.input if usage.prompt else call.prompt, output=max(usage.output, written))
+        if usage != Usage():
             asked = "" if call is None else call.model
-            self._add(interrupted.model, asked, interrupted.purpose, interrupted.usage, at=at)
+            self._add(interrupted.model, asked, interrupted.purpose, usage, at=at, estimated=int(usage != interrupted.usage))
 
     def _close(self, seq: int | None, purpose: str = "") -> OpenCall | None:
         """Remove and return an open call: call `seq`, or the newest of that purpose if `seq` is `None`; `None` if there is none."""
@@ -97,8 +114,8 @@ class LedgerProjection(StateProjection):
         newest = next((call.seq for call in reversed(self._open.values()) if not purpose or call.purpose == purpose), None)
         return None if newest is None else self._open.pop(newest)
 
-    def _add(self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0) -> None:
+    def _add(self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0, estimated: int = 0) -> None:
         step = bisect_left(PRICE_STEPS, usage.prompt)
         key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
-        sums = self._sums.setdefault(key, [0] * 8)
-        sums[:] = map(add, sums, (1, unmeasured, *astuple(usage)))
+        sums = self._sums.setdefault(key, [0] * 9)
+        sums[:] = map(add, sums, (1, unmeasured, estimated, *astuple(usage)))

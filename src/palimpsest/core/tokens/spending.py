@@ -22,7 +22,8 @@ class Spending(Value, frozen=True):
 
     `model` is the model that replied, or the asked one or that of the session if the reply names none; `asked` is the model of the
     call, empty where none is recorded. `day` counts from 1970, `above` is the highest step that the prompts exceed, or 0. `unmeasured`
-    counts the replies to our own requests that reported no usage: what they cost is unknown.
+    counts the replies to our own requests that did not report what was read or written: what they cost is unknown. `estimated` counts
+    our calls that were broken off before their usage was reported, and whose usage is therefore an estimate, rather too high than too low.
     """
 
     model: str
@@ -33,12 +34,13 @@ class Spending(Value, frozen=True):
     day: int = 0
     above: int = 0
     unmeasured: int = 0
+    estimated: int = 0
 
 
 class OpenCall(Value, frozen=True):
     """A call without an outcome; `estimate` and `tools` are the unscaled estimates of its view and tools, in tokens.
 
-    `is_ours` is whether this library sent the request.
+    `is_ours` is whether this library sent the request; `prompt` is then an estimate of all its tokens that is rather too high.
     """
 
     seq: int
@@ -47,6 +49,7 @@ class OpenCall(Value, frozen=True):
     estimate: int = 0
     tools: int = 0
     is_ours: bool = False
+    prompt: int = 0
 
 
 class Ledger(Value, frozen=True):
@@ -62,7 +65,7 @@ class Ledger(Value, frozen=True):
 
     @property
     def calls(self) -> int:
-        """Number of replies, and of interrupted calls with usage; side calls are included."""
+        """Number of replies, and of interrupted calls that were billed; side calls are included."""
         return sum(spending.calls for spending in self.spendings)
 
     @property
@@ -96,4 +99,5 @@ def _less(spending: Spending, before: Spending | None) -> Spending:
     if before is None:
         return spending
     usage = Usage(*(now - then for now, then in zip(astuple(spending.usage), astuple(before.usage), strict=True)))
-    return replace(spending, calls=spending.calls - before.calls, usage=usage, unmeasured=spending.unmeasured - before.unmeasured)
+    numbers = {name: getattr(spending, name) - getattr(before, name) for name in ("calls", "unmeasured", "estimated")}
+    return replace(spending, usage=usage, **numbers)

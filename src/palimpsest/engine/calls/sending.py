@@ -53,9 +53,9 @@ def with_reply_limit(params: Params, card: ModelCard, used: int, wanted: int = 0
 async def send(session: Session, outgoing: Outgoing, observe: Callable[[Delta], None] = ignore) -> ModelReplied:
     """Record the start of a call, make it durable, send the request and record the outcome. Returns the reply as recorded.
 
-    Before an error is raised, its outcome is recorded: `Failed` if nothing had arrived, else `Interrupted` with the parts that had
-    arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as nothing has
-    arrived; each attempt is a separate call in the log.
+    Before an error is raised, its outcome is recorded: `Failed` if nothing had arrived, else `Interrupted` with the parts and the usage
+    that had arrived; also if the task is cancelled. Transient errors are retried after the delay of the retry policy, as long as no part
+    has arrived; each attempt is a separate call in the log.
     """
     environment = session.environment
     attempt, waited = 1, 0.0
@@ -150,7 +150,7 @@ def _record_failure(session: Session, error: BaseException, arrived: PartialRepl
     message = error.message if isinstance(error, PalimpsestError) else type(error).__name__
     kind = error.kind if isinstance(error, PalimpsestError) else "internal"
     failed = Failed("call", kind, message, call=call, purpose=purpose)
-    if not parts and isinstance(error, Exception):
+    if not parts and not arrived.usage.total and isinstance(error, Exception):
         session.log.append(failed)
         return
     try:

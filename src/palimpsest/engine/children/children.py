@@ -33,7 +33,7 @@ from palimpsest.engine.children.roles import DEFAULT_ROLE, AgentRole, narrower_l
 from palimpsest.engine.children.tree import AgentTree, Slot
 from palimpsest.engine.loop.context import ContextStating
 from palimpsest.engine.loop.ending import Result, uncancelled
-from palimpsest.engine.loop.limits import NOTHING, Spent, recorded_children, session_usd
+from palimpsest.engine.loop.limits import NOTHING, Spent, session_usd
 from palimpsest.stores.home import AnyHome, new_id, remove
 from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
 
@@ -119,7 +119,7 @@ class ChildAgents:
 
     def spent(self) -> dict[str, Spent]:
         """What each sub-agent and those below it have spent so far, by session."""
-        found = recorded_children(self._agent.session.log)
+        found = self._agent.recorded_children.spent(self._agent.session.log)
         for child in self._known.values():
             if child.agent is not None and child.session in found:
                 own = child.agent.session

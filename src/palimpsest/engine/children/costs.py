@@ -11,6 +11,7 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord
+from palimpsest.engine.loop.limits import Spent
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import PriceBook, total_usd
@@ -57,7 +58,7 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
     try:
         with Log.open(home.store, member.session, home.clock) as log:
             ledger, children = log.ledger, log.children
-            own = {"model": log.view.model, "usage": ledger.usage, "cost_usd": PriceBook(cards).usd(ledger.spendings)}
+            own = {"model": log.view.model, "usage": ledger.usage, "cost_usd": PriceBook(cards).ledger_usd(ledger)}
             meta = log.opened.meta if log.opened.opener is not None else {}
             is_open = home.store.has_writer(member.session) if any(child.status == RUNNING for child in children) else False
     except PalimpsestError:
@@ -81,6 +82,35 @@ def child_state(child: ChildRecord, *, is_open: bool) -> str:
     """Return the state of a sub-agent as its parent recorded it, or `UNKNOWN`. `is_open` is whether the parent has a writer."""
     # Imported sessions have no depth, and no process of ours.
     return UNKNOWN if child.status == RUNNING and child.depth > 0 and not is_open else child.status
+
+
+def child_spent(home: AnyHome, child: ChildRecord) -> Spent:
+    """What a sub-agent and those below it had spent when its end was recorded.
+
+    Dollars that the record does not know are read from the files, and so are those of version 0.2, which wrote 0 for unknown ones.
+    """
+    tokens = child.usage.total + child.children_tokens
+    if child.cost_usd and (child.children_usd or not child.children_tokens):
+        return Spent(tokens, child.total_usd)
+    if not tokens and child.total_usd is not None:
+        return Spent(0, child.total_usd)
+    spent = recorded_spending(home, child.session)
+    return Spent(tokens, total_usd((spent.usd, spent.children_usd)))
+
+
+class RecordedChildren:
+    """What the sub-agents of a session had spent when their ends were recorded; what is read from files is read once."""
+
+    def __init__(self, home: AnyHome) -> None:
+        self._home = home
+        self._known: dict[tuple[str, int | None], Spent] = {}
+
+    def spent(self, log: Log) -> dict[str, Spent]:
+        """What each sub-agent and those below it had spent, by session."""
+        for child in log.children:
+            if (child.session, child.ended) not in self._known:
+                self._known[child.session, child.ended] = child_spent(self._home, child)
+        return {child.session: self._known[child.session, child.ended] for child in log.children}
 
 
 def recorded_spending(home: AnyHome, session: str) -> FamilySpending:

@@ -220,10 +220,12 @@ def _check_budget(session: Session, job: Job, calls: int, want: Ask) -> None:
     if limits.usd is None:
         return
     card = session.named_card(want.model) if want.model else session.card
-    spent = None if Tariff.of(card) is None else spent_usd(session, job.name)
-    if spent is None:
-        advice = "write its prices into cards.toml, or turn the job off"
+    advice, spent = "write its prices into cards.toml, or turn the job off", spent_usd(session, job.name)
+    if Tariff.of(card) is None:
         raise OverBudget(f"no price is known for {card.name}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
+    if spent is None:
+        why = f"it is not known what earlier calls of the job cost, so that ${limits.usd:g} cannot be kept"
+        raise OverBudget(f"{why}; {advice}", where=job.name)
     if spent >= limits.usd:
         raise OverBudget(f"the budget of ${limits.usd:g} in a session is spent", where=job.name)
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.log.log import Log
 from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.session import Session
@@ -31,8 +31,8 @@ class Limits(Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in _NUMBERS:
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise BadInput(f"the limit {name} must be more than 0, not {value}")
+            if value is not None and not (isinstance(value, int | float) and isfinite(value) and value > 0):
+                raise BadInput(f"the limit {name} must be a number above 0, not {value!r}")
 
     def check(self, card: ModelCard) -> None:
         """Raise `BadInput` if there is a limit in dollars that cannot be kept, because the model has no known price."""
@@ -72,11 +72,6 @@ class Spent(Struct, frozen=True):
 NOTHING: Final = Spent()
 
 
-def recorded_children(log: Log) -> dict[str, Spent]:
-    """What each sub-agent and those below it had spent when its end was recorded, by session."""
-    return {each.session: Spent(each.usage.total + each.children_tokens, each.total_usd) for each in log.children}
-
-
 def price_book(session: Session) -> PriceBook:
     """The prices of the models that a session knows, its own among them."""
     return PriceBook((*session.environment.cards, session.card))
@@ -84,7 +79,7 @@ def price_book(session: Session) -> PriceBook:
 
 def session_usd(session: Session) -> float | None:
     """US dollars of all calls of a session so far; `None` if they are not known. Sub-agents are not included."""
-    return price_book(session).usd(session.log.ledger.spendings)
+    return price_book(session).ledger_usd(session.log.ledger)
 
 
 class TurnMeter:

@@ -20,7 +20,7 @@ from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.replay import UNSEEN_SOURCE, replay, view_at
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import Tariff
 from palimpsest.wire.past_requests import recorded_tools
 from palimpsest.wire.request import Tool
 
@@ -76,9 +76,12 @@ def requests_at(
     return requests
 
 
-def most_usd(requests: Iterable[ContinuationRequest], model: ModelCard, samples: int, reply: int) -> float:
-    """Return the US dollars of all requests without a cache, with replies of `reply` tokens."""
-    return sum(samples * cost(Usage(input=request.tokens, output=reply), model).total for request in requests)
+def most_usd(requests: Iterable[ContinuationRequest], model: ModelCard, samples: int, reply: int) -> float | None:
+    """Return the US dollars of all requests without a cache, with replies of `reply` tokens; `None` if no price is known."""
+    tariff = Tariff.of(model)
+    if tariff is None:
+        return None
+    return sum(samples * tariff.bill(Usage(input=request.tokens, output=reply)).total for request in requests)
 
 
 def offered_tools(loaded: LoadedSession) -> tuple[tuple[Tool, ...], bool]:

@@ -13,7 +13,7 @@ from palimpsest.lab.simulation.recording import Step
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.media import Fetch
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import Tariff
 from palimpsest.wire.request import Params, Tool
 
 _SHOWN_CHARACTERS = 300
@@ -25,7 +25,7 @@ class Continuation(Value, frozen=True):
     profile: str
     calls: tuple[ComparedCall, ...] = ()
     text: str = ""
-    usd: float = 0.0
+    usd: float | None = 0.0
     failed: str = ""
 
 
@@ -64,4 +64,5 @@ async def _one(run: ContinuationRun, request: ContinuationRequest, provider: Pro
         return Continuation(request.profile, failed=f"the request cannot be built: {error.message}")
     text = " ".join(part.text for part in reply.parts if isinstance(part, Text))
     calls = compare(reply, request.view, run.steps, run.step)
-    return Continuation(request.profile, calls, text[:_SHOWN_CHARACTERS], cost(reply.usage, run.card).total)
+    tariff = Tariff.of(run.card) if reply.usage.prompt else None
+    return Continuation(request.profile, calls, text[:_SHOWN_CHARACTERS], None if tariff is None else tariff.bill(reply.usage).total)

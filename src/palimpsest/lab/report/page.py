@@ -152,7 +152,7 @@ def _recorded_note(run: CardRun) -> str:
     told = sum(session.recorded is not None for session in run.sessions)
     notes = [f"{RECORDED}: what really happened, by the usage in the files of {counted(told, 'session')}"] if told else []
     stand_ins = {(session.stand_in_for, session.card) for session in run.sessions if session.stand_in_for}
-    notes += [f"no card is known for {snippet(name, 60)}, so it is billed as {snippet(card, 60)}" for name, card in sorted(stand_ins)]
+    notes += [f"no price is known for {snippet(name, 60)}, so it is billed as {snippet(card, 60)}" for name, card in sorted(stand_ins)]
     return f'<p class="note">{"; ".join(notes)}.</p>\n' if notes else ""
 
 

@@ -24,7 +24,7 @@ from palimpsest.lab.simulation.simulation import Simulation, replay_card
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 
 CLIENT: Final = "claude-code-2.1.325"
 MODES: Final = {
@@ -81,7 +81,7 @@ class DirectBilling(Simulation):
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
         reply = super()._turn(request)
         given = self._direct.turn(_as_given(request.view), replace(request.params, ttl=self._ttl), self.now)
-        self.usd_direct += cost(replace(given, output=reply.usage.output), self.session.card).total
+        self.usd_direct += simulated_cost(replace(given, output=reply.usage.output), self.session.card).total
         self.turns += 1
         self.tokens_direct += given.prompt
         self.tokens_sent += reply.usage.prompt

@@ -38,7 +38,7 @@ from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.overlay import OverlayBlobs
 from palimpsest.wire.models.cards import CARDS, ModelCard, card, resized
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 from palimpsest.wire.request import Params
 
 Result = TypeVar("Result")
@@ -245,7 +245,7 @@ class Simulation:
         return usage
 
     def _bill(self, usage: Usage, purpose: Purpose) -> None:
-        self.calls.append(BilledCall(self.step, self.now, purpose, usage, cost(usage, self.session.card)))
+        self.calls.append(BilledCall(self.step, self.now, purpose, usage, simulated_cost(usage, self.session.card)))
 
     def _breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         began = perf_counter()

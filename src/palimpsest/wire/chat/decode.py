@@ -32,16 +32,21 @@ def decode_completion(completion: Json, card: ModelCard) -> ModelReplied:
 
 
 def decode_usage(usage: Json) -> Usage:
-    """Token usage by part; the provider counts cached tokens as prompt tokens."""
+    """Token usage by part; the provider counts cached tokens as prompt tokens.
+
+    Some servers leave the reasoning out of the completion and count it in the total alone; it is billed as output everywhere.
+    """
     details = table_at(usage, "prompt_tokens_details")
     read = number(details, "cached_tokens") or number(usage, "prompt_cache_hit_tokens")
     written = number(details, "cache_write_tokens")
+    prompt, completion = number(usage, "prompt_tokens"), number(usage, "completion_tokens")
+    reasoning = number(table_at(usage, "completion_tokens_details"), "reasoning_tokens")
     return Usage(
-        input=max(0, number(usage, "prompt_tokens") - read - written),
+        input=max(0, prompt - read - written),
         cache_read=read,
         cache_write=written,
-        output=number(usage, "completion_tokens"),
-        reasoning=number(table_at(usage, "completion_tokens_details"), "reasoning_tokens"),
+        output=max(completion, min(number(usage, "total_tokens") - prompt, completion + reasoning)),
+        reasoning=reasoning,
     )
 
 

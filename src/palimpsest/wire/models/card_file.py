@@ -52,7 +52,9 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
         # Files of version 0.1.0 have this word.
         fields["cache"] = "breakpoints"
     if prices:
-        fields["prices"] = _complete({**_table(fields.get("prices", {}), key, where), **prices}, f"{key}.prices", where)
+        is_free = prices.get("free") or (prices.get("input") == 0 and prices.get("output") == 0)
+        like_prices = {} if is_free else {**_table(fields.get("prices", {}), key, where), "free": False}
+        fields["prices"] = _complete({**like_prices, **prices}, f"{key}.prices", where)
     for needed in ("wire", "provider", "window", "reply"):
         if needed not in fields:
             raise BadInput(f"the key {key}.{needed} is missing; write it, or start from a known card with `like`", where=where)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import takewhile
+from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -101,6 +102,14 @@ class Prices(Value, frozen=True):
     free: bool = False
     since: str = ""
     before: "Prices | None" = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write", "cache_write_long"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < inf:
+                raise BadInput(f"a price must be a number of dollars that is not negative, not {value}", where=f"prices.{name}")
+            if self.free and value:
+                raise BadInput(f"a free model has no price of {value}", where=f"prices.{name}")
 
     @property
     def are_known(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, astuple
 
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
-from palimpsest.core.tokens.spending import Spending
+from palimpsest.core.tokens.spending import Ledger, Spending
 from palimpsest.wire.models.cards import CARDS, ModelCard, Prices, find_card, parse_model_name
 
 _PER: Final = 1_000_000
@@ -69,8 +69,14 @@ class Tariff(Value, frozen=True):
         )
 
 
-def cost(usage: Usage, model: ModelCard | Prices) -> Cost:
-    """The cost of one call at the newest prices of a model; for simulations, in which a model without prices costs nothing."""
+def cost(usage: Usage, model: ModelCard | Prices) -> Cost | None:
+    """The cost of one call at the newest prices of a model; `None` if they are not known."""
+    prices = model if isinstance(model, Prices) else model.prices
+    return Tariff(prices).bill(usage) if prices.are_known else None
+
+
+def simulated_cost(usage: Usage, model: ModelCard | Prices) -> Cost:
+    """The cost of a simulated call, which is nothing without known prices: for callers that have looked whether there are any."""
     return Tariff(model if isinstance(model, Prices) else model.prices).bill(usage)
 
 
@@ -92,29 +98,24 @@ class PriceBook:
         self._cards = tuple(cards)
         self._known: dict[tuple[str, str, int], Tariff | None] = {}
 
+    def ledger_usd(self, ledger: Ledger) -> float | None:
+        """Dollars of a whole log; also `None` if it has replies and none of them reports usage, as in files of some programs."""
+        return None if ledger.calls and not ledger.usage.total else self.usd(ledger.spendings)
+
     def usd(self, spendings: Iterable[Spending]) -> float | None:
         """Dollars of calls as a ledger has them, each at its own price; `None` if the price or the usage of one of them is unknown."""
-        total = 0.0
-        for spending in spendings:
-            usd = self._usd(spending)
-            if usd is None:
-                return None
-            total += usd
-        return total
+        bills = map(self.bill, spendings)
+        return total_usd(None if bill is None else bill.total for bill in bills)
 
-    def call_usd(self, model: str, asked: str, usage: Usage, at: int) -> float | None:
-        """Dollars of one call at a time in milliseconds since 1970; `None` if they are unknown."""
-        tariff = self._tariff(model, asked, max(0, at) // (_DAY_SECONDS * 1_000))
-        return None if tariff is None or not usage.total else tariff.bill(usage).total
-
-    def _usd(self, spending: Spending) -> float | None:
+    def bill(self, spending: Spending) -> Cost | None:
+        """What calls that one price holds for cost; `None` if their price or the usage of one of them is unknown."""
         if spending.unmeasured:
             return None
         if not spending.usage.total:
             # Lines of other programs that are no calls, such as their own error messages.
-            return 0.0
+            return FREE
         tariff = self._tariff(spending.model, spending.asked, spending.day)
-        return None if tariff is None else tariff.bill(spending.usage, spending.above + 1).total
+        return None if tariff is None else tariff.bill(spending.usage, spending.above + 1)
 
     def _tariff(self, model: str, asked: str, day: int) -> Tariff | None:
         key = (model, asked, day)

@@ -1,7 +1,12 @@
 """What a session cost: every place that shows it shows the sum of its calls, each at its own price."""
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from pal_runs import Pal
@@ -19,21 +24,25 @@ from palimpsest.core.events import (
     ModelReplied,
     SessionOpened,
     Usage,
+    UserSaid,
 )
 from palimpsest.core.format.texts import cost_text
+from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.limits import price_book
 from palimpsest.foreign.exporting.turns import turns_of
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.models.prices import PriceBook
 
 SONNET, LONG = "claude-sonnet-4-5", "claude-sonnet-4-5[1m]"
 BEGAN = 1_760_000_000_000
 
 
 def call(asked: str, usage: Usage, replied: str = "", purpose: str = "turn") -> tuple[Body, Body]:
-    return CallStarted(asked, "anthropic", digest="d", purpose=purpose), ModelReplied((), usage=usage, model=replied, purpose=purpose)
+    parts = (Text("done", "assistant"),) if usage.output else ()
+    return CallStarted(asked, "anthropic", digest="d", purpose=purpose), ModelReplied(parts, usage=usage, model=replied, purpose=purpose)
 
 
 # Two prompts of 120,000 tokens: above the step of long prompts together, below it one by one. Dollars beside each.
@@ -42,13 +51,14 @@ CALLS: tuple[tuple[tuple[Body, ...], float], ...] = (
     (call(LONG, Usage(input=120_000), "an-alias-of-a-proxy"), 0.36),
     (call(LONG, Usage(input=1_000, cache_read=250_000), SONNET), 0.006 + 0.15),
     (call("gpt-5", Usage(input=10_000, output=1_000), "gpt-5-mini"), 0.0025 + 0.002),
-    (call(SONNET, Usage(output=2_000), purpose="job:titles"), 0.03),
+    (call(SONNET, Usage(input=10_000), purpose="job:titles"), 0.03),
     ((CallStarted(SONNET, "anthropic", digest="d"), Failed("call", "provider", purpose="turn")), 0.0),
     ((CallStarted(SONNET, "anthropic", digest="d"), Interrupted(None, usage=Usage(input=100_000))), 0.3),
 )
 SUM = sum(usd for _, usd in CALLS)
 UNKNOWN = call("openai-compatible/mine", Usage(input=5))
 UNMEASURED = call(SONNET, Usage())
+FREE = '[cards."openai-compatible/mine"]\nlike = "openai-compatible/mine"\nprices = {input = 0, output = 0}\n'
 
 
 def write(pal: Pal, session: str, bodies: Sequence[Body], opener: EventRef | None = None) -> None:
@@ -119,11 +129,83 @@ def test_sub_agents_are_part_of_what_a_session_cost(pal: Pal) -> None:
     }
 
 
+def test_a_sub_agent_of_unknown_price_to_which_an_older_version_wrote_0_costs_an_unknown_amount(pal: Pal) -> None:
+    child: list[Body] = [ChildOpened("two", depth=1, nickname="Ada"), ChildEnded("two", "completed", usage=Usage(input=5), cost_usd=0.0)]
+    write(pal, "one", bodies_of(tuple(child)))
+    write(pal, "two", UNKNOWN, EventRef("one", 1))
+    assert places(pal, "one") == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert "sub-agent Ada: completed, cost unknown, session two" in pal("show", "one").stdout
+    (pal.home.folder / "cards.toml").write_text(FREE)
+    assert places(pal, "one")["footer"] == pytest.approx(SUM)
+
+
+def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pal: Pal) -> None:
+    broken = (CallStarted(SONNET, "anthropic", digest="d", estimate=100_000), Interrupted(None, (Text("I be", "assistant"),), model=SONNET))
+    write(pal, "one", [UserSaid((Text("go"),)), *broken])
+    shown = places(pal, "one")
+    (usd,) = {each for name, each in shown.items() if name != "/cost"}
+    assert isinstance(usd, float)
+    # 100,000 by the estimate; Claude has more tokens than that, and a request may have more than its estimate.
+    assert (0.3 < usd < 0.6, shown["/cost"]) == (True, cost_text(usd))
+    with pal.home.open("one", write=False) as log:
+        assert [turn.cost for turn in turns_of(log)] == [turn.usd for turn in turn_costs(log, PriceBook())] == [pytest.approx(usd)]
+
+    async def lines() -> list[str]:
+        async with Agent(SONNET, home=pal.home, resume="one", provider=Scripted(), jobs=()) as agent:
+            return list(cost_lines(agent, ()))
+
+    assert "turn: 1 call (1 broken off, and therefore estimated), " in asyncio.run(lines())[0]
+
+
+def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path: Path) -> None:
+    pytest.importorskip("acp")
+    child: tuple[Body, ...] = (ChildOpened("kid", depth=1), ChildEnded("kid", "completed", usage=Usage(input=1), cost_usd=SUM))
+    for session, bodies in {"known": bodies_of(), "unknown": bodies_of(UNKNOWN), "family": bodies_of(child)}.items():
+        write(pal, session, bodies)
+    write(pal, "kid", bodies_of(), EventRef("family", 1))
+    requests = [("initialize", {"protocolVersion": 1})]
+    requests += [("session/load", {"sessionId": name, "cwd": str(tmp_path), "mcpServers": []}) for name in ("known", "unknown", "family")]
+    lines = [{"jsonrpc": "2.0", "id": number, "method": method, "params": params} for number, (method, params) in enumerate(requests)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "palimpsest.apps.cli", "acp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PAL_HOME": str(pal.home.folder), "HOME": str(tmp_path), "PAL_MODEL": SONNET, "PAL_SANDBOX": "off"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        shown: dict[str, float | None] = {}
+        for number, line in enumerate(lines):
+            process.stdin.write(json.dumps(line).encode() + b"\n")
+            process.stdin.flush()
+            while (message := json.loads(process.stdout.readline())).get("id") != number:
+                update = message.get("params", {}).get("update", {})
+                if update.get("sessionUpdate") == "usage_update":
+                    shown[message["params"]["sessionId"]] = update.get("cost", {}).get("amount")
+        process.stdin.close()
+    assert shown == {row["id"]: row["cost_usd"] and pytest.approx(row["cost_usd"], abs=1e-6) for row in pal.json("sessions")}
+    assert shown == {"known": pytest.approx(SUM, abs=1e-6), "unknown": None, "family": pytest.approx(2 * SUM, abs=1e-6)}
+
+
+def test_what_replay_calls_recorded_is_what_the_session_cost(pal: Pal) -> None:
+    write(pal, "one", [UserSaid((Text("go"),)), *bodies_of()])
+    assert pal.json("replay", "one")["sessions"][0]["profiles"]["recorded"]["usd"] == pytest.approx(SUM)
+
+
+def test_a_replay_of_a_model_without_a_price_says_whose_prices_it_takes(pal: Pal) -> None:
+    write(pal, "one", [UserSaid((Text("go"),)), *call("openai-compatible/mine", Usage(input=50_000, output=10))])
+    (session,) = pal.json("replay", "one")["sessions"]
+    assert (session["stand_in_for"], session["window"]) == ("openai-compatible/mine", 128_000)
+    assert all(profile["usd"] > 0.1 for profile in session["profiles"].values())
+    shown = " ".join(pal("replay", "one").stdout.split())
+    assert "no price is known for openai-compatible/mine, so it is billed as claude-sonnet-4-5" in shown
+
+
 def test_a_card_that_is_written_later_makes_the_price_known_everywhere(pal: Pal) -> None:
     write(pal, "one", bodies_of(UNKNOWN))
     assert places(pal, "one")["pal sessions"] is None
-    text = '[cards."openai-compatible/mine"]\nlike = "openai-compatible/mine"\nprices = {input = 0, output = 0}\n'
-    (pal.home.folder / "cards.toml").write_text(text)
+    (pal.home.folder / "cards.toml").write_text(FREE)
     assert places(pal, "one") == {
         **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(SUM)),
         "/cost": cost_text(SUM),

@@ -67,6 +67,14 @@ def test_a_run_that_could_cost_more_than_allowed_does_not_start(pal: Pal) -> Non
     assert "that is more than --usd 0.001" in result.stderr
 
 
+def test_a_limit_in_dollars_is_refused_for_a_model_of_unknown_price(pal: Pal) -> None:
+    words = ("lab", "continue", LONG, "--model", "openai-compatible/mine", "--window", "30000", "--profiles", "palimpsest", "--yes")
+    result = pal(*words, "--usd", "5", PAL_OFFLINE="")
+    assert result.exit_code == 2
+    assert "its price is not known" in result.stderr
+    assert "the limit of $5 cannot be kept, because no price is known for openai-compatible/mine; leave --usd out" in result.stderr
+
+
 def test_a_request_that_fails_is_named_and_ends_in_a_finding(pal: Pal) -> None:
     with answering(Answer(200, REPLY), BAD_KEY) as url:
         result = pal(*_words("--yes", "--json"), **_at(url))

@@ -42,6 +42,14 @@ def test_a_failed_call_counts_as_the_most_it_could_use(tmp_path: Path) -> None:
     assert DaySpending(tmp_path).used("2026-05-28") == MOST
 
 
+@pytest.mark.parametrize("usage", [Usage(), Usage(input=5), Usage(output=5)])
+def test_a_call_whose_reply_does_not_say_what_it_used_counts_as_the_most_it_could_use(tmp_path: Path, usage: Usage) -> None:
+    meter = meter_in(tmp_path)
+    run_steps(metered(ask(ASK), meter), lambda _: ModelReplied((Text("hi"),), usage=usage))
+    assert Tokens(meter.spent.read, meter.spent.written) == DaySpending(tmp_path).used("2026-05-28") == MOST
+    assert meter.spent.usd > 0
+
+
 def test_me_20_a_refused_call_is_not_made(tmp_path: Path) -> None:
     def never(want: Want) -> ModelReplied:
         raise AssertionError(want)

@@ -53,7 +53,7 @@ def test_the_job_reads_at_most_two_sessions_once_and_never_its_own(tmp_path: Pat
         2,
     )
     (run,) = [run for run in job_runs(log) if run.job == "pipeline"]
-    assert (run.status, run.why) == ("done", "read 2 sessions, 0 notes, consolidated 1 scopes")
+    assert (run.status, run.why) == ("done", "read 2 sessions, 0 notes, consolidated 1 scope")
     places = PipelinePlaces(home, CONFIG)
     assert [row.session for row in places.rows.all()] == ["s1", "s2"]
     assert phase_one.remaining == phase_two.remaining == 0

@@ -197,7 +197,7 @@ def test_past_sessions_are_read_into_the_index_after_a_turn_without_the_session_
     assert unread_sessions(desk.home.folder, desk.home.store) == 2
     asyncio.run(turn("hello"))
     (ran,) = (body for body in bodies(agent, JobRan) if isinstance(body, JobRan) and body.job == "past_sessions")
-    assert (ran.status, ran.why) == ("done", "read 1 sessions")
+    assert (ran.status, ran.why) == ("done", "read 1 session")
     with closing(open_sessions(desk.home.folder, desk.home.store)) as sessions:
         units = sessions.index(desk.memories.project.scope).units
         assert [unit.text for unit in units] == ["the kestrel build fails", "run make clean first"]

@@ -15,7 +15,7 @@ from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Loss
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.format.texts import iso_time, price_facts
+from palimpsest.core.format.texts import counted, iso_time, price_facts
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.pairs import pairs_of
@@ -222,7 +222,7 @@ def print_edits(screen: Console, edits: list[AuditedEdit], *, numbered: bool = T
 def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
     """Yield up to three lines about an edit: sizes and the number of hidden items; reason and price; what is no longer shown."""
     name = f"edit {edit.event} by {edit.body.by}" if numbered else edit.body.by
-    hidden = f", {_counted_items(len(edit.loss.ids))} hidden" if edit.loss.ids else ""
+    hidden = f", {counted(len(edit.loss.ids), 'item')} hidden" if edit.loss.ids else ""
     yield f"{name}: {edit.tokens_before:,} → {edit.tokens_after:,} tokens{hidden}"
     money = price_facts(edit.price_usd, edit.saved_usd_per_call)
     parts = "; ".join(part for part in (", ".join(money), edit.body.why) if part)
@@ -231,10 +231,6 @@ def summary_lines(edit: AuditedEdit, *, numbered: bool = True) -> Iterator[str]:
     lost = hidden_counts(edit.loss)
     if lost:
         yield lost
-
-
-def _counted_items(count: int) -> str:
-    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, full: bool = False, numbered: bool = True) -> None:
@@ -290,7 +286,7 @@ def _diff_lines(before: View, after: View, line: Callable[[Item], str]) -> Itera
 
 
 def _unchanged_line(count: int) -> tuple[str, str, str]:
-    return " ", f"{_counted_items(count)} as before", "dim"
+    return " ", f"{counted(count, 'item')} as before", "dim"
 
 
 def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:

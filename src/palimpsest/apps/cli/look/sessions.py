@@ -111,7 +111,7 @@ def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[
 def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> SessionCosts:
     """Return what sessions cost, by their id."""
     book, below = PriceBook(cards), dict[str, list[str]]()
-    own = {row.id: _own_usd(row, book) for row in rows}
+    own = {row.id: book.ledger_usd(row.ledger) for row in rows}
     for row in rows:
         if row.opener is not None:
             below.setdefault(row.opener.session, []).append(row.id)
@@ -124,11 +124,6 @@ def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> S
                 yield from family(child, above | {child})
 
     return {row.id: SessionCost(total_usd(family(row.id, frozenset({row.id}))), own[row.id]) for row in rows}
-
-
-def _own_usd(row: SessionRow, book: PriceBook) -> float | None:
-    # Files of other programs may name no usage at all, and then the cost of their replies is unknown.
-    return None if row.ledger.calls and not row.ledger.usage.total else book.usd(row.ledger.spendings)
 
 
 def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:

@@ -10,6 +10,7 @@ from palimpsest.apps.cli.memory.places import cwd_option, open_memories, scope_o
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
+from palimpsest.core.format.texts import counted
 from palimpsest.engine.memory.access.searching import FoundMemory, search_notes
 from palimpsest.memory.showing.newer import shown_time
 
@@ -53,7 +54,7 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     else:
         click.echo("nothing found", err=True)
     if waiting:
-        click.echo(f"pal: {waiting:,} sessions are not in the index yet; search again to read more of them", err=True)
+        click.echo(f"pal: not in the index yet: {counted(waiting, 'session')}; search again to read more of them", err=True)
     if waiting or not found:
         click.get_current_context().exit(FINDINGS)
 

@@ -22,6 +22,7 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput
 from palimpsest.core.format.texts import counted
 from palimpsest.engine.coding.providers import RunProviders
+from palimpsest.engine.loop.limits import price_of_limit
 from palimpsest.engine.named_profiles import profile
 from palimpsest.lab.comparison import BASELINE
 from palimpsest.lab.continuation.requests import RecordedPlace, most_usd, offered_tools, place_of, requests_at
@@ -34,6 +35,7 @@ from palimpsest.profiles.named import split_names
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models.prices import total_usd
 
 _RETRIES, _LONGEST_WAIT_S = 3, 60.0
 _VERDICTS: tuple[Verdict, ...] = ("same", "later", "again", "other")
@@ -143,18 +145,20 @@ def _planned(
     return place, run
 
 
-def _check_price(run: ContinuationRun, place: RecordedPlace, price: float, limit: float | None, *, yes: bool) -> None:
-    """Print what will be sent and what it costs at most, and ask. Raises `BadInput` if that is more than the limit."""
+def _check_price(run: ContinuationRun, place: RecordedPlace, price: float | None, limit: float | None, *, yes: bool) -> None:
+    """Print what will be sent and what it costs at most, and ask. Raises `BadInput` if a limit is exceeded or cannot be kept."""
     requests = len(run.requests) * run.samples
     read = sum(request.tokens for request in run.requests) * run.samples
-    cost = f"at most {dollars(price)}" if price else "its price is not known, or it is free"
+    cost = "its price is not known" if price is None else f"at most {dollars(price)}"
     what = (
         f"{counted(requests, 'request')} to {run.card.name} at call {place.step + 1:,} of {len(run.steps):,}: {short(read)} tokens, {cost}"
     )
     click.echo(plain(f"pal: {what}"), err=True)
     if run.derived:
         click.echo("pal: the file has no tool declarations; they are derived from the recorded calls", err=True)
-    if limit is not None and price > limit:
+    if limit is not None:
+        price_of_limit(run.card, limit, "leave --usd out", "lab continue")
+    if limit is not None and price is not None and price > limit:
         raise BadInput(f"that is more than --usd {limit:g}; ask for fewer samples or profiles", where="lab continue")
     if not yes:
         confirm("this sends the session to the model", "lab continue")
@@ -177,7 +181,7 @@ def _collecting(results: list[Continuation], show_progress: Callable[[float], No
     return collect
 
 
-def _json(loaded: LoadedSession, run: ContinuationRun, place: RecordedPlace, price: float, results: list[Continuation]) -> object:
+def _json(loaded: LoadedSession, run: ContinuationRun, place: RecordedPlace, price: float | None, results: list[Continuation]) -> object:
     return {
         "session": loaded.id,
         "model": run.card.name,
@@ -185,7 +189,7 @@ def _json(loaded: LoadedSession, run: ContinuationRun, place: RecordedPlace, pri
         "folded_at_call": place.folded_at + 1,
         "tools_derived": run.derived,
         "most_usd": price,
-        "usd": sum(each.usd for each in results),
+        "usd": total_usd(each.usd for each in results),
         "profiles": [{"profile": request.profile, "tokens": request.tokens} for request in run.requests],
         "replies": msgspec.to_builtins(results),
     }
@@ -197,7 +201,7 @@ def _print(run: ContinuationRun, results: list[Continuation]) -> None:
         mine = [each for each in results if each.profile == request.profile]
         verdicts = Counter(call.verdict for each in mine for call in each.calls)
         silent, failed = sum(not each.calls and not each.failed for each in mine), sum(bool(each.failed) for each in mine)
-        spent = dollars(sum(each.usd for each in mine))
+        spent = dollars(total_usd(each.usd for each in mine))
         rows.append((request.profile, short(request.tokens), str(len(mine) - failed), *(str(verdicts[name]) for name in _VERDICTS)))
         rows[-1] += (str(silent), str(failed), spent)
     print_rows(console(), ("profile", "tokens", "replies", *_VERDICTS, "no call", "failed", "cost"), rows)

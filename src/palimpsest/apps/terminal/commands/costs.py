@@ -12,11 +12,12 @@ from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand,
 from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.edits import Fold
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import CallStarted, Interrupted, ModelReplied, Usage, UserSaid, ViewEdited
+from palimpsest.core.events import ModelReplied, Usage, UserSaid, ViewEdited
 from palimpsest.core.events.calls import TURN
 from palimpsest.core.format.texts import cost_text, counted
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
+from palimpsest.core.projections.ledger import LedgerProjection
 from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.loop.limits import NOTHING, price_book
@@ -88,9 +89,12 @@ def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
         groups.setdefault((spending.model, spending.purpose), []).append(spending)
     for (model, purpose), group in groups.items():
         calls, usage = counted(sum(each.calls for each in group), "call"), total_of(each.usage for each in group)
-        yield f"{model or 'unknown model'} {purpose}: {calls}, {_tokens(usage)}, {cost_text(book.usd(group))}"
+        estimated = sum(each.estimated for each in group)
+        broken = f" ({estimated:,} broken off, and therefore estimated)" if estimated else ""
+        yield f"{model or 'unknown model'} {purpose}: {calls}{broken}, {_tokens(usage)}, {cost_text(book.usd(group))}"
+    spent = agent.spent_by_child()
     for child in session.log.children:
-        yield f"sub-agent {plain(child.nickname)} ({plain(child.role)}, {child.status}): {cost_text(child.total_usd)}"
+        yield f"sub-agent {plain(child.nickname)} ({plain(child.role)}, {child.status}): {cost_text(spent[child.session].usd)}"
     if below != NOTHING:
         yield f"sub-agents together: {cost_text(below.usd)}"
     saved = edit_savings(session.log)
@@ -106,19 +110,17 @@ def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
 
 def turn_costs(log: Log, book: PriceBook) -> tuple[TurnCost, ...]:
     """Return what each turn of the current path cost, oldest first. Calls before the first message count to none."""
-    asked, turns = dict[int | None, str](), list[TurnCost]()
+    ledger, turns = LedgerProjection(), list[TurnCost]()
     for event in log.events():
         body = event.body
         if isinstance(body, UserSaid) and not body.steering:
             turns.append(TurnCost(event.seq, " ".join(part.text for part in body.parts if isinstance(part, Text))))
-        elif isinstance(body, CallStarted):
-            asked[event.seq] = body.model
-        elif isinstance(body, ModelReplied | Interrupted) and turns:
-            called = asked.pop(body.call, "")
-            if body.usage != Usage() or (called and isinstance(body, ModelReplied)):
-                usd = book.call_usd(body.model, called, body.usage, event.at)
-                paid = PaidCall(body.model or called, body.purpose, body.usage, usd)
-                turns[-1] = replace(turns[-1], calls=(*turns[-1].calls, paid))
+        before = ledger.value()
+        ledger.take(event)
+        if turns:
+            spent = ledger.value().since(before)
+            paid = tuple(PaidCall(each.model, each.purpose, each.usage, book.usd([each])) for each in spent)
+            turns[-1] = replace(turns[-1], calls=turns[-1].calls + paid) if paid else turns[-1]
     return tuple(turns)
 
 

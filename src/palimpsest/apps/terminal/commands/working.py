@@ -13,6 +13,7 @@ from palimpsest.core.format.texts import cost_text
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.engine.agent import Agent
+from palimpsest.engine.loop.limits import Spent
 from palimpsest.tools.tool import ToolError
 
 _TASK_LIST, _TASK = "task_list", "task_get"
@@ -63,7 +64,7 @@ async def _asked(agent: Agent, tool: str, arguments: dict[str, object]) -> str:
 
 async def _agents(room: CommandRoom, argument: str) -> None:
     """Walk the sub-agents; Enter shows the session of one. With a nickname or an id, show that one."""
-    log = agent_of(room).session.log
+    agent, log = agent_of(room), agent_of(room).session.log
     children = {child.nickname: child for child in log.children}
     if argument:
         found = children.get(argument) or next((child for child in log.children if child.session == argument), None)
@@ -74,15 +75,14 @@ async def _agents(room: CommandRoom, argument: str) -> None:
     if not children:
         room.notice("this session has no sub-agents")
         return
-    at = ""
-    while (chosen := await room.walk("Sub-agents", [_child_row(child) for child in log.children], {}, at)) is not None:
+    at, spent = "", agent.spent_by_child()
+    while (chosen := await room.walk("Sub-agents", [_child_row(each, spent[each.session]) for each in log.children], {}, at)) is not None:
         at = chosen.row.value
         await room.pal("show", at)
 
 
-def _child_row(child: ChildRecord) -> Row:
-    cost = cost_text(child.total_usd)
-    return Row(child.session, f"{child.nickname}  {child.role}  {child.status}  {cost}", f"{child.session}\n{child.text}")
+def _child_row(child: ChildRecord, spent: Spent) -> Row:
+    return Row(child.session, f"{child.nickname}  {child.role}  {child.status}  {cost_text(spent.usd)}", f"{child.session}\n{child.text}")
 
 
 async def _processes(room: CommandRoom, argument: str) -> None:

@@ -40,7 +40,7 @@ _STOPS = {
     "empty": "the model replied with nothing",
     "written_call": "the model wrote a tool call as text; nothing was run",
     "max_total_tokens": "the limit of tokens was reached",
-    "price_unknown": "the limit of US dollars cannot be kept: no price is known for the last call; limit tokens, or write its card",
+    "price_unknown": "the limit of US dollars cannot be kept: what a call cost is not known; limit tokens, or write a card with its prices",
 }
 
 

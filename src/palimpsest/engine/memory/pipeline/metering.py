@@ -89,10 +89,13 @@ class RunMeter:
         return Reservation(day, tokens, usd)
 
     def settle(self, reservation: Reservation, usage: Usage | None) -> None:
-        """Replace a reservation by the use. Of a failed call nothing is known, so that its tokens count as used."""
+        """Replace a reservation by the use. Of a failed call nothing is known, so that its tokens count as used.
+
+        The same holds for a reply that does not say what was read or written.
+        """
         with self._lock:
             self._reserved -= reservation.usd
-            if usage is None:
+            if usage is None or not (usage.prompt and usage.output):
                 used, usd = reservation.tokens, reservation.usd
             else:
                 used, usd = Tokens(usage.prompt, usage.output), self._tariff.bill(usage).total

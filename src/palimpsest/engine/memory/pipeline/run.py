@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from palimpsest.core.errors import NoModel
+from palimpsest.core.format.texts import counted
 from palimpsest.core.policy import Answer, Want, drive, run_steps
 from palimpsest.engine.environment import in_thread
 from palimpsest.engine.memory.pipeline.due_sessions import DueSession, due_sessions
@@ -139,7 +140,8 @@ def report_line(report: RunReport) -> str:
     scopes = [each for each in report.scopes if each.status == "done"]
     failed = [each.reason for each in report.sessions if each.status == "failed"]
     failed += [each.reason for each in report.scopes if each.status == "failed"]
-    line = f"read {len(done)} sessions, {sum(each.saved for each in done)} notes, consolidated {len(scopes)} scopes"
+    saved = sum(each.saved for each in done)
+    line = f"read {counted(len(done), 'session')}, {counted(saved, 'note')}, consolidated {counted(len(scopes), 'scope')}"
     return f"{line}; {len(failed)} failed: {failed[0]}" if failed else line
 
 

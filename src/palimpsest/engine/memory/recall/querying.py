@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from palimpsest.core.format.texts import counted
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.project_memory import ProjectMemory
 from palimpsest.engine.memory.recall.notes.index import NoteIndex, note_index
@@ -74,7 +75,7 @@ class MemorySearch:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
         if waiting:
-            sections.append(f"({waiting:,} sessions are not in the index yet; ask again for what they say)")
+            sections.append(f"(not in the index yet: {counted(waiting, 'session')}; ask again for what they say)")
         return "\n\n".join(sections) or _NOTHING
 
     def timeline(self, about: str, start: str, end: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from palimpsest.core.format.texts import counted
 from palimpsest.core.policy import JobEnd, JobLimits, JobPlan
 from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.stores.home import AnyHome
@@ -34,4 +35,4 @@ class IndexPastSessions:
         if not done.read:
             return None
         left = f", {done.left:,} are left" if done.left else ""
-        return JobEnd(why=f"read {done.read:,} sessions{left}")
+        return JobEnd(why=f"read {counted(done.read, 'session')}{left}")

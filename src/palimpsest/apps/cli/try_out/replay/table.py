@@ -119,7 +119,7 @@ def _findings(outcome: Outcome) -> tuple[str, ...]:
 
 def _stand_in_note(session: ReplayedSession) -> str:
     missing = session.stand_in_for
-    reason = "its file names no model" if missing == NO_MODEL else f"no card is known for {missing}"
+    reason = "its file names no model" if missing == NO_MODEL else f"no price is known for {missing}"
     return missing and f"{reason}, so it is billed as {session.card}; --card names another"
 
 
