@@ -38,7 +38,7 @@ WRITTEN_CALL: Final = "written_call"
 TOLD_AT: Final = 4
 STOPPED_AT: Final = 6
 """Equal rounds of calls in a row after which the model is told, and after which the turn ends."""
-_LONGEST_ROUND: Final = 4
+_LONGEST_ROUND: Final = 8
 _ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
 _NOT_A_CALL: Final = (
     "Your last reply has a call of the tool `{}` as text. Nothing was run. Call it as a tool, in the form of this API; "
@@ -147,7 +147,9 @@ class Progress:
     def _add(self, returned: ToolReturned) -> None:
         call = self._calls.pop(returned.result.call_id, None)
         tool = None if call is None else self._tools.get(call.tool)
-        if call is not None and (tool is None or not tool.polls):
+        # What is polled and goes on is no repetition; what has ended or cannot be polled is.
+        waits = tool is not None and tool.polls and returned.exit is None and not returned.result.error
+        if call is not None and not waits:
             self._rounds.append(_Round(call.tool, _canonical(call.args), text_of(returned.result)))
 
     def _repetitions(self, length: int) -> int:

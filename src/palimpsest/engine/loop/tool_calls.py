@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
-from palimpsest.core.items import Part, Text, ToolCall, ToolResult
+from palimpsest.core.items import Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
@@ -29,7 +29,7 @@ from palimpsest.tools.workspace import Workspace
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
 LONGEST_TOOL: Final = 1_800.0
-# Equal calls in a row from which on the user is asked: a model that repeats itself is rarely getting anywhere.
+# Equal calls in a row with equal results from which on the user is asked: a model that repeats itself is rarely getting anywhere.
 EQUAL_CALLS: Final = 3
 # Tokens. A preview has 2,400, so it would not shorten a smaller result much.
 _LEAST_PREVIEWED: Final = 3_000
@@ -45,6 +45,7 @@ UNKNOWN_TOOL: Final = "unknown tool"
 """Who refuses a call of a tool that is not on offer."""
 BOUND_TO_FAIL: Final = "check"
 """Who refuses a call that would fail, before the user is asked about it."""
+_REFUSED: Final = "This call was not run: "
 _UNANSWERED: Final = "the turn ended before there was an answer"
 _TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
 
@@ -183,7 +184,7 @@ async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed,
     if blocked is None:
         return _Admission(call, None, notes)
     session.log.append(ToolRefused(call.call_id, call.tool, blocked.by, blocked.why))
-    return _Admission(call, ToolOutput(f"This call was not run: the {blocked.by} blocked it: {blocked.why}", error=True), notes)
+    return _Admission(call, ToolOutput(f"{_REFUSED}the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
 
 @contextmanager
@@ -242,7 +243,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
             return None
     if isinstance(decision, Deny):
         session.log.append(ToolRefused(call.call_id, call.tool, decision.by, decision.why))
-        return ToolOutput(f"This call was not run: {decision.why}", error=True)
+        return ToolOutput(f"{_REFUSED}{decision.why}", error=True)
     session.log.append(Permitted(call.call_id, call.tool, decision.by))
     return None
 
@@ -274,27 +275,31 @@ async def _approval(session: Session, toolbox: Toolbox, asked: PermissionAsked, 
 
 
 def _with_repetition(session: Session, call: ToolCall, decision: Decision) -> Decision:
-    """Ask the user before the third equal call in a row, if the call would otherwise run."""
-    if isinstance(decision, Deny) or _equal_calls(session, call) < EQUAL_CALLS:
+    """Ask the user before the third equal call in a row, if it would otherwise run and the results so far were equal, too."""
+    if isinstance(decision, Deny) or not _is_repeated(session, call):
         return decision
     return AskUser(f"the model makes the same call of {call.tool} for the {EQUAL_CALLS}rd time in a row; let it run?")
 
 
-def _equal_calls(session: Session, call: ToolCall) -> int:
-    """Return how many calls up to and including this one are equal to it, without another call between them."""
-    equal, found = 0, False
+def _is_repeated(session: Session, call: ToolCall) -> bool:
+    """Whether so many calls up to and including this one are equal, with the same result and without another call between them."""
+    results: dict[str, str] = {}
+    same: set[str] = set()
+    equal = 0
     for item in reversed(session.log.view.items):
         content = item.content
-        if not isinstance(content, ToolCall):
-            continue
-        found = found or content.call_id == call.call_id
-        if found:
-            if (content.tool, content.args) != (call.tool, call.args):
-                break
+        if isinstance(content, ToolResult):
+            results[content.call_id] = text_of(content)
+        elif isinstance(content, ToolCall) and (equal or content.call_id == call.call_id):
             equal += 1
-            if equal == EQUAL_CALLS:
-                break
-    return equal
+            if (content.tool, content.args) != (call.tool, call.args):
+                return False
+            # A call of the same reply has no result yet, and one that was refused says nothing new.
+            if not (result := results.get(content.call_id, _REFUSED)).startswith(_REFUSED):
+                same.add(result)
+            if len(same) > 1 or equal == EQUAL_CALLS:
+                return len(same) <= 1
+    return False
 
 
 def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
