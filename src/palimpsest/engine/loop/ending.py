@@ -42,7 +42,7 @@ _LONGEST_ROUND: Final = 8
 _ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
 _NOT_A_CALL: Final = (
     "Your last reply has a call of the tool `{}` as text. Nothing was run. Call it as a tool, in the form of this API; "
-    "if the text is your answer, say so in words."
+    "if it is an example in your answer, give the answer again and end it with a sentence."
 )
 _REPEATED: Final = (
     "Your last calls repeat the same {}, with the same results. Nothing changes by calling again: try something else, or end with what "
@@ -103,15 +103,19 @@ class Progress:
             self._tell(EMPTY, _ASK_AGAIN if reply.parts else "")
             return EMPTY
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        from palimpsest.engine.loop.written_calls import written_call  # few models need it
-
-        name = (
-            written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()}) if _may_hold_call(text) else ""
-        )
-        if name:
+        if _may_hold_call(text) and (name := self._written(text)):
             self._tell(WRITTEN_CALL, _NOT_A_CALL.format(name))
             return WRITTEN_CALL
         return None
+
+    def _written(self, text: str) -> str:
+        """Return the tool that a text calls; empty if none. A model that calls tools as one should may end its answer with an example."""
+        from palimpsest.engine.loop.written_calls import written_call  # few models need it
+
+        found = written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()})
+        if found is None or not (found.plainly or all(not isinstance(item.content, ToolCall) for item in self._session.log.view.items)):
+            return ""
+        return found.tool
 
     def was_told(self, stop: str) -> bool:
         """Whether the model was told of this before its last reply; from then on it counts as told."""
