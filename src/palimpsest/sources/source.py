@@ -184,7 +184,7 @@ class SourceSet:
         )
 
 
-def observe(sources: SourceSet, world: World, failed: Callable[[str, Exception], None] = lambda *_: None) -> dict[str, Fields | None]:
+def observe(sources: SourceSet, world: World, failed: Callable[[str, BaseException], None] = lambda *_: None) -> dict[str, Fields | None]:
     """Return the value of each source; sources that fail are left out, so that nothing is concluded about them.
 
     `failed` gets the key of a source and what it raised, unless it is an error of ours, such as a file that cannot be read now.
@@ -195,7 +195,9 @@ def observe(sources: SourceSet, world: World, failed: Callable[[str, Exception],
             values[source.key] = source.observe(world) or None
         except PalimpsestError:
             continue
-        except Exception as error:  # noqa: BLE001 - a source of another author may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a source of another author may raise anything
             failed(source.key, error)
     return values
 

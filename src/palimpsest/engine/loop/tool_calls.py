@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import PalimpsestError, raised_text
 from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
@@ -45,6 +45,8 @@ UNKNOWN_TOOL: Final = "unknown tool"
 """Who refuses a call of a tool that is not on offer."""
 BOUND_TO_FAIL: Final = "check"
 """Who refuses a call that would fail, before the user is asked about it."""
+# What code of another author may raise.
+_FOREIGN: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 _REFUSED: Final = "This call was not run: "
 _UNANSWERED: Final = "the turn ended before there was an answer"
 _TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
@@ -192,7 +194,9 @@ def _recorded_failure(session: Session, what: str) -> Iterator[None]:
     """Record what code of another author raises as a failure; a log that cannot be written raises its own error."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - code of another author may raise anything, and must not end the turn
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
         failure = as_failure(error)
         session.log.append(Failed(what, failure.kind, failure.message, by=what))
 
@@ -201,7 +205,9 @@ async def _limited(session: Session, returned: ToolReturned) -> ToolReturned:
     """Return a result in the size that the profile allows; a limiter that fails is replaced by ours."""
     try:
         return await carry_out(_limiter(session)(returned), session)
-    except Exception as error:  # noqa: BLE001 - a limiter of another author may raise anything
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
         failure = as_failure(error)
         session.log.append(Failed("limiting a result", failure.kind, failure.message, by="limiter"))
     return await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
@@ -252,7 +258,10 @@ async def _bound_to_fail(toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> T
     """Return the error of a call that cannot succeed, so that the user is not asked about it."""
     try:
         return await tool.check(call.args, toolbox.workspace)
-    except Exception:  # noqa: BLE001 - a check of another package may raise anything; the call itself will show what is wrong
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
+        # The call itself will show what is wrong.
         return None
 
 
@@ -306,7 +315,7 @@ def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
     """Keep a rule; if it cannot be stored, the call runs nevertheless, for the user allowed it."""
     try:
         toolbox.remember(rule)
-    except Exception as error:  # noqa: BLE001 - what keeps rules may be of another author
+    except _FOREIGN as error:
         failure = as_failure(error)
         session.log.append(Failed("keeping a rule", failure.kind, failure.message))
 
@@ -321,21 +330,21 @@ async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: Tool
         try:
             async with limit:
                 output = await tool.run(call.args, toolbox.workspace)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            output = ToolOutput(f"{tool.name} failed: it cancelled itself", error=True)
         except PalimpsestError as error:
             output = ToolOutput(error.message, error=True)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
-            text = f"did not end within {longest:g} seconds and was stopped." if limit.expired() else f"failed: {_reason(error)}"
+        except _FOREIGN as error:
+            if _is_cancelled(error):
+                raise
+            why = "it cancelled itself" if isinstance(error, asyncio.CancelledError) else raised_text(error)
+            text = f"did not end within {longest:g} seconds and was stopped." if limit.expired() else f"failed: {why}"
             output = ToolOutput(f"{tool.name} {text}", error=True)
     return output, clock.now() - started
 
 
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether an error is the cancellation of the turn, and none that code of another author raised by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
