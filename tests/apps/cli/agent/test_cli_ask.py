@@ -253,7 +253,11 @@ def test_standard_input_that_is_open_for_writing_only_is_left_out_and_one_that_b
     with (headless.folder / "output").open("w") as output:
         done = subprocess.run([*PAL, "-p", "go"], cwd=headless.project, env=env, stdin=output, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours, server.accept()[0] as theirs:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as ours,
+        server.accept()[0] as theirs,
+    ):
         # Closed at once, with what it had sent thrown away.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         ours.close()
