@@ -55,7 +55,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     cwd, home: absolute paths with forward slashes.
     config: folder of the user's own instructions and skills; empty is the default folder of the profile.
     folders: folders beside the project that the user granted.
-    trusted: whether the user trusts the project; an untrusted project contributes no instructions and no skills.
     window: context window in tokens, 0 if unknown.
     tools, deferred: the tools that are loaded, and those that are listed by name and loaded on demand.
     agents: descriptions of the agent types that can be started, by name; `subagents` are the running ones with their nicknames.
@@ -69,7 +68,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     home: str = ""
     config: str = ""
     folders: tuple[str, ...] = ()
-    trusted: bool = True
     platform: str = ""
     os_version: str = ""
     shell_name: str = ""

@@ -96,7 +96,9 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     """Find a session by its id, by a unique beginning or end of its id, by path, or by `last`.
 
     `last` is the session of this folder with the newest event in which something was said and that is none of a sub-agent; without one,
-    that of the nearest folder above, or of any folder, which a line on standard error says. Raises `BadInput` if there is none or more than one.
+    that of the nearest folder above, or of any folder, which a line on standard error says.
+
+    Raises `BadInput` if there is none or more than one.
     """
     if not word:
         raise BadInput("the name of the session is empty; `pal sessions` lists them", where=home.store.name)
